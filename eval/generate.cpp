@@ -143,7 +143,7 @@ class Generate : public EvalTask {
     out.num_tokens += static_cast<int64_t>(length);
     out.facts[how + "/mean_length"] = length / count;
     out.facts[how + "/clipped_ratio"] = cut / count;
-    if (actor.failed_replies() > 0) out.facts[how + "/failed"] = static_cast<double>(actor.failed_replies());
+    if (actor.failed_completions() > 0) out.facts[how + "/failed"] = static_cast<double>(actor.failed_completions());
     if (unjudged > 0) {
       out.facts[how + "/unjudged"] = unjudged;
       log::warning("eval: ", static_cast<int64_t>(unjudged), " of ", static_cast<int64_t>(count),

@@ -21,7 +21,7 @@
 
 namespace hone {
 
-// What a loss averages over: its scale is 1 / (how many of these the whole optimizer step holds). token counts masked
+// What a loss averages over. Its scale is 1 / (number of these units in the optimizer step). `token` counts masked
 // tokens.
 enum class LossUnit : uint8_t { token, sequence, pair };
 
@@ -58,7 +58,7 @@ struct TokenBatch {
   std::span<const float> operator[](Column column) const { return num_tokens() == 0 ? find(column) : columns[column]; }
 };
 
-// What one sequence adds to the count that TokenBatch::scale is one over: its masked tokens, itself, or half a pair.
+// What one sequence adds to the count behind TokenBatch::scale: its masked tokens, 1, or half a pair.
 double count_of(LossUnit unit, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
@@ -71,8 +71,8 @@ struct TokenGrad {
   std::span<float> logp, entropy, value;
 };
 
-// Metrics of a loss over micro-batches: sums with their weights, minima and maxima, so that a step's do not depend on
-// how it was split. A name that ends in min is a minimum's, one in max a maximum's, and no other is (fold_metrics).
+// Metrics of a loss over micro-batches: weighted sums, minima and maxima, so that they do not depend on how a step is
+// split. Names that end in min or max are those of minima and maxima, and no others are (fold_metrics).
 class MetricSums {
  public:
   void add(const std::string& name, double sum, double weight) {
@@ -95,7 +95,8 @@ class MetricSums {
   std::map<std::string, double> extremes_;
 };
 
-// One row for several updates: minima, maxima, and of everything else the mean over the updates that have it.
+// Combines the metrics of several updates: minima, maxima, and the mean of everything else over the updates that have
+// it.
 Metrics fold_metrics(std::span<const Metrics> updates);
 
 // Takes part in the steps of one run. One thread.

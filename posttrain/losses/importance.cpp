@@ -29,13 +29,11 @@ const Registry<Mode>& modes() {
 
 void ImportanceCorrection::fields(Fields& f) {
   f("importance_sampling_mode", mode,
-    "auto | none | token_truncate | token_mask | sequence_truncate | sequence_mask: weighs replies by the learner's "
-    "probability over the "
-    "sampler's; auto: token_truncate where max_staleness is above 0, the sampler is quantized, or sampling truncates, "
-    "penalizes or biases the "
-    "distribution; else none");
-  f("importance_sampling_clip_max", clip_max, "the largest such weight");
-  f("importance_sampling_clip_min", clip_min, "the smallest");
+    "auto | none | token_truncate | token_mask | sequence_truncate | sequence_mask: weight of a completion by the "
+    "learner's probability divided by the sampler's; auto: token_truncate if max_staleness is above 0, the sampler is "
+    "quantized, or sampling truncates, penalizes or biases the distribution; else none");
+  f("importance_sampling_clip_max", clip_max, "upper bound of the weight");
+  f("importance_sampling_clip_min", clip_min, "lower bound of the weight");
   f.require("importance_sampling_mode", mode == "auto" || modes().contains(mode), modes().unknown(mode) + ", auto");
   f.require("importance_sampling_clip_max", clip_max >= 1, "importance_sampling_clip_max must be 1 or more");
   f.require("importance_sampling_clip_min", clip_min >= 0 && clip_min <= 1,

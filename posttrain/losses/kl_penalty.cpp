@@ -10,12 +10,13 @@ namespace hone {
 
 void KlPenaltyConfig::fields(Fields& f, const char* coef_key) {
   f(coef_key, coef,
-    "weight of the KL divergence from the reference in each token's reward (0: none); where kl_ctrl is adaptive, at "
-    "first");
+    "weight of the KL divergence from the reference in each token's reward; 0 = none; with kl_ctrl = adaptive the "
+    "weight of the first step");
   f("kl_estimator", estimator, "k1 | k2 | k3: how the reward estimates that divergence");
   f("kl_ctrl", control, "fixed | adaptive: the weight follows the divergence towards target_kl");
-  f("target_kl", target_kl, "adaptive: the divergence a token to arrive at");
-  f("horizon", horizon, "adaptive: samples in which the weight may change by a fifth; at least those of a step");
+  f("target_kl", target_kl, "adaptive: the KL divergence of a token to reach");
+  f("horizon", horizon,
+    "adaptive: number of samples in which the weight may change by a fifth; at least the samples of a step");
   f.require(coef_key, coef >= 0, concat(coef_key, " must not be negative"));
   f.require("kl_estimator", kl_estimators().contains(estimator), kl_estimators().unknown(estimator));
   f.require("kl_ctrl", control == "fixed" || control == "adaptive", "kl_ctrl must be fixed or adaptive");

@@ -20,18 +20,18 @@ struct KlPenaltyConfig {
 };
 
 // A token's reward is -coef * KL, estimated as k1, k2 or k3 from the log-probs before the epochs (Ziegler et al. 2019,
-// eq. 2). An adaptive coef follows the KL divergence: after each round it is multiplied by
+// eq. 2). An adaptive coef follows the KL divergence: after each step it is multiplied by
 //   1 + clip(kl / target_kl - 1, -0.2, 0.2) * samples / horizon,
-// kl being the mean over samples of a token's mean (verl's; Ziegler et al. take a sample's sum). Then coef is a state
-// of the run.
+// kl being the mean over samples of a token's mean (verl's; Ziegler et al. take a sample's sum). The
+// weight is then state of the run.
 class KlPenalty {
  public:
   explicit KlPenalty(KlPenaltyConfig config) : config_(std::move(config)), coef_(config_.coef) {}
   bool on() const { return config_.coef > 0; }
 
-  // For each judged sample of the groups, in order: its reward and the charges of its masked tokens, as one number; or
-  // a number for each masked token, the reward on the last. Adds TRL's objective/kl, objective/non_score_reward,
-  // objective/rlhf_reward and objective/scores; steers the weight.
+  // For each scored sample of the groups, in order: the reward plus the charges of its masked tokens, as one number; or
+  // a number for each masked token, with the reward on the last. Adds TRL's objective/kl, objective/non_score_reward,
+  // objective/rlhf_reward and objective/scores; adapts the weight.
   std::vector<double> sequence_rewards(std::span<Group> groups, MetricSums& metrics);
   std::vector<std::vector<double>> token_rewards(std::span<Group> groups, MetricSums& metrics);
 

@@ -11,7 +11,7 @@ struct BradleyTerrySettings : ObjectiveSettings {
 
   void fields(Fields& f) override {
     f("center_rewards_coefficient", center_rewards_coefficient,
-      "weight of the squared sum of a pair's scores, which keeps their mean at 0");
+      "weight of the squared sum of a pair's scores, which keeps their mean near 0; 0 = none");
     f.require("center_rewards_coefficient", center_rewards_coefficient >= 0,
               "center_rewards_coefficient must not be negative");
   }

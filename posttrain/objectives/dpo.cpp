@@ -11,8 +11,8 @@ PairLoss sigmoid_loss(double d, double beta, double smoothing) {
   return {at.loss, beta * at.dmargin};
 }
 
-// Chowdhury et al. 2024, eq. 11: the loss whose mean over pairs of which label_smoothing are the wrong way round is the
-// clean pairs' loss.
+// Chowdhury et al. 2024, eq. 11: if a share label_smoothing of the pairs is labeled the wrong way round, the
+// expectation of this loss is that of the correct pairs.
 PairLoss robust_loss(double d, double beta, double smoothing) {
   const PairLoss right = sigmoid_loss(d, beta, 0), wrong = sigmoid_loss(-d, beta, 0);
   const double scale = 1 / (1 - 2 * smoothing);
@@ -34,7 +34,7 @@ PairLoss ipo_loss(double d, double beta, double) {
 // A pair's loss as a function of the difference d of its two log-ratios to the reference.
 struct LossType {
   PairLoss (*loss)(double d, double beta, double smoothing);
-  bool averages_tokens = false;  // d is of means over a reply's tokens, not of sums
+  bool averages_tokens = false;  // d is of means over a completion's tokens, not of sums
   bool smooths = false;          // takes label_smoothing
 };
 
@@ -56,11 +56,11 @@ struct DpoSettings : ObjectiveSettings {
   std::string loss_type = "sigmoid";
 
   void fields(Fields& f) override {
-    f("beta", beta, "how strongly the policy is held to the reference");
+    f("beta", beta, "strength of the pull towards the reference");
     f("label_smoothing", label_smoothing,
-      "share of pairs whose preference is taken to be the wrong way round (sigmoid, sigmoid_norm, robust)");
-    f("loss_type", loss_type, "sigmoid | sigmoid_norm (means over a reply's tokens) | robust | hinge | ipo");
-    f("ld_alpha", ld_alpha, "weight of a reply's tokens past the length of the shorter of the two");
+      "assumed share of pairs that are labeled the wrong way round (sigmoid, sigmoid_norm, robust)");
+    f("loss_type", loss_type, "sigmoid | sigmoid_norm (means over a completion's tokens) | robust | hinge | ipo");
+    f("ld_alpha", ld_alpha, "weight of a completion's tokens beyond the length of the shorter one of the pair");
     f.require("beta", beta > 0, "beta must be above 0");
     f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
     f.require("label_smoothing", label_smoothing >= 0 && label_smoothing < 0.5, "label_smoothing must be in [0, 0.5)");
@@ -71,7 +71,7 @@ struct DpoSettings : ObjectiveSettings {
   std::unique_ptr<Objective> make(const RunFacts&) const override;
 };
 
-// Direct preference optimisation over pairs: chosen, then rejected.
+// Direct preference optimization (Rafailov et al. 2023) over pairs: chosen, then rejected.
 class Dpo : public Objective {
  public:
   explicit Dpo(const DpoSettings& settings) : settings_(settings) {}

@@ -9,7 +9,8 @@ struct GrpoSettings : PolicyGradientSettings<GrpoSettings> {
   double advantage_eps = 1e-4;
 
   void fields(Fields& f) override {
-    f("scale_rewards", scale_rewards, "group | batch | none: whose standard deviation advantages are divided by");
+    f("scale_rewards", scale_rewards,
+      "standard deviation that advantages are divided by: of the group, of the batch, or none");
     f("advantage_eps", advantage_eps, "added to that deviation (1e-4 in TRL, 1e-6 in verl)");
     policy.fields(f);
     f.require("scale_rewards", reward_scales().contains(scale_rewards), reward_scales().unknown(scale_rewards));
@@ -19,7 +20,7 @@ struct GrpoSettings : PolicyGradientSettings<GrpoSettings> {
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 };
 
-// Group relative policy optimisation (Shao et al. 2024, eq. 3), with the variants that TRL names.
+// Group relative policy optimization (Shao et al. 2024, eq. 3), with the variants that TRL names.
 class Grpo : public PolicyGradient {
  public:
   Grpo(const GrpoSettings& settings, const RunFacts& facts)

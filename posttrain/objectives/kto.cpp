@@ -15,9 +15,9 @@ struct KtoSettings : ObjectiveSettings {
   double beta = 0.1, desirable_weight = 1, undesirable_weight = 1;
 
   void fields(Fields& f) override {
-    f("beta", beta, "how strongly the policy is held to the reference");
-    f("desirable_weight", desirable_weight, "weight of desirable replies");
-    f("undesirable_weight", undesirable_weight, "weight of undesirable replies");
+    f("beta", beta, "strength of the pull towards the reference");
+    f("desirable_weight", desirable_weight, "weight of desirable completions");
+    f("undesirable_weight", undesirable_weight, "weight of undesirable completions");
     f.require("beta", beta > 0, "beta must be above 0");
     f.require("desirable_weight", desirable_weight >= 0, "desirable_weight must not be negative");
     f.require("undesirable_weight", undesirable_weight >= 0, "undesirable_weight must not be negative");
@@ -27,7 +27,7 @@ struct KtoSettings : ObjectiveSettings {
   std::unique_ptr<Objective> make(const RunFacts&) const override;
 };
 
-// Kahneman-Tversky optimisation (Ethayarajh et al. 2024, eq. 8) on single completions, each desirable or not. A group
+// Kahneman-Tversky optimization (Ethayarajh et al. 2024, eq. 8) on single completions, each desirable or not. A group
 // is a completion, whose reward is above 0 if it is desirable, followed by mismatched completions: those of other
 // prompts. The mismatched ones give the step's KL estimate and have no label; they add nothing to the loss.
 class Kto : public Objective {
@@ -75,7 +75,7 @@ class Kto : public Objective {
   }
 
  private:
-  // Of all masked tokens, under the policy as it was when the step began.
+  // The log-ratio of all masked tokens under the policy before the step.
   static double log_ratio_of(const Sample& sample) {
     const Columns& own = sample.columns;
     const std::span<const float> mask = own.find(columns::mask), logp = policy_logp(own),

@@ -16,8 +16,8 @@ struct MaxRlSettings : PolicyGradientSettings<MaxRlSettings> {
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 };
 
-// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps), so that
-// with rewards of 0 and 1 a success that is rare weighs as it does in the gradient of log(pass rate).
+// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps), With
+// rewards of 0 and 1 a rare success then has the weight that it has in the gradient of log(pass rate).
 class MaxRl : public PolicyGradient {
  public:
   MaxRl(const MaxRlSettings& settings, const RunFacts& facts)

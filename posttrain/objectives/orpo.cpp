@@ -6,8 +6,8 @@
 namespace hone {
 namespace {
 
-// log(p / (1 - p)) of a reply whose mean log-prob is log p, and its derivative by log p. p is kept below 1, where the
-// odds have no end: past the limit they are constant.
+// log(p / (1 - p)) of a completion whose mean log-prob is log p, and its derivative by log p. The odds are infinite at
+// p = 1, so log p is clamped just below 0; beyond the limit the derivative is 0.
 PairLoss log_odds(double mean_logp) {
   constexpr double limit = -1e-6;
   const double x = std::min(mean_logp, limit);
@@ -18,14 +18,14 @@ struct OrpoSettings : ObjectiveSettings {
   double beta = 0.1;
 
   void fields(Fields& f) override {
-    f("beta", beta, "weight of the odds ratio's loss (the paper's lambda)");
+    f("beta", beta, "weight of the odds ratio loss (the paper's lambda)");
     f.require("beta", beta >= 0, "beta must not be negative");
   }
   std::unique_ptr<Objective> make(const RunFacts&) const override;
 };
 
-// Odds ratio preference optimisation (Hong et al. 2024, eq. 6 and 7): the chosen reply's negative log-likelihood, and
-// beta times how far its odds are from exceeding the rejected one's. No reference.
+// Odds ratio preference optimization (Hong et al. 2024, eq. 6 and 7): the negative log-likelihood of the chosen
+// completion plus beta times the logistic loss of the log odds ratio. No reference.
 class Orpo : public Objective {
  public:
   explicit Orpo(const OrpoSettings& settings) : settings_(settings) {}

@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-// Half the squared error of a value, or of its clipped self where that is larger (TRL's and verl's value loss).
+// Half the squared error of a value or of the clipped value, whichever is larger (value loss of TRL and verl).
 struct ValueTerm {
   double loss = 0, slope = 0;
   bool clipped = false;
@@ -19,7 +19,7 @@ ValueTerm value_loss(double value, double old_value, double target, double clipr
   ValueTerm out;
   out.clipped = kept_error * kept_error > error * error;
   out.loss = 0.5 * (out.clipped ? kept_error * kept_error : error * error);
-  out.slope = out.clipped ? 0 : error;  // where the clipped error is the larger, it is a constant
+  out.slope = out.clipped ? 0 : error;  // the clipped error is constant
   return out;
 }
 
@@ -32,10 +32,11 @@ struct PpoSettings : KlInRewardSettings<PpoSettings> {
     kl.fields(f, "kl_coef");
     f("gamma", gamma, "discount of later rewards");
     f("lam", lam, "GAE's lambda");
-    f("cliprange_value", cliprange_value, "a value is clipped to its old one +- cliprange_value");
+    f("cliprange_value", cliprange_value, "values are clipped to the old value +- cliprange_value");
     f("vf_coef", vf_coef, "weight of the value loss");
-    f("whiten_rewards", whiten_rewards, "bring the token rewards of a round to variance 1");
-    f("whiten_advantages", whiten_advantages, "bring the advantages of a round to mean 0 and variance 1");
+    f("whiten_rewards", whiten_rewards, "scale the token rewards of a rollout batch to variance 1");
+    f("whiten_advantages", whiten_advantages,
+      "shift and scale the advantages of a rollout batch to mean 0 and variance 1");
     policy.fields(f, {.epsilon = "cliprange", .beta = "kl_loss_coef"});
     f.require("gamma", gamma >= 0 && gamma <= 1, "gamma must be in [0, 1]");
     f.require("lam", lam >= 0 && lam <= 1, "lam must be in [0, 1]");
@@ -45,7 +46,7 @@ struct PpoSettings : KlInRewardSettings<PpoSettings> {
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 };
 
-// Proximal policy optimisation (Schulman et al. 2017) with a critic, and the KL divergence from the reference in the
+// Proximal policy optimization (Schulman et al. 2017) with a critic, and the KL divergence from the reference in the
 // reward (Ziegler et al. 2019).
 class Ppo : public KlInRewardPolicyGradient {
  public:
@@ -123,8 +124,11 @@ class Ppo : public KlInRewardPolicyGradient {
         loss += weight * mask * value.loss;
         grad.value[t] = static_cast<float>(weight * mask * value.slope);
         const double difference = log_ratio(logp[t], old_logp[t]).value;
-        tokens += mask, errors += mask * value.loss, clipped += mask * value.clipped;
-        ratios += mask * std::exp(difference), approx_kl += mask * 0.5 * difference * difference;
+        tokens += mask;
+        errors += mask * value.loss;
+        clipped += mask * value.clipped;
+        ratios += mask * std::exp(difference);
+        approx_kl += mask * 0.5 * difference * difference;
       }
     }
     metrics.add("loss/value_avg", errors, tokens);

@@ -22,9 +22,9 @@ struct ReinforcePlusPlusSettings : KlInRewardSettings<ReinforcePlusPlusSettings>
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 };
 
-// REINFORCE++ (Hu et al. 2025): advantages brought to mean 0 and variance 1 over all tokens of a round, rather than
-// within a group. A token's advantage is its discounted return; with `baseline` it is the reply's reward less its
-// group's mean. KL is in the reward either way.
+// REINFORCE++ (Hu et al. 2025): advantages have mean 0 and variance 1 over all tokens of a rollout batch, instead of
+// within a group. The advantage of a token is its discounted return; with `baseline` it is the completion's reward
+// minus the group's mean. KL is in the reward in both cases.
 class ReinforcePlusPlus : public KlInRewardPolicyGradient {
  public:
   ReinforcePlusPlus(const ReinforcePlusPlusSettings& settings, const RunFacts& facts)
@@ -37,7 +37,7 @@ class ReinforcePlusPlus : public KlInRewardPolicyGradient {
     whiten(advantages, true);
     set_column(scored(groups), columns::advantage, advantages);
   }
-  // Of each masked token of the judged samples, end to end.
+  // Advantages of each masked token of the scored samples, end to end.
   std::vector<double> above_the_mean(std::span<Group> groups, MetricSums& metrics) {
     const std::vector<double> rewards = penalty_.sequence_rewards(groups, metrics);
     std::vector<double> out;

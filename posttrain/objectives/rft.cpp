@@ -12,11 +12,11 @@ struct RftSettings : ObjectiveSettings {
 
   void fields(Fields& f) override {
     f("weight", weight,
-      "accept: replies of at least `threshold`, alike; the others not | reward: each reply by its reward");
-    f("threshold", threshold, "accept: the reward from which on a reply is learnt");
+      "accept: completions with a reward of at least `threshold` have weight 1, the others 0 | reward: the weight of a "
+      "completion is its reward");
+    f("threshold", threshold, "accept: lowest reward of a completion that is trained on");
     f("best_of_n", best_of_n,
-      "of a prompt's replies at most this many are learnt: of the highest rewards, of equal ones those drawn first; 0 "
-      "= all");
+      "number of completions of a prompt to train on: those of the highest rewards, of equal ones the first; 0 = all");
     f.require("best_of_n", best_of_n >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight == "accept" || weight == "reward", "weight must be accept or reward");
   }
@@ -24,7 +24,8 @@ struct RftSettings : ObjectiveSettings {
 };
 
 // Rejection-sampling fine-tuning, or expert iteration (Yuan et al. 2023; Anthony et al. 2017): the likelihood of the
-// model's own replies, of those that reached a reward, or each weighed by its reward, or of each prompt's best alone.
+// model's own completions. Either those with enough reward count, or each counts by its reward, or only the best of
+// each prompt count.
 class Rft : public Objective {
  public:
   explicit Rft(const RftSettings& settings) : settings_(settings) {}
@@ -40,7 +41,7 @@ class Rft : public Objective {
     return true;
   }
 
-  // A reply that is not accepted is taken out: the loss is a mean over the tokens of those that are.
+  // Takes the other completions out of the loss, which is a mean over the tokens of accepted completions.
   void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {
     for (Group& group : groups) {
       std::vector<Sample*> ranked;

@@ -14,16 +14,17 @@ struct RlooSettings : KlInRewardSettings<RlooSettings> {
 
   void fields(Fields& f) override {
     kl.fields(f, "beta");
-    f("normalize_advantages", normalize_advantages, "bring the advantages of a round to mean 0 and variance 1");
+    f("normalize_advantages", normalize_advantages,
+      "shift and scale the advantages of a rollout batch to mean 0 and variance 1");
     policy.fields(f, {.beta = "kl_loss_coef"});
   }
   bool compares_group() const override { return true; }
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 };
 
-// REINFORCE leave-one-out (Ahmadian et al. 2024): a reply's reward, with the KL divergence of the whole reply in it,
-// less the mean of its group's others. As in TRL a reply is one action: its ratio is the product of its tokens', and
-// clipped. verl's is importance_sampling_level = "token" with loss_type = "dapo".
+// REINFORCE leave-one-out (Ahmadian et al. 2024): the advantage is the completion's reward, with its KL divergence in
+// it, minus the mean reward of the group's others. As in TRL a completion is one action: its ratio is the product of
+// its tokens' ratios, and clipped. verl's is importance_sampling_level = "token" with loss_type = "dapo".
 class Rloo : public KlInRewardPolicyGradient {
  public:
   Rloo(const RlooSettings& settings, const RunFacts& facts)

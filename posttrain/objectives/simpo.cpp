@@ -7,17 +7,17 @@ struct SimpoSettings : ObjectiveSettings {
   double beta = 0.1, simpo_gamma = 0.5, label_smoothing = 0;
 
   void fields(Fields& f) override {
-    f("beta", beta, "reward of a mean log-prob of one");
-    f("simpo_gamma", simpo_gamma, "by how much the chosen reply's reward is to exceed the rejected one's");
-    f("label_smoothing", label_smoothing, "share of pairs whose preference is taken to be the wrong way round");
+    f("beta", beta, "reward of a completion divided by the mean log-prob of its tokens");
+    f("simpo_gamma", simpo_gamma, "target margin between the rewards of the chosen and the rejected completion");
+    f("label_smoothing", label_smoothing, "assumed share of pairs that are labeled the wrong way round");
     f.require("beta", beta > 0, "beta must be above 0");
     f.require("label_smoothing", label_smoothing >= 0 && label_smoothing < 0.5, "label_smoothing must be in [0, 0.5)");
   }
   std::unique_ptr<Objective> make(const RunFacts&) const override;
 };
 
-// Simple preference optimisation (Meng et al. 2024, eq. 6): no reference; a reply's reward is beta times the mean
-// log-prob of its tokens, and the chosen one's is to be the higher by simpo_gamma.
+// Simple preference optimization (Meng et al. 2024, eq. 6): no reference. The reward of a completion is beta times the
+// mean log-prob of its tokens; the chosen one's reward should be higher by simpo_gamma.
 class Simpo : public Objective {
  public:
   explicit Simpo(const SimpoSettings& settings) : settings_(settings) {}

@@ -161,7 +161,7 @@ class Rl : public Stage {
                       .exact = run.recipe.rollout.exact() && actor_.sampling.distribution_changes().empty()};
     train_loop(run, loop, trainer, {{"rounds", &rollouts}, {"objective", &objective}},
                [&](int64_t step, double learning_rate) { return make_step(learning, step, learning_rate); });
-    if (rollouts.failed_replies() > 0) log::warning("rl: ", rollouts.failed_replies(), " replies could not be sampled");
+    if (rollouts.failed_completions() > 0) log::warning("rl: ", rollouts.failed_completions(), " replies could not be sampled");
   }
 
  private:

@@ -15,7 +15,7 @@ KlPenalty make(const std::string& toml) {
   return KlPenalty(out);
 }
 
-// One group of three replies of 2, 1 and 0 trained tokens, and one that is not judged.
+// One group of three completions of 2, 1 and 0 trained tokens, and one that is not judged.
 std::vector<Group> groups() {
   std::vector<Group> out(1);
   for (const size_t tokens : {2, 1, 0, 1}) {
