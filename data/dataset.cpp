@@ -28,11 +28,12 @@ void TaskSource::fields(Fields& f) {
 void SampleFormat::fields(Fields& f) {
   format.fields(f);
   f("max_length", max_length, "longest sample in tokens");
-  f("too_long", too_long, "what happens to a longer one: skip | truncate | error");
+  f.alias("too_long", "overlong_rows");
+  f("overlong_rows", too_long, "rows longer than max_length: skip | truncate | error");
   f.require("max_length", max_length >= 2 && max_length <= max_sample_length,
             concat("max_length must be in [2, ", max_sample_length, "]"));
-  f.require("too_long", too_long == "skip" || too_long == "truncate" || too_long == "error",
-            "too_long must be skip, truncate or error");
+  f.require("overlong_rows", too_long == "skip" || too_long == "truncate" || too_long == "error",
+            "overlong_rows must be skip, truncate or error");
 }
 
 void SftSource::fields(Fields& f) {

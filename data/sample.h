@@ -14,6 +14,8 @@ namespace hone {
 
 // The largest number of tokens of a sample that a recipe may set.
 inline constexpr int64_t max_sample_length = int64_t{1} << 24;
+// Samples or prompts of an optimizer step, at most.
+inline constexpr int64_t max_step_samples = int64_t{1} << 20;
 
 // One problem: the prompt, and what a reward needs to score a completion.
 struct Task {

@@ -4,12 +4,12 @@
 
 namespace hone {
 
-Reference::Reference(const Run& run, double temperature)
-    : context_(run.context),
-      copy_(run.model->lora() ? nullptr : run.load_start_model(false)),
-      model_(copy_ ? *copy_ : *run.model),
+Reference::Reference(const StageContext& stage, double temperature)
+    : context_(stage.context),
+      copy_(stage.model->lora() ? nullptr : stage.load_start_model(false)),
+      model_(copy_ ? *copy_ : *stage.model),
       temperature_(temperature) {
-  if (!copy_ && is_adapter(run.start_folder)) adapter_.emplace(context_, model_, run.start_folder);
+  if (!copy_ && is_adapter(stage.start_folder)) adapter_.emplace(context_, model_, stage.start_folder);
 }
 
 void Reference::score_into(std::span<Group> groups) {

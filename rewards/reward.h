@@ -1,7 +1,7 @@
 #pragma once
-// A reward judges completions of one task. Pure: the same task and text give the same score, in any order, on any
-// thread, for any text (empty, huge, hostile, invalid UTF-8) in bounded time. One file a reward; it joins with one
-// line:
+// A reward scores completions of one task. A reward is pure: the same task and text get the same score, in any order
+// and on any thread. It takes bounded time for any text (empty, huge, hostile, invalid UTF-8). Each reward has one file
+// and registers with one line:
 //   [[maybe_unused]] const bool added = rewards().add("exact", [] { return std::unique_ptr<Reward>(new Exact); });
 #include <memory>
 #include <optional>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/registry.h"
+#include "core/config/choice.h"
 #include "core/config/config.h"
 #include "core/config/fields.h"
 #include "data/sample.h"
@@ -20,67 +21,69 @@ namespace hone {
 struct RewardScore {
   double score = 0;
   std::string note = {};  // a few words for people: "no answer found", "expected 12, got 13"
-  bool skipped = false;   // the reward has nothing to say here (a composite leaves it out)
-  bool failed = false;    // it could not be found out, and note says why: a plug-in that broke, never a bad reply
-  Metrics parts = {};     // scores of the parts, by name; empty = just this one
-  std::vector<std::string> failed_parts = {};  // by name; empty = just this one, if it failed
+  bool skipped = false;   // the reward does not apply; a composite leaves it out
+  bool failed = false;    // no score (plug-in error); `note` says why. Never used for a wrong completion
+  Metrics parts = {};     // scores of the parts by name; empty if there are no parts
+  std::vector<std::string> failed_parts = {};  // names of the parts that failed
 };
 
-// The completions of one task and where their scores go.
+// The completions of one task and the scores to write, one per completion.
 struct GroupScores {
   const Task& task;
   std::span<const Completion> completions;
   std::span<RewardScore> scores;
 };
 
+class Reward;
+using RewardFactory = std::unique_ptr<Reward> (*)();
+Registry<RewardFactory>& rewards();
+
 class Reward {
  public:
   virtual ~Reward() = default;
+  static Registry<RewardFactory>& registry() { return rewards(); }
   // Options, as recipe keys.
   virtual void fields(Fields&) {}
   // Called once after fields are read; throws an Error if they make no sense together.
   virtual void prepare() {}
-  // Why it cannot judge on this machine (there is no interpreter, a guard of the sandbox is missing); "" if it can.
-  // Reading a recipe or a task does not ask; what is about to judge does.
+  // Returns why the reward cannot run on this machine (no interpreter, a sandbox guard is missing), or "". Reading a
+  // recipe or a task does not call it; a command that is about to score does.
   virtual std::string unavailable_reason() const { return ""; }
   virtual RewardScore score(const Task& task, const Completion& completion) const = 0;
-  // Scores of a group, in order; the same as one by one unless the reward compares them.
+  // Writes the scores of a group, in order. They equal those of score() unless the reward compares completions.
   virtual void score_group(const Task& task, std::span<const Completion> completions,
                            std::span<RewardScore> scores) const;
-  // Scores of many groups; the same as group by group, which is what it does (several at once) unless overridden.
+  // Writes the scores of several groups. The default calls score_group for each of them in parallel.
   virtual void score_groups(std::span<const GroupScores> groups) const;
-  // Answers, for votes over several completions of a task (maj@k). reads_answers: score() reads an answer to this task
-  // out of a completion and compares it with the reference. False if completions have no such answer (a program, a
-  // style, one of many solutions), or if the reward does not show it (a plug-in).
+  // Answers serve majority votes over several completions of a task (maj@k). Returns true if score() reads an answer
+  // out of a completion and compares it with the reference. Returns false if completions have no such answer (a
+  // program, a style, one of many solutions) or if the reward does not expose it (a plug-in).
   virtual bool reads_answers(const Task&) const { return false; }
-  // The answer that score() judges; none if it finds none.
+  // Returns the answer that score() compares, or nothing if the completion has none.
   virtual std::optional<std::string> read_answer(const Task&, const Completion&) const { return std::nullopt; }
-  // Whether two such answers are the same one, as score() compares an answer with the reference.
+  // Returns true if two answers are equal by the rule that score() uses.
   virtual bool same_answers(const Task&, const std::string& a, const std::string& b) const { return a == b; }
-  // False for a reward that uses the device: groups are then judged by score_groups on the engine's own thread, once it
-  // is at rest. Otherwise a group is judged on another thread, as soon as its replies are finished.
+  // Returns false if the reward uses the device. The engine's thread then calls score_groups between engine steps.
+  // Otherwise another thread scores each group as soon as its completions are finished.
   virtual bool on_host() const { return true; }
-  // Groups worth judging at once; 0 = as many as there are threads. A reward that waits for others asks for more.
+  // Returns how many groups to score at once; 0 = the number of threads. A reward that waits for other processes
+  // returns more.
   virtual int64_t concurrency() const { return 0; }
 };
 
-using RewardFactory = std::unique_ptr<Reward> (*)();
-Registry<RewardFactory>& rewards();
-
-// How a recipe names a reward: kind and the reward's own keys in one table ({kind = "format", pattern = "..."}).
+// A reward in a recipe: kind and the reward's own keys in one table ({kind = "format", pattern = "..."}).
 struct RewardSpec {
-  std::string kind;
+  Choice<Reward> reward;
   std::string name;  // in metrics and messages; empty = the kind
   double weight = 1;
-  std::shared_ptr<Reward> reward;  // made while fields() reads
-  const std::string& label() const { return name.empty() ? kind : name; }
+  const std::string& label() const { return name.empty() ? reward.kind() : name; }
   void fields(Fields& f);
-  // An Error if there is a reward and it refuses to judge on this machine.
+  // Throws an Error if the reward cannot run on this machine.
   void check() const;
 };
 
-// From a command line: a name ("math"), an inline table ("{kind = 'format', ...}"), or a TOML file. An Error if it
-// refuses to judge here.
+// Makes a reward from a command-line argument: a name ("math"), an inline table ("{kind = 'format', ...}") or a TOML
+// file. Throws an Error if the reward cannot run on this machine.
 std::shared_ptr<const Reward> make_reward(std::string_view spec);
 
 }  // namespace hone

@@ -75,7 +75,7 @@ Tensor Critic::in_f32(Tensor x) {
 
 void Critic::apply_head(Tensor value, Tensor hidden) {
   const ScratchScope scope(context_);
-  gemm_forward(context_, value, in_f32(hidden), head_.value, Tensor(), Tensor());
+  gemm_forward(context_, {.y = value, .x = in_f32(hidden), .w = head_.value});
 }
 
 void Critic::forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden) {

@@ -39,7 +39,9 @@ class Sft : public Objective {
   explicit Sft(const SftSettings& settings) : settings_(settings) {}
 
   Needs needs() const override {
-    return {.unit = LossUnit::token, .loss_linear_in_logp = settings_.loss_type == "nll"};
+    return {.unit = LossUnit::token,
+            .loss_linear_in_logp = settings_.loss_type == "nll",
+            .data = TrainingData::completions};
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {

@@ -77,7 +77,15 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
   const Tensor hidden = forward(packed, place);
   const Tensor lse = arena_.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
   Param& head = model_.lm_head();
-  logprob_fused(context_, logp, lse, dhidden, head.grad, grad, hidden, head.value, packed.targets, inv_temperature_);
+  logprob_fused(context_, {.logp = logp,
+                           .lse = lse,
+                           .dhidden = dhidden,
+                           .dw = head.grad,
+                           .grad = grad,
+                           .hidden = hidden,
+                           .w = head.value,
+                           .targets = packed.targets,
+                           .inv_temperature = inv_temperature_});
   phases_.mark(Phase::lm_head);
   pass_.backward(dhidden);
   phases_.mark(Phase::backward);
@@ -92,7 +100,13 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   const Tensor entropy = needs.entropy ? arena_.take(DType::f32, {rows}) : Tensor();
   const Tensor value = needs.critic ? arena_.take(DType::f32, {rows, 1}) : Tensor();
   Param& head = model_.lm_head();
-  logprob_forward(context_, logp, lse, entropy, hidden, head.value, targets, inv_temperature_);
+  logprob_forward(context_, {.logp = logp,
+                             .lse = lse,
+                             .entropy = entropy,
+                             .hidden = hidden,
+                             .w = head.value,
+                             .targets = targets,
+                             .inv_temperature = inv_temperature_});
   if (needs.critic) critic->forward(value, packed.batch, packed.rows, hidden);
   phases_.mark(Phase::lm_head);
   host_.clear();
@@ -109,8 +123,15 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
   phases_.mark(Phase::data);
-  logprob_backward(context_, dhidden, head.grad, grad, lse, grad.entropy ? entropy : Tensor(), hidden, head.value,
-                   targets, inv_temperature_);
+  logprob_backward(context_, {.dhidden = dhidden,
+                              .dw = head.grad,
+                              .grad = grad,
+                              .lse = lse,
+                              .entropy = grad.entropy ? entropy : Tensor(),
+                              .hidden = hidden,
+                              .w = head.value,
+                              .targets = targets,
+                              .inv_temperature = inv_temperature_});
   if (needs.critic) critic->backward(dhidden, dvalue, hidden);
   phases_.mark(Phase::lm_head);
   return loss;
@@ -139,7 +160,13 @@ void MicroBatchRunner::measure(MicroBatchData& staging, const Objective& objecti
                entropy = arena_.take(DType::f32, {rows});
   phases_.mark(Phase::data);
   const Tensor hidden = infer(context_, model_, packed.batch, packed.rows, nullptr);
-  logprob_forward(context_, logp, lse, entropy, hidden, model_.lm_head().value, packed.targets, inv_temperature_);
+  logprob_forward(context_, {.logp = logp,
+                             .lse = lse,
+                             .entropy = entropy,
+                             .hidden = hidden,
+                             .w = model_.lm_head().value,
+                             .targets = packed.targets,
+                             .inv_temperature = inv_temperature_});
   phases_.mark(Phase::forward);
   host_.clear();
   const Tensor host_logp = host_.fetch(logp), host_entropy = host_.fetch(entropy);

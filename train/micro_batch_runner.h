@@ -1,7 +1,7 @@
 #pragma once
-// MicroBatchRunner: the forward pass, the objective and the backward pass of one micro-batch. It adds to the gradients
-// of the model and of the critic.
-#include "core/device/device.h"
+// MicroBatchRunner: a micro-batch through the model and its head to the objective, and back. Gradients are added to
+// those of the model and of the critic.
+#include "kernels/elementwise/noise.h"
 #include "model/forward.h"
 #include "train/critic.h"
 #include "train/memory_plan.h"

@@ -1,8 +1,25 @@
 #include "train/objective.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hone {
+
+std::string describe(TrainingData data) {
+  switch (data) {
+    case TrainingData::rewarded:
+      return "completions that the stage itself samples and rewards (kind = \"rl\")";
+    case TrainingData::completions:
+      return "single completions (kind = \"sft\")";
+    case TrainingData::unpaired:
+      return "labeled completions (kind = \"unpaired_preference\")";
+    case TrainingData::pairs:
+      return "pairs of a chosen and a rejected completion (kind = \"preference\"; hone pairs makes them)";
+    case TrainingData::scored_pairs:
+      return "the scores of a pair (kind = \"reward_model\")";
+  }
+  fail("objective: TrainingData ", static_cast<int>(data), " is unknown");
+}
 
 bool Needs::has(Column column) const { return std::ranges::find(columns, column) != columns.end(); }
 
@@ -84,6 +101,20 @@ std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts&
 Registry<ObjectiveFactory>& objectives() {
   static Registry<ObjectiveFactory> registry("objective");
   return registry;
+}
+
+std::vector<std::string> objectives_for(TrainingData data) {
+  std::vector<std::string> out;
+  std::ranges::copy_if(objectives().names(), std::back_inserter(out),
+                       [&](const std::string& name) { return make_objective(name)->needs().data == data; });
+  return out;
+}
+
+void require_data(Fields& f, const std::string& kind, const ObjectiveSettings& settings, TrainingData data) {
+  const TrainingData needed = settings.make({})->needs().data;
+  f.require("objective", needed == data,
+            concat(kind, " learns from ", describe(needed), ", and this stage trains on ", describe(data),
+                   ": its objectives are ", join(objectives_for(data))));
 }
 
 }  // namespace hone

@@ -25,6 +25,16 @@ namespace hone {
 // tokens.
 enum class LossUnit : uint8_t { token, sequence, pair };
 
+// What an objective learns from. Each kind of stage has one of these.
+enum class TrainingData : uint8_t {
+  rewarded,      // completions that the stage samples and rewards
+  completions,   // single completions
+  unpaired,      // single completions, each desirable or not
+  pairs,         // a chosen and a rejected completion
+  scored_pairs,  // the scores of such a pair
+};
+std::string describe(TrainingData data);
+
 struct Needs {
   // Columns of samples that the loss reads; one that is absent is an Error. behavior_logp alone may be old_logp
   // instead. If both are named, both must be there: rollouts are stale, or sampled with other arithmetic.
@@ -36,6 +46,7 @@ struct Needs {
   // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host
   // sync.
   bool loss_linear_in_logp = false;
+  TrainingData data = TrainingData::rewarded;
 
   // True if `columns` names it.
   bool has(Column column) const;
@@ -152,6 +163,10 @@ template <class Settings>
 bool add_objective(std::string name) {
   return objectives().add(std::move(name), [] { return std::unique_ptr<ObjectiveSettings>(new Settings); });
 }
+// Refuses, at the key's place, an objective that does not learn from what the stage trains on.
+void require_data(Fields& f, const std::string& kind, const ObjectiveSettings& settings, TrainingData data);
+// Names of the objectives that learn from this, under their default settings.
+std::vector<std::string> objectives_for(TrainingData data);
 // An objective with its default settings.
 std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts& facts = {});
 

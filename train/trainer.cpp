@@ -13,11 +13,6 @@ namespace hone {
 
 namespace {
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config) {
-  return config.optimizer_settings ? config.optimizer_settings->with_same_settings()
-                                   : optimizers().at(config.optimizer)();
-}
-
 // What outside data can get wrong about a sample.
 void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
   const auto length = static_cast<int64_t>(sample.tokens.size());
@@ -40,7 +35,7 @@ struct Trainer::Impl {
       : context(context_),
         model(model_),
         config(std::move(config_)),
-        optimizer(make_optimizer(config)),
+        optimizer(config.optimizer->make()),
         phases(context),
         update_phases(context),
         pass(context, model, config, phases),
@@ -51,7 +46,8 @@ struct Trainer::Impl {
 
   Critic& the_critic() {
     if (!critic)
-      critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), make_optimizer(config));
+      critic =
+          std::make_unique<Critic>(context, model, config.critic, config.recomputation(), config.optimizer->make());
     return *critic;
   }
   bool is_dry_run() const { return context.kind() == DeviceKind::meta; }

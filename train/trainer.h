@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "core/config/choice.h"
 #include "model/forward.h"
 #include "model/token_logprobs.h"
 #include "train/critic.h"
@@ -19,16 +20,15 @@ struct TrainerConfig {
       8192;  // packed tokens of one forward and backward pass; a longer sample is a micro-batch of its own
   double max_grad_norm = 1;  // 0 = no clip
   double z_loss = 0;
-  std::string recompute = "none";  // none | selective | block
-  std::string optimizer = "adamw";
+  std::string recompute = "none";  // none | selective | full
+  Choice<OptimizerSettings> optimizer{"adamw"};
   CriticConfig critic;     // the stage's to offer as keys, where objectives ask for a critic
   double temperature = 1;  // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
   double neftune_noise_alpha =
       0;  // uniform noise on embeddings (kernels/elementwise/noise.h), of noise_seed and the sample's place in the run
   uint64_t noise_seed = 0;
-  std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
-  void fields(Fields& f);                         // the optimizer's own keys included
-  Recompute recomputation() const;                // as recompute names it
+  void fields(Fields& f);           // the optimizer's own keys included
+  Recompute recomputation() const;  // as recompute names it
 };
 
 struct StepReport {

@@ -1,6 +1,7 @@
 #pragma once
-// Errors: what outside data got wrong is a hone::Error with a sentence for the user. It is caught in three places only:
-// cli/main, an RPC or HTTP handler, and a reward call.
+// Error and checks. Bad outside data (a file, a request, a recipe, an op's arguments) throws hone::Error with a
+// sentence for the user. Boundaries catch it: cli/main (exit code), an HTTP handler (status), a reward call (failed
+// score).
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -27,8 +28,8 @@ template <class... Words>
 
 }  // namespace hone
 
-// The fact that must hold, then the words (and numbers) that say how it does not: HONE_CHECK(a == b, "rmsnorm: x has ",
-// a, " columns, w has ", b).
+// Throws Error unless `fact` holds. The words name what is wrong, with numbers:
+//   HONE_CHECK(a == b, "rmsnorm: x has ", a, " columns, w has ", b);
 #define HONE_CHECK(fact, ...)    \
   do {                           \
     if (!(fact)) [[unlikely]]    \

@@ -1,4 +1,5 @@
 #pragma once
+// FunctionRef: a non-owning reference to a callable, for function parameters.
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -8,7 +9,7 @@ namespace hone {
 template <class Signature>
 class FunctionRef;
 
-// A callable passed down a call: two pointers, no allocation. It must not outlive what it was made from.
+// Two pointers, no allocation. It must not outlive the callable that it refers to.
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:

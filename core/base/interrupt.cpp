@@ -14,8 +14,8 @@ namespace {
 std::atomic<int> count{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
-// As the signal would without a handler, so that the parent sees which one it was (a shell: 128 + number). The first
-// process of a container is not ended by signals: it exits with what a shell would say.
+// Ends the process by the signal's default action, so that the parent sees which signal it was (a shell: 128 + number).
+// Signals do not end process 1 of a container: it exits with that code instead.
 [[noreturn]] void end_process(int number) {
   ::signal(number, SIG_DFL);
   sigset_t set;
@@ -26,15 +26,15 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only 
   ::_exit(128 + number);
 }
 
-// Only what POSIX calls async-signal-safe.
+// The handler: async-signal-safe calls only (POSIX).
 void on_signal(int number) {
   if (count.fetch_add(1) > 0) end_process(number);
   constexpr std::string_view note = "\nstopping when what is under way is done; a second signal stops at once\n";
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, note.data(), note.size());
 }
 
-// oneDNN's matrix products point the stack register into a heap buffer while they run; a signal's frame pushed there
-// would overwrite what lies below it. A stack that somebody else has set up already will do.
+// Gives the thread a signal stack, unless it has one. oneDNN's GEMMs point the stack register into a heap buffer while
+// they run; a signal frame pushed there would overwrite the memory below it.
 void give_handlers_a_stack() {
   alignas(64) static std::array<std::byte, 65536> memory;
   stack_t stack{};
@@ -55,7 +55,7 @@ void install_interrupt_handlers() {
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGTERM, &action, nullptr);
   ::sigaction(SIGINT, &action, nullptr);
-  // nohup starts a program with SIGHUP ignored: it outlives its terminal.
+  // Under nohup SIGHUP is ignored, so that the program outlives its terminal. Keep it so.
   struct sigaction inherited {};
   if (::sigaction(SIGHUP, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
     ::sigaction(SIGHUP, &action, nullptr);

@@ -1,15 +1,14 @@
 #pragma once
-// SIGTERM, SIGHUP and Ctrl-C ask a run to stop: its loops look at interrupted() between steps, finish the one under
-// way, save and return.
+// SIGTERM, SIGHUP and Ctrl-C ask a run to stop. Loops read interrupted() between steps; then they save and return.
 
 namespace hone {
 
-// From now on SIGTERM, SIGINT and SIGHUP (unless it is ignored, as under nohup) set the flag; a second signal of any
-// kind ends the process at once, whatever it is doing: its exit code is 128 + the signal's number for a shell. Calling
-// it again changes nothing. To be called on the main thread, which is where the system delivers them.
+// Installs handlers for SIGTERM, SIGINT and SIGHUP (SIGHUP stays ignored under nohup). The first signal sets the flag.
+// A second signal of any of the three ends the process at once; a shell sees exit code 128 + signal number. Call it on
+// the main thread. Further calls change nothing.
 void install_interrupt_handlers();
 
 bool interrupted();
-int num_interrupts();  // how many signals came
+int num_interrupts();  // signals received so far
 
 }  // namespace hone

@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One writer at a time, since a progress bar and log lines share the terminal: a line first wipes the bar, which the
-// next update redraws.
+// One writer at a time: a progress bar and log lines share the terminal. A line erases the bar; the next update redraws
+// it.
 struct Output {
   std::mutex mutex;
   std::shared_ptr<spdlog::sinks::dist_sink_st> sinks = std::make_shared<spdlog::sinks::dist_sink_st>();

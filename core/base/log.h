@@ -32,13 +32,13 @@ void debug(const Words&... words) {
   write(Level::debug, concat(words...));
 }
 
-// A long step's progress: a bar with rate and ETA on a terminal, a plain line every few seconds otherwise; the last
-// state is printed at the end. total 0 = unknown. Cheap to call often.
+// Progress of a long task: a bar with rate and ETA on a terminal, else a plain line every few seconds. The destructor
+// prints the last state. total = 0 means unknown. update() is cheap.
 class Progress {
  public:
   Progress(std::string what, int64_t total, std::string unit);
   ~Progress();
-  // done counts from 0 to total; note is a few words shown behind ("loss 3.21").
+  // done: 0 to total. note: a few words shown after the numbers ("loss 3.21").
   void update(int64_t done, std::string_view note = {});
 
  private:

@@ -19,9 +19,9 @@ namespace {
 
 thread_local bool inside_body = false;
 
-// One job at a time: its threads take pieces from a shared counter. Which thread runs which piece is free; what a piece
-// computes is not. A thread that wakes too late to help is not waited for, and each looks for the next job a little
-// while before it sleeps: small kernels follow each other closely.
+// One job at a time. Threads claim pieces from a shared counter; which thread runs which piece does not affect results.
+// The caller does not wait for threads that wake up too late. A thread spins for a short time before it sleeps, since
+// small kernels follow each other closely.
 class Pool {
  public:
   explicit Pool(int count) {
@@ -61,8 +61,7 @@ class Pool {
   }
 
  private:
-  // Gives way to other threads until the fact holds, 300 microseconds at most: longer than what lies between two
-  // kernels of a decoding step.
+  // Yields until the fact holds, at most 300 microseconds: longer than the gap between two kernels of a decode pass.
   template <class Fact>
   static void look_out(Fact fact) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
@@ -107,7 +106,7 @@ class Pool {
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
   std::atomic<int64_t> next_{0};
-  bool open_ = false, stopping_ = false;  // under mutex_, as all changes of what follows
+  bool open_ = false, stopping_ = false;  // guarded by mutex_, as are all writes to the members below
   std::atomic<int> busy_{0};
   std::atomic<uint64_t> job_{0};
   std::exception_ptr error_;

@@ -1,6 +1,6 @@
 #pragma once
-// The process's CPU thread pool. Results never depend on the number of threads: a caller that reduces does so over
-// pieces whose boundaries depend on sizes alone, and adds the pieces in order.
+// The CPU thread pool of the process. Results must not depend on the number of threads: a reduction uses pieces whose
+// boundaries depend on sizes alone, and adds them in order (ordered_sum).
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -8,15 +8,15 @@
 namespace hone {
 
 int num_threads();
-// Sets the pool's size (1 = no pool). Not while work is running. The default is HONE_NUM_THREADS, or the hardware's.
+// Sets the number of threads (1 = no pool). The default is HONE_NUM_THREADS, else the number of hardware threads. Never
+// call it while work is running.
 void set_num_threads(int count);
 
-// Calls body(begin, end) over pieces of [0, count) of at most `grain` items, on all threads, and returns when all are
-// done. The first exception of a body is rethrown. Calls from inside a body run on the calling thread alone.
+// Calls body(begin, end) on all threads for pieces of [0, count) of at most `grain` items. Returns when all are done.
+// Rethrows the first exception of a body. A call from inside a body runs on the calling thread alone.
 void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& body);
 
-// The sum of piece(begin, end) over pieces of exactly `grain` items (the last may be shorter), added in ascending
-// order.
+// The sum of piece(begin, end) over pieces of `grain` items (the last may be shorter), added in ascending order.
 template <class Piece>
 double ordered_sum(int64_t count, int64_t grain, Piece piece) {
   const int64_t pieces = (count + grain - 1) / grain;

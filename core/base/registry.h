@@ -1,6 +1,6 @@
 #pragma once
-// Registry<T>: named things that files add by themselves at start-up, so that an addition edits no existing file. Names
-// are sorted, so nothing depends on the order of linking or initialisation.
+// Registry<T>: a map from names to objects that files join at start-up, so that an addition edits no existing file.
+// Names are sorted: nothing depends on the order of linking or initialization.
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,21 +14,21 @@ namespace hone {
 template <class T>
 class Registry {
  public:
-  // kind is what messages call the things: "objective", "reward".
+  // kind: the noun of error messages, such as "objective" or "reward".
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
-  // Returns true so that a file can join with one line: const bool added = objectives().add("grpo", {...});
+  // Always returns true, so that a file can join with one line: const bool added = objectives().add("grpo", {...});
   bool add(std::string name, T thing) {
     HONE_CHECK(things_.emplace(name, std::move(thing)).second, kind_, " '", name, "' is registered twice");
     return true;
   }
-  // An unknown name is an Error, unknown(name).
+  // Throws Error with unknown(name) if the name is not registered.
   const T& at(std::string_view name) const {
     const T* found = find(name);
     HONE_CHECK(found, unknown(name));
     return *found;
   }
-  // What a message says of a name that is not here: the nearest, and all that are.
+  // Text of the error for an unregistered name: the nearest name, then all names.
   std::string unknown(std::string_view name) const {
     return concat("unknown ", kind_, " '", name, "'", suggestion(name, names()), "; known: ", join(names()));
   }

@@ -1,7 +1,6 @@
 #pragma once
-// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a draw is a pure function of
-// (seed, stream, index), the same on every device, so nothing about a draw depends on batching, threads or order.
-// Header-only and usable in device code.
+// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). A random number is a pure function
+// of (seed, stream, index) on every device. It does not depend on batching, threads or order. Usable in device code.
 #include <cstdint>
 
 #ifdef __CUDACC__
@@ -30,15 +29,14 @@ HONE_HOST_DEVICE inline Philox4 philox(uint64_t seed, uint64_t stream, uint64_t 
   return c;
 }
 
-// In [0, 1), 24 bits: exactly representable in float.
+// In [0, 1), 24 bits: each value is exact in float.
 HONE_HOST_DEVICE inline float unit_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-// In (0, 1): safe under a logarithm.
+// In (0, 1): its logarithm is finite.
 HONE_HOST_DEVICE inline float open_unit_float(uint32_t word) {
   return (static_cast<float>(word >> 9) + 0.5f) * 0x1p-23f;
 }
 
-// A cursor over one stream for host code that wants a sequence of draws: its state is (seed, stream, index), three
-// integers.
+// A sequence of random numbers of one stream, for host code. Its whole state is (seed, stream, index).
 class Rng {
  public:
   explicit Rng(uint64_t seed, uint64_t stream = 0, uint64_t index = 0) : seed_(seed), stream_(stream), index_(index) {}
@@ -63,7 +61,8 @@ class Rng {
   uint64_t seed_, stream_, index_;
 };
 
-// A stream number for a named use ("loader", "init/model.embed_tokens.weight"), FNV-1a.
+// The stream number of a named use ("loader", "init/model.embed_tokens.weight"): FNV-1a of the name. Checkpoints and
+// results depend on these names.
 constexpr uint64_t stream_of(const char* name) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (; *name; ++name) hash = (hash ^ static_cast<uint8_t>(*name)) * 0x100000001b3u;

@@ -1,9 +1,9 @@
 #pragma once
+// Stopwatch: wall-clock seconds since its construction.
 #include <chrono>
 
 namespace hone {
 
-// The seconds since it was made.
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }

@@ -1,7 +1,6 @@
 #pragma once
-// this_threads<T>(): one T of each thread, made when the thread first asks for it, and gone with the thread. Unlike a
-// thread_local with a destructor, for which glibc ends the process where it has no memory to note it down, this throws
-// std::bad_alloc there.
+// this_threads<T>(): one T per thread, constructed at the thread's first call and destroyed with the thread. It throws
+// std::bad_alloc without memory. glibc ends the process in that case for a thread_local with a destructor.
 #include <pthread.h>
 
 #include <memory>

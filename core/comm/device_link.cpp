@@ -4,13 +4,13 @@
 
 namespace hone {
 
-Deadline::Deadline(double seconds, StillConnected there)
+Deadline::Deadline(double seconds, StillConnected still_connected)
     : end_(std::chrono::steady_clock::now() +
            std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))),
-      there_(std::move(there)) {}
+      still_connected_(std::move(still_connected)) {}
 
 void Deadline::check() const {
-  HONE_CHECK(!there_ || there_(), "the other side is gone");
+  HONE_CHECK(!still_connected_ || still_connected_(), "the other side is gone");
   HONE_CHECK(std::chrono::steady_clock::now() < end_, "the other side has not done its part in time");
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// DeviceLink: two processes whose devices hand tensors to each other, past the hosts' memory where the machine can.
-// Each kind is one file that joins device_links(); a build may have none.
+// DeviceLink: sends tensors from the device of one process to the device of another, without host memory where the
+// machine can. Each kind is one file that joins device_links(). A build may have none.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -10,42 +10,41 @@
 
 namespace hone {
 
-// How long one side waits for the other, from now on. A link does not notice by itself that the other process has died:
-// `there` says whether it lives, by whatever else connects the two; the thread that waits asks again and again. None:
-// nothing says so.
+// How long one side waits for the other, counted from construction. A link does not notice that the other process died.
+// The waiting thread therefore polls `still_connected`, which says whether the other process lives (by its HTTP
+// connection, say). Without it only the time counts.
 class Deadline {
  public:
   using StillConnected = std::function<bool()>;
-  explicit Deadline(double seconds, StillConnected there = {});
-  // An Error once the time is over, or the other side is gone.
+  explicit Deadline(double seconds, StillConnected still_connected = {});
+  // Throws Error if the time is over or the other side is gone.
   void check() const;
 
  private:
   std::chrono::steady_clock::time_point end_;
-  StillConnected there_;
+  StillConnected still_connected_;
 };
 
-// One side of two. One thread at a time. After an Error the link is of no use, and nothing of it is left on the stream.
+// One of two sides. One thread at a time. After an Error the link is unusable and has no work left on the stream.
 class DeviceLink {
  public:
-  // Never waits for the other side: what is under way is aborted.
+  // Aborts unfinished transfers; never waits for the other side.
   virtual ~DeviceLink() = default;
-  // Queued on the context's stream, in order with the other side's receive() or send() of as many bytes. The tensor is
-  // contiguous, on the link's device, and stays until finish(). An Error where patience ends before it is queued.
-  virtual void send(Context& context, Tensor x, const Deadline& patience) = 0;
-  virtual void receive(Context& context, Tensor x, const Deadline& patience) = 0;
-  // Waits until what was queued is done; an Error where patience ends. That a send is done does not say that the other
-  // side has it: ask the other side.
-  virtual void finish(Context& context, const Deadline& patience) = 0;
+  // Queue a transfer on the context's stream. The other side must call receive() or send() for as many bytes, in the
+  // same order. The tensor is contiguous, on the link's device, and valid until finish(). Throws Error at the deadline.
+  virtual void send(Context& context, Tensor x, const Deadline& deadline) = 0;
+  virtual void receive(Context& context, Tensor x, const Deadline& deadline) = 0;
+  // Waits for the queued transfers. Throws Error at the deadline. A finished send does not mean that the other side has
+  // the data: only the other side knows.
+  virtual void finish(Context& context, const Deadline& deadline) = 0;
 };
 
 struct DeviceLinkKind {
   bool (*serves)(const Device&);
-  // What both sides open one link with, made by either: opaque bytes, for one use, good while the process that made
-  // them lives.
+  // An id that both sides open one link with: opaque bytes, for one use, valid while the process that made it lives.
   std::string (*new_id)();
-  // Rank 0 or 1. Returns once a byte has gone each way; an Error where patience ends.
-  std::unique_ptr<DeviceLink> (*open)(Device&, const std::string& id, int rank, const Deadline& patience);
+  // rank: 0 or 1. Returns after one byte went each way. Throws Error at the deadline.
+  std::unique_ptr<DeviceLink> (*open)(Device&, const std::string& id, int rank, const Deadline& deadline);
 };
 Registry<DeviceLinkKind>& device_links();
 

@@ -10,7 +10,8 @@
 #include "core/comm/device_link.h"
 #include "core/device/cuda_check.h"
 
-// Every NCCL call passes through here. What is in progress has not failed: no communicator here blocks.
+// DeviceLink over NCCL. Every NCCL call passes through this check. ncclInProgress is no failure: the communicators here
+// are non-blocking.
 #define HONE_NCCL_CHECK(call)                                                                                          \
   do {                                                                                                                 \
     if (const ncclResult_t hone_nccl_code = (call); hone_nccl_code != ncclSuccess && hone_nccl_code != ncclInProgress) \
@@ -25,7 +26,7 @@ namespace {
 bool idle(cudaStream_t stream) {
   const cudaError_t code = cudaStreamQuery(stream);
   if (code == cudaErrorNotReady) {
-    cudaGetLastError();  // it is kept there like an error
+    cudaGetLastError();  // clears it: CUDA stores "not ready" like an error
     return false;
   }
   HONE_CUDA_CHECK(code);
@@ -34,20 +35,21 @@ bool idle(cudaStream_t stream) {
 
 class NcclLink : public DeviceLink {
  public:
-  NcclLink(Device& device, const std::string& id, int rank, const Deadline& patience) : peer_(1 - rank) {
-    Context context(device);  // which makes the device this thread's current one: NCCL takes that
+  NcclLink(Device& device, const std::string& id, int rank, const Deadline& deadline) : peer_(1 - rank) {
+    Context context(device);  // sets this thread's current device, which NCCL uses
     communicator_.reset(begin(id, rank));
-    run(patience, nothing, always);
-    // A direction is connected at its first use; later ones need the other side only once they are on the stream.
+    run(deadline, nothing, always);
+    // NCCL connects a direction at its first use. One byte each way now, so that later transfers do not wait on the
+    // host.
     const Tensor byte = context.scratch().take(DType::u8, {1});
-    for (const bool out : {rank == 0, rank == 1}) queue(context, byte, out, patience);
-    NcclLink::finish(context, patience);
+    for (const bool out : {rank == 0, rank == 1}) queue(context, byte, out, deadline);
+    NcclLink::finish(context, deadline);
   }
 
-  void send(Context& context, Tensor x, const Deadline& patience) override { queue(context, x, true, patience); }
-  void receive(Context& context, Tensor x, const Deadline& patience) override { queue(context, x, false, patience); }
-  void finish(Context& context, const Deadline& patience) override {
-    run(patience, nothing, [&] { return idle(static_cast<cudaStream_t>(context.stream())); });
+  void send(Context& context, Tensor x, const Deadline& deadline) override { queue(context, x, true, deadline); }
+  void receive(Context& context, Tensor x, const Deadline& deadline) override { queue(context, x, false, deadline); }
+  void finish(Context& context, const Deadline& deadline) override {
+    run(deadline, nothing, [&] { return idle(static_cast<cudaStream_t>(context.stream())); });
   }
 
  private:
@@ -70,20 +72,20 @@ class NcclLink : public DeviceLink {
     return out;
   }
 
-  void queue(Context& context, const Tensor& x, bool out, const Deadline& patience) {
+  void queue(Context& context, const Tensor& x, bool out, const Deadline& deadline) {
     HONE_CHECK(x.device == DeviceKind::cuda && x.contiguous(), "NCCL: a tensor is on ", name_of(x.device),
-               ", or its rows lie apart");
+               "; it must be contiguous and on cuda");
     const auto stream = static_cast<cudaStream_t>(context.stream());
     const auto move = [&] {
       return out ? ncclSend(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream)
                  : ncclRecv(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream);
     };
-    run(patience, move, always);
+    run(deadline, move, always);
   }
 
-  // Starts something, and waits until NCCL has done its part of it on the host, and for `done`. What goes wrong aborts
-  // the communicator at once: its kernels would hold up the stream, and whoever frees memory.
-  void run(const Deadline& patience, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
+  // Calls start(), then waits until NCCL has finished its host work and done() holds. A failure aborts the communicator
+  // at once: its kernels would block the stream, and with it every call that frees memory.
+  void run(const Deadline& deadline, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
     HONE_CHECK(communicator_, "NCCL: the link has failed before");
     try {
       HONE_NCCL_CHECK(start());
@@ -92,7 +94,7 @@ class NcclLink : public DeviceLink {
         HONE_NCCL_CHECK(ncclCommGetAsyncError(communicator_.get(), &state));
         HONE_NCCL_CHECK(state);
         if (state == ncclSuccess && done()) return;
-        patience.check();
+        deadline.check();
         std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
     } catch (...) {
@@ -111,13 +113,13 @@ std::string new_id() {
   return std::string(id.internal, sizeof id.internal);
 }
 
-std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank, const Deadline& patience) {
-  return std::make_unique<NcclLink>(device, id, rank, patience);
+std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank, const Deadline& deadline) {
+  return std::make_unique<NcclLink>(device, id, rank, deadline);
 }
 
 [[maybe_unused]] const bool added = [] {
-  // Now, while no thread reads the environment. NVLink multicast is of no use to two ranks, and what goes wrong in it
-  // can put the GPUs of a whole host out of service.
+  // NVLink multicast gains two ranks nothing, and a failure in it can take all GPUs of a host out of service. Set the
+  // variable at start-up, while no other thread reads the environment.
   ::setenv("NCCL_NVLS_ENABLE", "0", 1);
   return device_links().add("nccl", {.serves = [](const Device& device) { return device.kind() == DeviceKind::cuda; },
                                      .new_id = new_id,

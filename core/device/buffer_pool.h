@@ -1,6 +1,6 @@
 #pragma once
-// BufferPool: memory that is used again. To take it from a device and to give it back holds the device up, and to pin
-// it takes longer than to fill it.
+// BufferPool: caches freed buffers. cudaMalloc and cudaFree synchronize the device, and pinning host memory takes
+// longer than copying it.
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace hone {
 
-// Any thread. The device outlives it and what it gave. It keeps two that nobody has, those that came back last.
+// Thread-safe. The device must outlive the pool and its buffers. The pool caches the two buffers that were freed last.
 class BufferPool {
  public:
   BufferPool(Device& device, MemoryKind place) : device_(device), place_(place) { free_->buffers.reserve(most_spare); }
-  // One that nobody has any more, if it is as large; contents undefined. It may be held longer than this lives.
+  // Returns a cached buffer of at least `bytes`, else a new one; contents undefined. The buffer may outlive the pool.
   std::shared_ptr<Buffer> take(size_t bytes);
 
  private:

@@ -1,4 +1,5 @@
 #pragma once
+// The error check of CUDA runtime calls.
 #include <cuda_runtime_api.h>
 
 #include "core/base/check.h"

@@ -10,7 +10,7 @@ namespace hone {
 
 namespace {
 
-// Of devices whose work is done when the call that queues it returns.
+// The event of devices whose work is done when the queuing call returns.
 class PlainCapturedGraph : public CapturedGraph {
  public:
   explicit PlainCapturedGraph(std::function<void()> work) : work_(std::move(work)) {}
@@ -44,7 +44,7 @@ Registry<DeviceFactory>& devices() {
   return registry;
 }
 
-// "cuda:1": the second of its kind.
+// Splits "cuda:1" into kind and index.
 static std::pair<std::string, int> kind_and_index(const std::string& name) {
   const size_t colon = name.find(':');
   if (colon == std::string::npos) return {name, 0};
@@ -147,7 +147,7 @@ Tensor Arena::take(DType dtype, std::span<const int64_t> dims) {
 void Arena::reserve(size_t bytes) {
   if (at_.total > 0 || (blocks_.size() == 1 && blocks_.front().size() >= bytes)) return;
   bytes = std::max(bytes, peak_);
-  blocks_.clear();  // before the new one is asked for: both may not fit
+  blocks_.clear();  // before the allocation: both may not fit
   blocks_.emplace_back(device_, bytes, place_);
   reserved_ = true;
   at_ = {.generation = at_.generation + 1};
@@ -159,8 +159,9 @@ size_t Arena::capacity_bytes() const {
   return sum;
 }
 
-constexpr size_t most_staged = size_t{4} << 20;  // a larger copy from the host goes there directly, and is waited for
-constexpr size_t staging_limit = size_t{64} << 20;  // of copies under way
+constexpr size_t most_staged =
+    size_t{4} << 20;  // larger copies from the host skip staging, and the call waits for them
+constexpr size_t staging_limit = size_t{64} << 20;  // bytes of staged copies that have not finished
 
 Context::Context(Device& device)
     : device_(device),
@@ -170,8 +171,8 @@ Context::Context(Device& device)
       target_(device.kind()) {}
 Context::~Context() {
   try {
-    synchronize();          // nothing may read the memory that goes now
-  } catch (const Error&) {  // what failed was, or will be, reported by those who wait for results
+    synchronize();          // nothing may read the memory that is freed next
+  } catch (const Error&) {  // whoever waits for results reports the failure; a destructor must not throw
   }
   device_.destroy_stream(stream_);
 }
@@ -184,7 +185,7 @@ void Context::zero(Tensor x) {
 void Context::check_copy(const Tensor& to, const Tensor& from) const {
   HONE_CHECK(to.size() == from.size() && to.dtype == from.dtype, "copy: ", from.size(), " elements of ",
              name_of(from.dtype), " to ", to.size(), " of ", name_of(to.dtype));
-  HONE_CHECK(to.contiguous() && from.contiguous(), "copy: rows that lie apart");
+  HONE_CHECK(to.contiguous() && from.contiguous(), "copy: both tensors must be contiguous");
 }
 
 void Context::copy(Tensor to, Tensor from) {

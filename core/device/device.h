@@ -1,6 +1,6 @@
 #pragma once
-// Where numbers live and work is queued. Each kind of device is one file (device_cpu.cpp, device_cuda.cpp,
-// device_meta.cpp) that joins devices(); which of them exist is the build's choice.
+// Devices, their memory and their streams. Each kind of device is one file (device_cpu.cpp, device_cuda.cpp,
+// device_meta.cpp) that joins devices(). The build decides which exist.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace hone {
 
-// Work of one stream that can be queued again and again at little cost: the same operations on the same memory.
+// Captured stream work (a CUDA graph). launch() queues the same operations on the same memory again, at little cost.
 class CapturedGraph {
  public:
   virtual ~CapturedGraph() = default;
@@ -25,22 +25,22 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual void record(void* stream) = 0;
-  // Returns when the work before the last record() is done; throws what it failed of.
+  // Returns when the work before the last record() is done. Throws Error if that work failed.
   virtual void wait() = 0;
-  // Between the moments at which both were reached, of the same device and timed.
+  // Time between the two events. Both must be timed and of the same device.
   virtual double seconds_since(const Event& earlier) const = 0;
 };
 
-// What lets all blocks of a kernel wait for each other: a word of the device's memory, all but its top bit zero between
-// kernels, and how many blocks run at the same time when each has a multiprocessor's memory to itself. Without a word
-// there is none.
+// Lets all thread blocks of a kernel wait for each other. word: in device memory; between kernels all bits but the top
+// one are zero; null if there is no barrier. most_blocks: how many thread blocks run at once if each uses the shared
+// memory of a whole SM.
 struct CooperativeBarrier {
   uint32_t* word = nullptr;
   int most_blocks = 0;
 };
 
-// One device of one kind. Safe to use from any thread. Memory errors are Errors that say what was asked for, what is
-// free, and which recipe keys help.
+// One device. Thread-safe. Out of memory is an Error that says how much was requested, how much is free, and which
+// recipe keys help.
 class Device {
  public:
   virtual ~Device() = default;
@@ -49,30 +49,31 @@ class Device {
   // Aligned to 256 bytes; contents undefined. nullptr only on meta.
   virtual void* allocate(size_t bytes) = 0;
   virtual void deallocate(void* data, size_t bytes) noexcept = 0;
-  // Host-visible staging memory (pinned where that means something).
+  // Host memory for copies; pinned on cuda.
   virtual void* allocate_host(size_t bytes) = 0;
   virtual void deallocate_host(void* data, size_t bytes) noexcept = 0;
   virtual size_t free_bytes() const = 0;
-  // A queue of work; 0 is the device's default. Work on one stream runs in order.
+  // Work on one stream runs in order. Null is the default stream.
   virtual void* make_stream() = 0;
   virtual void destroy_stream(void* stream) noexcept = 0;
-  // Copies in stream order, either side on the host or this device; the host side must stay valid until synchronize().
+  // Copies in stream order. Each side is on the host or on this device. Host memory must stay valid until
+  // synchronize().
   virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
   virtual void zero(void* data, size_t bytes, void* stream) = 0;
-  // Returns when everything queued on the stream is done; throws what it failed of.
+  // Returns when all work of the stream is done. Throws Error if it failed.
   virtual void synchronize(void* stream) = 0;
-  // Whether queued work runs while the host goes on: then it pays to queue the next step before the last one is read.
+  // True if queued work runs while the host continues. Then queue the next step before reading the last one's results.
   virtual bool asynchronous() const { return false; }
-  // work queues operations on the stream, without waiting and without taking memory; it has run once before. A CUDA
-  // graph; elsewhere the work itself.
+  // Captures what `work` queues on the stream: a CUDA graph; on other devices the function itself. `work` must neither
+  // wait nor allocate, and must have run once before.
   virtual std::unique_ptr<CapturedGraph> capture(void* stream, std::function<void()> work);
   // timed: for Event::seconds_since().
   virtual std::unique_ptr<Event> make_event(bool timed = false);
-  // The stream's. The first that asks has a device's only one for as long as it lives: the blocks of two such kernels
-  // could hold what the other's wait for. Other kernels that hold multiprocessors until something happens elsewhere
-  // (NCCL's) make such a one wait, but must not wait for it.
+  // Returns the barrier if `stream` owns it, else an empty one. A device has one barrier; the first stream that asks
+  // keeps it. Two persistent kernels on different streams could deadlock: each would hold SMs that the other waits for.
+  // NCCL kernels hold SMs too: they may delay a persistent kernel but must never wait for one.
   virtual CooperativeBarrier cooperative_barrier(void*) { return {}; }
-  // What Buffers have of its memory now, and had at most.
+  // Bytes of all Buffers on this device, now and at the peak.
   size_t used_bytes() const { return used_; }
   size_t peak_bytes() const { return peak_; }
   void reset_peak() { peak_ = used_.load(); }
@@ -85,15 +86,15 @@ class Device {
 
 using DeviceFactory = std::unique_ptr<Device> (*)(int index);
 Registry<DeviceFactory>& devices();
-// The device a recipe or a command line names; "auto" is cuda where the build and the machine have it, else cpu. An
-// unknown name is an Error.
+// Opens the device that a recipe or command line names: "cpu", "cuda", "cuda:1", "meta". "auto" is cuda if the build
+// and the machine have it, else cpu. Throws Error for an unknown name.
 std::unique_ptr<Device> open_device(const std::string& name);
-// Its kind without opening it; of "auto" what the build has.
+// The kind of a device name, without opening the device. For "auto": cuda if the build has it.
 DeviceKind device_kind(const std::string& name);
 
-enum class MemoryKind : uint8_t { device, pinned };  // host: what a device copies from and to while the program goes on
+enum class MemoryKind : uint8_t { device, pinned };  // pinned: host memory that a device copies to and from on its own
 
-// Owns bytes on a device, or on the host for it.
+// Owns bytes on a device, or pinned host memory of it.
 class Buffer {
  public:
   Buffer() = default;
@@ -111,9 +112,8 @@ class Buffer {
   MemoryKind place_ = MemoryKind::device;
 };
 
-// A stack of tensors on one device: take() pushes, release() pops back to a mark. Its blocks grow in a loop's first
-// rounds and are kept, so the steady state of a loop allocates nothing. One owner thread. Peak and capacity count
-// bytes, on meta too.
+// A stack allocator of tensors on one device: take() pushes, release() pops back to a mark. It keeps its memory, so
+// that a loop allocates nothing after its first iterations. One thread. Peak and capacity are bytes, on meta too.
 class Arena {
  public:
   explicit Arena(Device& device, size_t first_block = size_t{1} << 20, MemoryKind place = MemoryKind::device);
@@ -121,7 +121,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   struct Mark {
-    size_t block = 0, used = 0, total = 0, generation = 0;  // generation: of the blocks
+    size_t block = 0, used = 0, total = 0, generation = 0;  // generation changes when reserve() replaces the blocks
     bool operator==(const Mark&) const = default;
   };
   Tensor take(DType dtype, std::initializer_list<int64_t> dims) {
@@ -130,8 +130,8 @@ class Arena {
   Tensor take(DType dtype, std::span<const int64_t> dims);
   Mark mark() const { return at_; }
   void release(Mark mark) { at_ = {mark.block, mark.used, mark.total, at_.generation}; }
-  // Makes one block of all of it, at least `bytes` in size, unless there is one; an arena in use stays as it is. Marks
-  // before differ from those after.
+  // Replaces the blocks by one of at least `bytes`, unless there is such a one or the arena is in use. Marks of before
+  // become invalid.
   void reserve(size_t bytes);
   Device& device() const { return device_; }
   size_t used_bytes() const { return at_.total; }
@@ -148,19 +148,19 @@ class Arena {
   bool reserved_ = false;
 };
 
-// exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits
-// (docs/explain/numerics.md). fast: bodies may choose by the number of rows (cuBLASLt for every matrix product on a
-// GPU; no difference on the CPU).
+// exact: the forward pass is row-invariant, so the log-probs of sampler and learner have the same bits
+// (docs/explain/numerics.md). fast: a kernel may be chosen by the number of rows (cuBLASLt for every GEMM on a GPU; no
+// difference on the CPU).
 enum class Numerics : uint8_t { exact, fast };
 
-// As a recipe or a command line names them; an unknown name is an Error.
+// Reads "exact" or "fast". Throws Error for another name.
 Numerics numerics_of(const std::string& name);
-// The dtype of a model's weights and activations: f32, bf16, or auto, which is bf16 on cuda and f32 elsewhere. bf16
-// where no body computes with it (cpu) is an Error.
+// The dtype of weights and activations: "f32", "bf16", or "auto" (bf16 on cuda, f32 elsewhere). Throws Error for bf16
+// on cpu, where no kernel computes with it.
 DType model_dtype(const std::string& name, DeviceKind kind);
 
-// What an operation needs to run: a device, a stream on it, and scratch memory. One thread at a time; an engine and a
-// trainer that run at the same time have one each.
+// What an op needs to run: a device, a stream and scratch memory. One thread at a time. An engine and a trainer that
+// run at the same time have one each.
 class Context {
  public:
   explicit Context(Device& device);
@@ -175,18 +175,17 @@ class Context {
   Numerics numerics() const { return numerics_; }
   void set_numerics(Numerics numerics) { numerics_ = numerics; }
 
-  // Whose bodies' scratch memory an op takes here: kind(), but that a meta context counts for the device it was told to
-  // stand for.
+  // The device kind whose scratch memory an op takes: kind(); for a meta context the device that plan_for() named.
   DeviceKind target() const { return target_; }
   void plan_for(DeviceKind target) { target_ = target; }
 
   void zero(Tensor x);
-  // Sizes and dtypes must agree; both contiguous. The host's side is the caller's again when the call returns: what
-  // comes from the host is on its way then (through staging memory, so that a step of a loop need not wait), what goes
-  // to the host is there.
+  // Sizes and dtypes must agree; both must be contiguous. The caller may reuse host memory when the call returns: a
+  // copy to the device goes through staging memory and does not wait, a copy to the host waits until the data has
+  // arrived.
   void copy(Tensor to, Tensor from);
-  // As copy(), but what goes to the host is there after the next synchronize(). Memory of MemoryKind::pinned makes it
-  // worth while.
+  // As copy(), but data for the host arrives with the next synchronize(). Use MemoryKind::pinned, else it gains
+  // nothing.
   void copy_without_wait(Tensor to, Tensor from);
   void synchronize();
 
@@ -201,7 +200,7 @@ class Context {
   Numerics numerics_ = Numerics::exact;
 };
 
-// Gives scratch taken in a scope back at its end.
+// Releases the scratch memory of a scope at its end.
 class ScratchScope {
  public:
   explicit ScratchScope(Context& context) : arena_(context.scratch()), mark_(arena_.mark()) {}

@@ -14,7 +14,7 @@ class Graph : public CapturedGraph {
  public:
   explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
   ~Graph() override { cudaGraphExecDestroy(graph_); }
-  void replay(void* stream) override { HONE_CUDA_CHECK(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream))); }
+  void launch(void* stream) override { HONE_CUDA_CHECK(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream))); }
 
  private:
   cudaGraphExec_t graph_;
@@ -38,7 +38,7 @@ class CudaEvent : public Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// Ends a capture that work left by an exception, so that the stream can be used again.
+// Ends the capture if `work` threw, so that the stream stays usable.
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {
@@ -60,10 +60,10 @@ class Capture {
   bool ended_ = false;
 };
 
-// The grid barriers of the process, one a device.
+// The grid barriers of the process, one per device.
 class CooperativeBarriers {
  public:
-  // The stream's of the current device, the index-th; the default stream has none.
+  // The barrier of the current device (number `index`) if `stream` owns it. The default stream never does.
   uint32_t* of(int index, void* stream) {
     const std::scoped_lock lock(mutex_);
     Barrier& barrier = barriers_[index];
@@ -97,7 +97,7 @@ class CooperativeBarriers {
 };
 CooperativeBarriers& grid_barriers() {
   static CooperativeBarriers& all =
-      *new CooperativeBarriers;  // streams of static contexts end after what is static here
+      *new CooperativeBarriers;  // never destroyed: streams of static contexts may outlive static objects here
   return all;
 }
 
@@ -167,7 +167,7 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
   }
   bool asynchronous() const override { return true; }
-  std::unique_ptr<CapturedGraph> record(void* stream, std::function<void()> work) override {
+  std::unique_ptr<CapturedGraph> capture(void* stream, std::function<void()> work) override {
     use();
     Capture capture(static_cast<cudaStream_t>(stream));
     work();
@@ -185,8 +185,8 @@ class CudaDevice : public Device {
   }
 
  private:
-  // A thread's current device is its own state, and a kernel is launched for that one. So what allocates, queues or
-  // waits sets it, from whichever thread; kernels need no more: a pass begins with what comes from the host, by copy().
+  // CUDA launches kernels on the calling thread's current device. Every call that allocates, queues or waits sets it.
+  // Kernels need no call of their own: a pass begins with a copy() from the host on the same thread.
   void use() const { HONE_CUDA_CHECK(cudaSetDevice(index_)); }
   int index_;
   cudaDeviceProp properties_{};

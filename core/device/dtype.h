@@ -1,4 +1,5 @@
 #pragma once
+// Element types of tensors, and bf16 as stored.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,14 +14,13 @@ constexpr size_t size_of(DType dtype) {
   return sizes[static_cast<size_t>(dtype)];
 }
 
-// Hone's own names ("f32", "bf16"), used in recipes and messages; safetensors and config.json have theirs beside their
-// readers.
+// Names in recipes and messages. The readers of safetensors and config.json have the names of those formats.
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view names[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
   return names[static_cast<size_t>(dtype)];
 }
 
-// bfloat16 as stored; arithmetic is done in float. Rounds to nearest even; NaN stays NaN.
+// bfloat16 storage; arithmetic is in float. Conversion rounds to nearest even and keeps NaN.
 struct bf16 {
   uint16_t bits = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Tensor: a view of numbers on a device. It owns nothing and is passed by value; a Buffer or an Arena owns the bytes
-// (core/device/device.h).
+// Tensor: a view of device memory with dtype and shape. It owns nothing and goes by value; a Buffer or an Arena owns
+// the bytes (core/device/device.h).
 #include <array>
 #include <initializer_list>
 #include <span>
@@ -10,16 +10,15 @@
 
 namespace hone {
 
-// cpu and cuda hold numbers; on meta nothing is stored or computed: a step run there measures the memory a step takes
-// (model/flops.h).
+// meta stores and computes nothing: a training step on it measures memory (a dry run; train/memory_plan.h).
 enum class DeviceKind : uint8_t { cpu, cuda, meta };
 constexpr std::string_view name_of(DeviceKind kind) {
   constexpr std::string_view names[] = {"cpu", "cuda", "meta"};
   return names[static_cast<size_t>(kind)];
 }
 
-// Row-major, up to four dims. Inner dims are contiguous; successive indices of dim 0 lie row_stride elements apart, so
-// that a range of columns is a view too. A default-made tensor is empty: "this call has none".
+// Row-major, up to four dims. Inner dims are contiguous. Successive indices of dim 0 are row_stride elements apart, so
+// a range of columns is a view too. A default-constructed tensor is empty: an optional argument that is absent.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -49,7 +48,7 @@ struct Tensor {
     for (int i = 0; i < rank; ++i) n *= shape[static_cast<size_t>(i)];
     return n;
   }
-  // Elements in one index of dim 0.
+  // Elements per index of dim 0.
   int64_t row_size() const {
     int64_t n = 1;
     for (int i = 1; i < rank; ++i) n *= shape[static_cast<size_t>(i)];
@@ -62,7 +61,7 @@ struct Tensor {
   // T must be the dtype's type (checked in debug builds).
   template <class T>
   T* ptr() const {
-    HONE_DCHECK(dtype_of<T>::value == dtype, "tensor: holds ", name_of(dtype), ", asked for as ",
+    HONE_DCHECK(dtype_of<T>::value == dtype, "tensor: its dtype is ", name_of(dtype), ", accessed as ",
                 name_of(dtype_of<T>::value));
     return static_cast<T*>(data);
   }
@@ -72,7 +71,7 @@ struct Tensor {
   }
   template <class T>
   std::span<T> as() const {
-    HONE_DCHECK(contiguous(), "tensor: a span of rows that lie apart");
+    HONE_DCHECK(contiguous(), "tensor: a span needs contiguous rows");
     return {ptr<T>(), static_cast<size_t>(size())};
   }
 
@@ -94,12 +93,12 @@ struct Tensor {
     if (data) out.data = static_cast<char*>(data) + static_cast<size_t>(begin) * size_of(dtype);
     return out;
   }
-  // The same numbers under other dims; rows that lie apart may only split or join inner dims.
+  // The same memory with other dims. Without contiguous rows, dim 0 must stay.
   Tensor view(std::initializer_list<int64_t> dims) const {
     Tensor out(data, dtype, device, dims);
     HONE_CHECK(out.size() == size(), "tensor: a view of ", out.size(), " elements on ", size());
     if (!contiguous()) {
-      HONE_CHECK(out.rank > 0 && out.shape[0] == shape[0], "tensor: rows that lie apart cannot be joined");
+      HONE_CHECK(out.rank > 0 && out.shape[0] == shape[0], "tensor: a view of non-contiguous rows must keep dim 0");
       out.row_stride = row_stride;
     }
     return out;

@@ -41,7 +41,7 @@ std::optional<int64_t> step_of(const fs::path& folder) {
 fs::path folder_of(const fs::path& root, int64_t step) { return root / concat("step-", step); }
 fs::path temporary_of(const fs::path& folder) { return folder.string() + ".tmp"; }
 
-// Under another name first, so that a kill halfway leaves no torn folder with a checkpoint's name.
+// Renames the folder before removing it: a kill halfway leaves no incomplete folder with a checkpoint's name.
 void remove_checkpoint(const fs::path& folder) {
   const fs::path doomed = folder.string() + ".old.tmp";
   fs::remove_all(doomed);
@@ -86,7 +86,7 @@ void prune(const fs::path& root, int keep_last) {
     if (!fs::exists(folder_of(root, step) / "keep")) remove_checkpoint(folder_of(root, step));
 }
 
-// What saves that were killed left behind.
+// Removes temporary folders that killed saves left behind.
 void remove_temporaries(const fs::path& root) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(root))
@@ -115,7 +115,7 @@ fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last,
   } catch (const std::exception& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
-    fail("checkpoint ", folder.string(), " is not written, earlier ones are untouched: ", error.what());
+    fail("checkpoint ", folder.string(), " was not written (earlier checkpoints are unchanged): ", error.what());
   }
   try {
     if (keep_last > 0) prune(root, keep_last);

@@ -85,7 +85,7 @@ int open_file(const std::filesystem::path& path) {
   struct stat status {};
   HONE_CHECK(::stat(path.c_str(), &status) == 0, path.string(), ": cannot open: ", reason());
   HONE_CHECK(is_file(status), path.string(), ": is ", kind_of(status.st_mode), ", not a file");
-  // With O_NONBLOCK, a FIFO that took the file's place meanwhile does not wait for a writer.
+  // O_NONBLOCK: if a FIFO has replaced the file since stat(), open() does not wait for a writer.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   HONE_CHECK(descriptor >= 0, path.string(), ": cannot open: ", reason());
   const bool opened_file = ::fstat(descriptor, &status) == 0 && is_file(status);
@@ -147,7 +147,7 @@ struct LineReader::Impl {
   explicit Impl(const std::filesystem::path& path) : source(path), block(kBlock, '\0') {}
   ByteSource source;
   std::string block;
-  size_t begin = 0, end = 0;  // what of the block is still to be given
+  size_t begin = 0, end = 0;  // the unread part of the block
   int64_t number = 0;
 };
 

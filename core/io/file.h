@@ -1,7 +1,6 @@
 #pragma once
-// Files as the rest of hone sees them: whole, line by line, or replaced at once. Every reader accepts .gz (by content,
-// through zlib), none accepts what is not a file (but "-", standard input), and every Error names the path and the
-// system's reason.
+// Reading and writing files: whole, line by line, or replaced atomically. Every reader accepts gzip (recognized by
+// content) and refuses anything but a regular file; "-" is standard input. Every Error names the path and the reason.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,35 +11,34 @@
 
 namespace hone {
 
-// Expands ${NAME} from the environment (an unset name is an Error that says so); HONE_DATA is the usual one. "~/" is
-// the home folder.
+// Expands ${NAME} from the environment (HONE_DATA, usually) and "~/". Throws Error if NAME is not set.
 std::string expand_path(std::string_view path);
 
-// Bounds of files that are read whole, in bytes once they are unpacked: 12 MB of gzip may unpack to 12 GB.
+// Limits of files that are read whole, in bytes after unpacking: 12 MB of gzip may unpack to 12 GB.
 inline constexpr uint64_t max_recipe_bytes = uint64_t{16} << 20;
 inline constexpr uint64_t max_config_bytes = uint64_t{64} << 20;    // JSON beside a model or a run, a chat template
 inline constexpr uint64_t max_tokenizer_bytes = uint64_t{1} << 30;  // a vocabulary, its merges
-inline constexpr uint64_t max_document_bytes = uint64_t{4}
-                                               << 30;  // a text, a log, the state of a checkpoint, weights in gzip
+// A text, a log, the state of a checkpoint, weights in gzip.
+inline constexpr uint64_t max_document_bytes = uint64_t{4} << 30;
 
-// Opens a file to read; the caller closes it. What is no file (a FIFO, a socket, a directory, a device but /dev/null)
-// is an Error at once.
+// Opens a file for reading; the caller closes it. Throws Error at once for a FIFO, a socket, a directory or a device
+// other than /dev/null.
 int open_file(const std::filesystem::path& path);
 
-// The whole file (standard input for "-"), unpacked if it is gzip. A file of more than `limit` bytes is an Error.
+// The whole file, unpacked if it is gzip. Throws Error if it has more than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, uint64_t limit = max_config_bytes);
 
-// The first bytes of a file as they are, at most `size`.
+// The first bytes of a file, at most `size`, not unpacked.
 std::string read_beginning(const std::filesystem::path& path, size_t size);
 
-// Lines of a text file (or of standard input for "-"), streamed; CRLF is LF; a last line without newline counts.
+// Streams the lines of a text file. CRLF ends a line too. The last line needs no newline.
 class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path);
   ~LineReader();
-  // False at the end. A line longer than 256 MiB is an Error with its number.
+  // False at the end. Throws Error with the line number if a line is longer than 256 MiB.
   bool next(std::string& line);
-  int64_t line_number() const;  // of the line last given, from 1
+  int64_t line_number() const;  // number of the last line returned, from 1
   const std::string& name() const;
 
  private:
@@ -48,8 +46,7 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Writes a file (standard output for "-") piece by piece; a write that fails (disk full) is an Error that names the
-// path.
+// Writes a file piece by piece; "-" is standard output. A failed write (disk full) is an Error that names the path.
 class FileWriter {
  public:
   enum class Mode { truncate, append };
@@ -57,11 +54,10 @@ class FileWriter {
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
-  // Buffered; what is written reaches the system at flush() or sync(), at the latest when the writer ends (errors are
-  // then lost).
+  // Buffered. The bytes reach the system at flush() or sync(), at the latest in the destructor, which ignores errors.
   void write(std::string_view bytes);
   void flush();
-  void sync();  // flush(), and to the disk itself
+  void sync();  // flush(), then fsync()
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -71,21 +67,21 @@ class FileWriter {
   int descriptor_;
 };
 
-// Makes a file's or a folder's present state survive a loss of power.
+// fsync() of a file or folder: its present state survives a power loss.
 void sync_to_disk(const std::filesystem::path& path);
 
-// Makes a file, empty, that no other process writes meanwhile: an Error if one does. The lock goes with the descriptor,
-// which the caller closes.
+// Creates an empty file and locks it (flock). Throws Error if another process has locked it. The caller closes the
+// descriptor, which releases the lock.
 int create_locked_file(const std::filesystem::path& path);
 
-// An Error if something other than a file is there (a folder, a device): what is renamed over must not be one.
+// Throws Error if `path` exists and is no regular file: a rename would replace a folder or device.
 void check_replaceable(const std::filesystem::path& path);
 
-// Writes path.tmp beside it, flushes to disk, renames over. On failure (disk full, say) the old file is untouched and
-// the temporary gone.
+// Writes path.tmp, flushes it to disk and renames it to `path`. On failure the old file is unchanged and path.tmp is
+// removed.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
-// Makes the folder and its parents; an Error says why not (not writable, a file is in the way).
+// Creates the folder and its parents. The Error names the reason (not writable, a file of that name exists).
 void make_folder(const std::filesystem::path& path);
 
 }  // namespace hone

@@ -74,7 +74,7 @@ bool LockHolder::is_alive() const { return host == host_name() && started > 0 &&
 FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / "lock") {
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644);
   HONE_CHECK(descriptor_ >= 0, file_.string(), ": cannot make the lock: ", std::strerror(errno));
-  // A killed holder's child that was just being started keeps the lock until it has replaced itself by its program.
+  // A child that a killed holder was just starting keeps the lock until its exec(). So retry for a moment.
   constexpr int attempts = 20;
   constexpr std::chrono::milliseconds pause(50);
   bool locked = false, is_held = false;
@@ -104,7 +104,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / "lo
   }
 }
 
-// The file stays, empty: whoever waited to open it would otherwise lock a file that is no longer there.
+// Empties the file but keeps it: a process that has opened it would otherwise lock a removed file.
 FolderLock::~FolderLock() {
   [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, 0);
   ::close(descriptor_);

@@ -1,23 +1,22 @@
 #pragma once
-// FolderLock: one process at a time writes a folder. Two that go on with the same run would cut each other's logs and
-// remove each other's checkpoints.
+// FolderLock: one process at a time writes a folder. Two processes on one run would cut each other's logs and remove
+// each other's checkpoints.
 #include <filesystem>
 #include <string>
 
 namespace hone {
 
-// Held from construction to destruction; not inherited by programs that the process starts. The kernel releases it when
-// the process ends, however it ends.
+// Held from construction to destruction. Child processes do not inherit it. The kernel releases it when the process
+// ends, however it ends.
 //
-// The lock is flock() on FOLDER/lock, which the kernel of this machine keeps, and which NFS passes to its server. The
-// file also names its holder: host, process, and when the process started. That note serves the error message. It
-// decides only where a file system has no locks: a holder of this host is in the way while that process lives, one of
-// another host until somebody removes the file, since no one here can see whether it still runs. What stays unseen: a
-// holder on another host, where an NFS mount keeps locks to itself (options nolock, local_lock). A note that such a
-// holder left is a warning.
+// The lock is flock() on FOLDER/lock. The kernel keeps it; NFS passes it to the server. The file also names its holder:
+// host, process id and start time. The error message shows this note. It decides only on a file system without locks:
+// a holder on this host blocks while its process lives; a holder on another host blocks until the file is removed,
+// since this host cannot see that process. One case stays unseen: a holder on another host through an NFS mount with
+// local locks (options nolock, local_lock). The note of such a holder causes a warning.
 class FolderLock {
  public:
-  // An Error names the folder and its holder if another process holds it. The folder exists.
+  // The folder must exist. Throws an Error that names folder and holder if another process holds the lock.
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -28,15 +27,15 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-// Who holds a lock, as the file says it.
+// The holder of a lock, as the lock file names it.
 struct LockHolder {
   std::string host;
   int64_t pid = 0, started = 0;  // started: clock ticks from the machine's start to the process's (/proc/PID/stat)
   static LockHolder self();
-  // Of a lock file's text; an empty host if it names none.
+  // Reads the text of a lock file. `host` is empty if the text names no holder.
   static LockHolder parse(const std::string& text);
   std::string text() const;
-  // On this host, and still the same process.
+  // True if the holder is a living process of this host (the same process, not one that reuses its id).
   bool is_alive() const;
 };
 

@@ -120,7 +120,7 @@ void print_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
-// A double keeps its point, so that -0.0 and 1.0 are read back as the doubles they were.
+// Prints a double with a decimal point, so that -0.0 and 1.0 read back as doubles.
 void print_double(std::string& out, double value) {
   if (!std::isfinite(value)) return void(out += "null");
   const std::string text = number_text(value);

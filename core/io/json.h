@@ -1,6 +1,5 @@
 #pragma once
-// JSON values. The parser and the number printing are nlohmann-json's and std::to_chars', behind this header so that
-// nothing else compiles them.
+// JSON values. nlohmann-json parses and std::to_chars prints numbers; both stay behind this header.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,15 +16,14 @@ class Json;
 using JsonArray = std::vector<Json>;
 using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the order written
 
-// A value of JSON. Integers that fit are int64_t; other numbers are double and print with the fewest digits that read
-// back to the same bits (infinities and NaN print as null). Access to the wrong kind is an Error that names `what` (a
-// field's path).
+// A JSON value. Integers that fit are int64_t, other numbers double. A double prints with the fewest digits that read
+// back to the same bits; infinities and NaN print as null. Access as the wrong kind throws an Error that names `what`,
+// the path of the field.
 class Json {
  public:
   Json() = default;
-  // Copies are made beside the variant. libstdc++ 12 takes a variant of these types for one that always has a value, so
-  // that its own copy constructor crashes where an alternative's copy throws (no memory): it destroys what was never
-  // made.
+  // Copies alternative by alternative. The variant's own copy constructor crashes in libstdc++ 12 if an alternative's
+  // copy throws std::bad_alloc: it destroys an object that was never constructed.
   Json(const Json& other);
   Json& operator=(const Json& other) { return *this = Json(other); }
   Json(Json&&) noexcept = default;
@@ -69,13 +67,13 @@ class Json {
   JsonArray& array_ref() { return std::get<JsonArray>(value_); }
   JsonObject& object_ref() { return std::get<JsonObject>(value_); }
 
-  // Of an object: the member (the last of one name) or nullptr; the member or an Error that names it; set replaces or
-  // appends, and makes an object of null.
+  // Members of an object. find() returns nullptr for an absent member and the last of several with one name; at()
+  // throws Error. set() replaces or appends; it turns null into an object.
   const Json* find(std::string_view key) const;
   const Json& at(std::string_view key, std::string_view what = "object") const;
   void set(std::string_view key, Json value);
 
-  // One line, or indented; non-ASCII stays UTF-8, invalid UTF-8 becomes U+FFFD.
+  // One line if indent is negative. Invalid UTF-8 becomes U+FFFD.
   std::string dump(int indent = -1) const;
   bool operator==(const Json&) const = default;
 
@@ -83,8 +81,8 @@ class Json {
   std::variant<std::monostate, bool, int64_t, double, std::string, JsonArray, JsonObject> value_;
 };
 
-// Errors say source, line, column and what was expected. Nesting is bounded (256). `source` is what messages call the
-// text, first_line the number of its first line there.
+// Errors name source, line, column and what was expected. Nesting deeper than 256 is an Error. `source`: the name of
+// the text in messages. first_line: the number of its first line in messages.
 Json parse_json(std::string_view text, std::string_view source, int64_t first_line = 1);
 
 // The fewest digits that read back to the same bits; "nan", "inf", "-inf".

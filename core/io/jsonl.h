@@ -1,5 +1,5 @@
 #pragma once
-// JSON Lines: one value a line. Files may be .gz when read; "-" is standard input or output.
+// JSON Lines: one value per line. Readers accept gzip; "-" is standard input or output.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -10,17 +10,16 @@
 
 namespace hone {
 
-// By its name: .jsonl or .jsonl.gz.
+// True if the name ends in .jsonl or .jsonl.gz.
 bool is_jsonl(std::string_view path);
 
-// The rows of a file one after another; blank lines are passed over. A malformed line is an Error "file:line:column:
-// what".
+// Streams the rows of a file and skips blank lines. A malformed line is an Error "file:line:column: what".
 class JsonlReader {
  public:
   explicit JsonlReader(const std::filesystem::path& path) : lines_(path) {}
   bool next(Json& row);  // false at the end
   int64_t line_number() const { return lines_.line_number(); }
-  // "file:line" of the row last given, for messages about it.
+  // "file:line" of the last row returned, for messages.
   std::string where() const;
 
  private:
@@ -36,7 +35,7 @@ class JsonlWriter {
   explicit JsonlWriter(const std::filesystem::path& path, FileWriter::Mode mode = FileWriter::Mode::truncate)
       : file_(path, mode) {}
   void write(const Json& row) { file_.write(row.dump() + "\n"); }
-  // To be called at the end: what is still buffered is written, or an Error says why not.
+  // Writes what is buffered. Call it at the end: the destructor ignores errors.
   void flush() { file_.flush(); }
 
  private:

@@ -1,7 +1,8 @@
 #include "core/io/metrics.h"
 
+#include <cmath>
+
 #include "core/io/file.h"
-#include "core/io/json.h"
 
 namespace hone {
 namespace {
@@ -21,13 +22,13 @@ class JsonlSink : public MetricsSink {
   FileWriter writer_;
 };
 
-// What remains of a metrics file for a run that goes on at first_step.
+// The rows of a metrics file before first_step, for a resumed run.
 std::string rows_before(const std::filesystem::path& path, std::string_view text, int64_t first_step) {
   std::string kept;
   int64_t line = 0;
   while (!text.empty()) {
     const size_t newline = text.find('\n');
-    if (newline == std::string_view::npos) break;  // a last line without its end was torn by a kill
+    if (newline == std::string_view::npos) break;  // a kill cut the last line short
     const std::string source = path.string();
     const Json row = parse_json(text.substr(0, newline), source, ++line);
     if (row.at("step", source).as_int("step") < first_step) kept += text.substr(0, newline + 1);
@@ -45,6 +46,19 @@ std::unique_ptr<MetricsSink> make_jsonl_sink(const std::filesystem::path& path, 
     if (kept.size() != text.size()) write_file_atomic(path, kept);
   }
   return std::make_unique<JsonlSink>(path);
+}
+
+Json metrics_json(const Metrics& metrics) {
+  Json out = JsonObject{};
+  for (const auto& [name, value] : metrics)
+    if (std::isfinite(value)) out.set(name, value);
+  return out;
+}
+
+Metrics metrics_of(const Json& json) {
+  Metrics out;
+  for (const auto& [name, value] : json.as_object("metrics")) out[name] = value.as_double(name);
+  return out;
 }
 
 }  // namespace hone

@@ -35,7 +35,7 @@ std::string_view safetensors_name(DType dtype) {
       ->first;
 }
 
-// A whole file's bytes: mapped, or unpacked from .gz.
+// The bytes of a whole file: memory-mapped, or unpacked from .gz.
 class FileBytes {
  public:
   explicit FileBytes(const std::filesystem::path& path) {
@@ -108,7 +108,7 @@ Entry parse_entry(const Json& json, const std::string& what, uint64_t data_begin
   return entry;
 }
 
-// Every byte of the data belongs to exactly one tensor, as the format demands.
+// Checks that every byte of the data belongs to exactly one tensor, as the format requires.
 void check_coverage(const Header& header, uint64_t data_begin, uint64_t file_size, const std::string& source) {
   std::vector<std::pair<const std::string*, const Entry*>> order;
   for (const auto& [name, entry] : header.entries) order.emplace_back(&name, &entry);
@@ -222,7 +222,7 @@ Tensor SafetensorsReader::at(std::string_view name) const {
   const auto found = impl_->places.find(name);
   HONE_CHECK(found != impl_->places.end(), impl_->source, ": no tensor '", name, "'", suggestion(name, names()));
   const auto& [file, entry] = found->second;
-  // Tensor has no read-only form; the mapping is, so a stray write faults.
+  // Tensor has no read-only form. The mapping is read-only, so a stray write faults.
   return Tensor(const_cast<char*>(file->view().data()) + entry.begin, entry.dtype, DeviceKind::cpu, entry.shape);
 }
 

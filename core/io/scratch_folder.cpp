@@ -35,7 +35,7 @@ std::vector<std::string> names_in(int folder) {
   return out;
 }
 
-// Lets this user look into a folder. Root may anyhow, and must not: the name could be a link by now.
+// Gives this user access to a folder. Root needs none, and must not chmod: the name could be a link by now.
 void allow_entry(int at, const char* name) {
   if (::geteuid() != 0) ::fchmodat(at, name, 0700, 0);
 }
@@ -45,7 +45,7 @@ int open_folder(int at, const char* name) {
   return ::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// Folders in a folder are moved up before it is removed, so that no path grows and two descriptors do for any depth.
+// Moves inner folders up before it removes their parent: no path grows, and two descriptors suffice for any depth.
 void empty_folder(int top, Clock::time_point deadline = Clock::time_point::max()) {
   int64_t moved = 0;
   bool progress = true;
@@ -71,7 +71,7 @@ void empty_folder(int top, Clock::time_point deadline = Clock::time_point::max()
   }
 }
 
-// Opens a folder of this user's, not through a link; -1 if it is none.
+// Opens a folder of this user, without following a link; -1 if it is none.
 int open_own(const std::string& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   struct stat found {};
@@ -80,21 +80,21 @@ int open_own(const std::string& path) {
   return -1;
 }
 
-// Empties and removes the folder that `top` is open on and `path` names.
+// Empties and removes the folder `path`, which the descriptor `top` has open.
 void remove_folder(int top, const std::string& path, Clock::time_point deadline = Clock::time_point::max()) {
   empty_folder(top, deadline);
   ::rmdir(path.c_str());
 }
 
-// Makes a folder and locks it. A process that looks for stale folders may have found it in between and have removed it:
-// then another.
+// Creates and locks a folder. A process that removes stale folders may remove it before the lock: then try another
+// name.
 int make_locked(std::string& path) {
   for (int attempt = 0; attempt < 16; ++attempt) {
     path = fs::temp_directory_path() / concat(prefix, "XXXXXX");
     HONE_CHECK(::mkdtemp(path.data()), "cannot make ", path, ": ", std::strerror(errno));
     const int folder = open_own(path);
     if (folder < 0) continue;
-    // Where the file system has no such locks the folder is as good; nobody can take one to remove it.
+    // A file system without locks is fine: then no process can lock the folder to remove it.
     while (::flock(folder, LOCK_EX) != 0 && errno == EINTR) continue;
     struct stat found {};
     if (::fstat(folder, &found) == 0 && found.st_nlink > 0) return folder;
@@ -111,13 +111,13 @@ ScratchFolder::ScratchFolder(uid_t uid, gid_t gid) {
   lock_ = make_locked(outer_);
   path_ = outer_;
   if (uid == ::geteuid()) return;
-  // The owner can reach the inner folder and neither rename nor lock the outer one.
+  // The owner can reach the inner folder, but can neither rename nor lock the outer one.
   path_ = outer_ + "/work";
   if (::mkdir(path_.c_str(), 0700) == 0 && ::chown(path_.c_str(), uid, gid) == 0 && ::fchmod(lock_, 0711) == 0) return;
   const int error = errno;
   remove_folder(lock_, outer_);
   ::close(lock_);
-  fail("cannot give ", path_, " away: ", std::strerror(error));
+  fail(path_, ": cannot change the owner: ", std::strerror(error));
 }
 
 ScratchFolder::~ScratchFolder() {

@@ -1,6 +1,6 @@
 #pragma once
-// A working folder in the temporary folder, for what has no place elsewhere: the files of a sandboxed program, a
-// tokenizer on its way to a worker.
+// ScratchFolder: a private folder for temporary files, such as those of a sandboxed program or the tokenizer of a
+// worker.
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -8,12 +8,13 @@
 
 namespace hone {
 
-// Made for one user alone; gone with the object, whatever a hostile program left in it (folders a thousand deep,
-// without permissions, links elsewhere, which are not followed). It holds a lock (flock) on the folder. A process that
-// is killed leaves its folder behind without a lock: the first ScratchFolder of a later process removes it.
+// Lies in the system's temporary folder; accessible to one user. The destructor removes it whatever a hostile program
+// left there (folders a thousand deep or without permissions; links, which it does not follow). The object holds a lock
+// (flock) on the folder. A killed process leaves its folder without a lock; the first ScratchFolder of a later process
+// removes it.
 class ScratchFolder {
  public:
-  // uid, gid: its owner; another than this process' is for root. An Error says why it cannot be made.
+  // uid, gid: the owner; only root may name another user. Throws Error if the folder cannot be created.
   explicit ScratchFolder(uid_t uid = ::geteuid(), gid_t gid = ::getegid());
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
@@ -21,12 +22,12 @@ class ScratchFolder {
   const std::string& path() const { return path_; }
 
  private:
-  std::string outer_, path_;  // the locked folder; the owner's, which is the same or lies in it
+  std::string outer_, path_;  // the locked folder; the owner's folder, the same one or inside it
   int lock_ = -1;
 };
 
-// Removes scratch folders that this user's killed processes left in the temporary folder. Folders of others, links, and
-// what a living process has locked stay. It gives up after a few seconds.
+// Removes scratch folders that killed processes of this user left. It keeps folders of other users, links, and folders
+// that a living process has locked. It stops after a few seconds.
 void remove_stale_scratch_folders();
 
 }  // namespace hone

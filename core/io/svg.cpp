@@ -10,7 +10,7 @@ namespace hone {
 namespace {
 
 constexpr double width = 640, left = 64, right = 16, bottom = 44, plot_height = 240, legend_line = 14;
-constexpr const char* colours[] = {"#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed"};
+constexpr const char* colors[] = {"#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed"};
 
 struct Range {
   double low = INFINITY, high = -INFINITY;
@@ -38,7 +38,7 @@ double tick_step(const Range& range) {
   return 10 * power;
 }
 
-// Where the plot begins below the chart's own top.
+// Height of the title above the plot.
 double plot_top(const Chart& chart) {
   if (chart.curves.size() < 2) return 36;
   return 36 + legend_line * static_cast<double>(std::ranges::count_if(
@@ -84,19 +84,18 @@ void draw(std::string& out, const Chart& chart, double offset) {
   for (size_t c = 0; c < chart.curves.size(); ++c) {
     const Curve& curve = chart.curves[c];
     if (curve.points.empty()) continue;
-    const char* colour = colours[c % std::size(colours)];
+    const char* color = colors[c % std::size(colors)];
     if (!curve.band.empty()) {
-      out += format_text("<polygon fill=\"%s\" fill-opacity=\"0.15\" points=\"", colour);
+      out += format_text("<polygon fill=\"%s\" fill-opacity=\"0.15\" points=\"", color);
       for (size_t i = 0; i < curve.points.size(); ++i) point(curve.points[i].first, curve.band[i].first);
       for (size_t i = curve.points.size(); i-- > 0;) point(curve.points[i].first, curve.band[i].second);
       out += "\"/>\n";
     }
-    out += format_text("<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", colour);
+    out += format_text("<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", color);
     for (const auto& [x, y] : curve.points) point(x, y);
     out += "\"/>\n";
     if (chart.curves.size() < 2) continue;
-    out +=
-        format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, legend, colour) + escaped(curve.name) + "</text>\n";
+    out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, legend, color) + escaped(curve.name) + "</text>\n";
     legend += legend_line;
   }
 }
@@ -142,7 +141,7 @@ std::string svg_bars(const std::string& title, const std::vector<Bar>& bars) {
     out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", names - 6, middle + 4) + escaped(bar.name) +
            "</text>\n";
     out += format_text("<rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill=\"%s\"/>\n", names, y + 3,
-                       finite(bar.value) * scale, line - 6, colours[0]);
+                       finite(bar.value) * scale, line - 6, colors[0]);
     if (bar.low < bar.high)
       out += format_text("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"black\"/>\n",
                          names + finite(bar.low) * scale, names + finite(bar.high) * scale, middle, middle);

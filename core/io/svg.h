@@ -1,12 +1,13 @@
 #pragma once
+// Charts as SVG, for reports and `hone plot`.
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace hone {
 
-// Points (x, y) joined, in the colour of the curve's place; one without points only takes up its colour. A band from
-// low to high, if not empty, lies behind them (as many as points). What is not finite is left out.
+// A polyline through (x, y). The color depends on the curve's place in the list, so a curve without points reserves its
+// color. The band (empty, or one entry per point) is drawn behind the line. Non-finite values are left out.
 struct Curve {
   std::string name;
   std::vector<std::pair<double, double>> points;
@@ -21,8 +22,7 @@ struct Chart {
 std::string svg_charts(const std::vector<Chart>& charts);
 std::string svg_chart(const std::string& title, const std::string& x_label, const std::vector<Curve>& curves);
 
-// Horizontal bars from zero, each with its value and, where low < high, the interval as a line. Values that are not
-// finite are drawn as zero.
+// A horizontal bar from zero with its value, and the interval as a line if low < high. Non-finite values count as zero.
 struct Bar {
   std::string name;
   double value = 0, low = 0, high = 0;

@@ -1,7 +1,7 @@
-// TensorBoard's event files: TFRecords {u64 length, masked crc of it, bytes, masked crc of them} of protobuf Events,
-// written by hand since five fields are all that is needed: Event {1: double wall_time, 2: int64 step, 3: string
-// file_version, 5: Summary, 7: SessionLog}, Summary {1: repeated Value {1: string tag, 2: float simple_value}},
-// SessionLog {1: status, START = 1}.
+// TensorBoard event files: TFRecords {u64 length, masked crc of the length, bytes, masked crc of the bytes} of protobuf
+// Events. The protobuf is written by hand, since it needs five fields only: Event {1: double wall_time, 2: int64 step,
+// 3: string file_version, 5: Summary, 7: SessionLog}, Summary {1: repeated Value {1: string tag, 2: float
+// simple_value}}, SessionLog {1: status, START = 1}.
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -55,7 +55,7 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// A name that sorts after those of earlier files in the folder, since TensorBoard reads them in that order.
+// A file name that sorts after the earlier files of the folder: TensorBoard reads them in that order.
 std::filesystem::path new_file(const std::filesystem::path& folder) {
   make_folder(folder);
   for (int i = 0;; ++i) {

@@ -11,7 +11,7 @@ namespace hone {
 
 using Pieces = std::vector<ChatPiece>;
 
-// What is to be rendered.
+// The input of a rendering.
 struct Conversation {
   const std::vector<Message>& messages;
   bool add_generation_prompt = false;
@@ -19,19 +19,19 @@ struct Conversation {
   bool trains_on(size_t i) const { return i >= first_trained && messages[i].role == "assistant"; }
 };
 
-// What a format's name stands for, and what it took from the tokenizer.
+// A format, resolved for one tokenizer.
 struct ChatParts {
   struct Style {
     std::string_view name;
     void (*write)(const ChatParts&, const Conversation&, Pieces&);
     std::vector<std::string> needs;  // tokens that the vocabulary must have
-    std::string turn_end;            // see ChatParts; a template's is its own
+    std::string turn_end;            // see ChatParts; a template has its own
   };
   const Style* style = nullptr;
   std::optional<ChatTemplate> chat;
   std::string bos, eos;
   std::string document_bos;  // bos, if the tokenizer begins documents with it
-  std::string turn_end;      // the token that ends an assistant's turn, "" for none of the format's own
+  std::string turn_end;      // the token that ends an assistant's turn; "" if the format has none
 };
 
 namespace {
@@ -148,6 +148,16 @@ ChatTokens ChatFormat::encode(const Tokenizer& tokenizer, const std::vector<Mess
 std::vector<int32_t> ChatFormat::stop_ids(const Tokenizer& tokenizer) const {
   const std::optional<int32_t> id = parts_->turn_end.empty() ? std::nullopt : tokenizer.find(parts_->turn_end);
   return id ? std::vector<int32_t>{*id} : std::vector<int32_t>{};
+}
+
+// A template that cannot be parsed has no end of turn. Its users get the error.
+std::optional<int32_t> find_end_of_turn(const Tokenizer& tokenizer) {
+  try {
+    const std::vector<int32_t> ids = ChatFormat::make("auto", tokenizer).stop_ids(tokenizer);
+    return ids.empty() ? std::nullopt : std::optional(ids.front());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 Json messages_json(std::span<const Message> messages) {

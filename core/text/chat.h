@@ -1,8 +1,8 @@
 #pragma once
-// Chat messages to tokens with masks: one renderer for SFT, rollouts and the server. Built-in formats are "chatml",
-// "llama3" and "plain"; "template" is the model folder's own Jinja. Text is rendered in pieces and each piece is
-// encoded by itself, so that an assistant's reply has the same ids whether it was sampled or read; ids that were
-// sampled are kept as ids and never re-tokenised.
+// Renders chat messages to tokens with masks, for SFT, rollouts and the server alike. Built-in formats: "chatml",
+// "llama3", "plain"; "template" is the Jinja template of the model folder. The text is rendered in pieces, and each
+// piece is encoded on its own. So an assistant's message has the same ids whether it was sampled or read. Sampled ids
+// are kept and never re-tokenized.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,7 +23,7 @@ struct Message {
 
 struct ChatPiece {
   std::string text;
-  bool assistant = false;  // written by the assistant: what SFT trains on (its end-of-turn token included)
+  bool assistant = false;  // the assistant's text with its end-of-turn token: SFT trains on it
 };
 
 struct ChatTokens {
@@ -31,46 +31,44 @@ struct ChatTokens {
   std::vector<float> mask;  // 1 on the assistant's tokens
 };
 
-// What a template's strftime_now reads unless told otherwise, 2024-07-26: a constant and not the clock, so that a run
-// repeats.
+// The default date of a template's strftime_now: 2024-07-26. A constant, so that a repeated run gives the same tokens.
 inline constexpr int64_t kChatDate = 1721952000;
 
 struct ChatParts;
 
 class ChatFormat {
  public:
-  // name: chatml | llama3 | plain | template (needs tokenizer.chat_template()) | auto (template if there is one, else
-  // chatml if its tokens are in the vocabulary, else plain). plain: the tokenizer's BOS if it begins documents with
-  // one, then content + "\n" for every message but the assistant's, which is content + EOS; there is no header. Parses
-  // the template: keep the result. today: seconds since 1970.
+  // name: chatml | llama3 | plain | template (needs tokenizer.chat_template()) | auto. auto: the template if the
+  // tokenizer has one, else chatml if its tokens are in the vocabulary, else plain. plain has no headers: BOS (if the
+  // tokenizer begins documents with it), then content + "\n" per message, content + EOS for the assistant's.
+  // today: seconds since 1970. make() parses the template, so keep the result.
   static ChatFormat make(std::string_view name, const Tokenizer& tokenizer, int64_t today = kChatDate);
 
-  // What make() takes.
+  // The names that make() accepts.
   static std::vector<std::string> names();
 
-  // Pieces of the conversation; with add_generation_prompt the header that an assistant's reply follows, and nothing is
-  // trained on. A template's own complaint (raise_exception) and unsupported syntax are Errors.
+  // Pieces of the conversation. With add_generation_prompt the header of the next assistant turn is appended, and no
+  // piece is trained on. Throws Error if the template calls raise_exception or uses unsupported syntax.
   //
-  // Without add_generation_prompt, the assistant's turns from message `first_trained` on are pieces of their own, each
-  // up to its end-of-turn token. What a template wrote inside {% generation %} is the assistant's. Where it has no such
-  // block the turns are found as ChatTemplate::assistant_spans() says; an Error names the message whose turn the
-  // template does not show as its own.
+  // Without add_generation_prompt, each assistant turn from message `first_trained` on is a piece of its own, up to its
+  // end-of-turn token: the text inside {% generation %}, or, without such blocks, what ChatTemplate::assistant_spans()
+  // finds. Throws an Error that names the message if its turn cannot be told apart.
   std::vector<ChatPiece> render(const std::vector<Message>& messages, bool add_generation_prompt,
                                 size_t first_trained = 0) const;
   ChatTokens encode(const Tokenizer& tokenizer, const std::vector<Message>& messages, bool add_generation_prompt,
                     size_t first_trained = 0) const;
-  // Ids that end the assistant's turn in this format. Of a template: the token that it writes behind a reply, none if
-  // that is no token; of "plain", none besides the tokenizer's own.
+  // Ids that end an assistant's turn. For a template: the token that it writes after an assistant's message, if that is
+  // a token. For "plain": only the tokenizer's own.
   std::vector<int32_t> stop_ids(const Tokenizer& tokenizer) const;
 
  private:
   std::shared_ptr<const ChatParts> parts_;
 };
 
-// Messages as {"role": ..., "content": ...} objects with their other members: what parse_messages() reads.
+// Messages as {"role": ..., "content": ...} objects with their other members; the inverse of parse_messages().
 Json messages_json(std::span<const Message> messages);
-// {"role": ..., "content": ...} objects as messages, other members kept in extra; a message with tool_calls may lack
-// content. `source` names the line in errors.
+// Reads {"role": ..., "content": ...} objects and keeps other members in `extra`. A message with tool_calls may lack
+// content. `source`: the line's name in errors.
 std::vector<Message> parse_messages(const Json& messages, std::string_view source);
 
 }  // namespace hone

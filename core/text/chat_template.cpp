@@ -7,23 +7,23 @@ namespace {
 
 const std::string kMarker = "MarkerOfTheReply", kNextMarker = "MarkerOfTheNextMessage";
 
-// Longer until the text does not hold it.
+// Makes the marker longer until the text does not contain it.
 std::string unused_in(std::string_view text, std::string marker) {
   while (text.find(marker) != text.npos) marker += 'x';
   return marker;
 }
 
-// The first messages, of which the last is replaced by an assistant's plain reply.
-std::vector<Message> with_reply(const std::vector<Message>& messages, size_t reply, const std::string& text) {
+// Returns the messages with messages[index] replaced by a plain assistant message.
+std::vector<Message> with_assistant_message(const std::vector<Message>& messages, size_t index,
+                                            const std::string& text) {
   std::vector<Message> out = messages;
-  out[reply] = {"assistant", text, {}};
+  out[index] = {"assistant", text, {}};
   return out;
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
-// The first token of the text that is no part of ordinary text: a special token, else one that was added to the
-// vocabulary.
+// The first special token of the text; without one, the first token that was added to the vocabulary.
 std::optional<int32_t> first_control_token(const Tokenizer& tokenizer, std::string_view text) {
   const std::vector<int32_t> ids = tokenizer.encode(text), stops = tokenizer.stop_ids();
   const auto special = [&](int32_t id) {
@@ -35,10 +35,10 @@ std::optional<int32_t> first_control_token(const Tokenizer& tokenizer, std::stri
   return found == ids.end() ? std::nullopt : std::optional(*found);
 }
 
-// The header of an assistant's turn: what the text that asks for a turn has in common with the end of the text before
-// an earlier turn's reply. The former may go on (with the beginning of a thinking block).
-std::string shared_header(std::string_view prompt, std::string_view before_reply) {
-  while (!prompt.empty() && !before_reply.ends_with(prompt)) prompt.remove_suffix(1);
+// The header of an assistant's turn: the common part of the generation prompt and the end of the text before an earlier
+// assistant message. The generation prompt may continue (with the beginning of a thinking block).
+std::string shared_header(std::string_view prompt, std::string_view before_message) {
+  while (!prompt.empty() && !before_message.ends_with(prompt)) prompt.remove_suffix(1);
   return std::string(prompt);
 }
 
@@ -64,8 +64,8 @@ JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages,
   return template_.render(variables, today_);
 }
 
-// Templates complain about conversations that never are (roles that do not alternate, an unfinished tool call): such a
-// rendering tells nothing.
+// Nothing if the template refuses the conversation: the search also tries conversations that do not occur (roles that
+// do not alternate, an unfinished tool call).
 std::optional<std::string> ChatTemplate::try_render(std::vector<Message> messages, bool add_generation_prompt) const {
   try {
     return render(messages, add_generation_prompt).text;
@@ -74,7 +74,7 @@ std::optional<std::string> ChatTemplate::try_render(std::vector<Message> message
   }
 }
 
-// None unless the marker is rendered once.
+// Nothing unless the marker is rendered exactly once.
 std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector<Message>& messages,
                                                                const std::string& marker) const {
   const std::optional<std::string> text = try_render(messages, false);
@@ -84,21 +84,21 @@ std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector
   return Surroundings{text->substr(0, at), text->substr(at + marker.size())};
 }
 
-// What a turn looks like in general, from conversations of a question and a reply. Some templates demand a system
+// Learns header and end of a turn from conversations of one question and one answer. Some templates require a system
 // message.
 void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
   for (const int32_t id : tokenizer.stop_ids()) turn_ends_.push_back(tokenizer.token(id));
-  const Message system{"system", "Answer.", {}}, question{"user", "Question?", {}}, reply{"assistant", kMarker, {}};
-  for (const std::vector<Message>& asked : {std::vector<Message>{question}, {system, question}}) {
-    std::vector<Message> answered = asked;
-    answered.push_back(reply);
+  const Message system{"system", "Answer.", {}}, question{"user", "Question?", {}}, assistant{"assistant", kMarker, {}};
+  for (const std::vector<Message>& conversation : {std::vector<Message>{question}, {system, question}}) {
+    std::vector<Message> answered = conversation;
+    answered.push_back(assistant);
     const std::optional<Surroundings> last = around(answered, kMarker);
     if (!last) continue;
     last_tail_ = last->after;
     if (const std::optional<int32_t> id = first_control_token(tokenizer, last_tail_))
       end_of_turn_ = tokenizer.token(*id);
     turn_ends_.push_back(end_of_turn_);
-    const std::optional<std::string> prompt = try_render(asked, true), without = try_render(asked, false);
+    const std::optional<std::string> prompt = try_render(conversation, true), without = try_render(conversation, false);
     if (!prompt || !without) return;
     const std::string added =
         prompt->substr(static_cast<size_t>(std::ranges::mismatch(*prompt, *without).in1 - prompt->begin()));
@@ -107,13 +107,13 @@ void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
     header_ = shared_header(added, earlier ? earlier->before : last->before);
     for (const std::optional<Surroundings>& turn : {last, earlier}) {
       const size_t header = turn && !header_.empty() ? turn->before.rfind(header_) : std::string::npos;
-      if (header != std::string::npos) reply_prefixes_.push_back(turn->before.substr(header + header_.size()));
+      if (header != std::string::npos) message_prefixes_.push_back(turn->before.substr(header + header_.size()));
     }
     return;
   }
 }
 
-// How much of the text goes up to the end of the first token that ends a turn; 0 if there is none.
+// Bytes up to the end of the first token that ends a turn; 0 if there is none.
 size_t ChatTemplate::end_of_turn_in(std::string_view text) const {
   size_t first = text.npos, end = 0;
   for (const std::string& token : turn_ends_) {
@@ -126,50 +126,51 @@ size_t ChatTemplate::end_of_turn_in(std::string_view text) const {
   return end;
 }
 
-// Without what the template writes by itself between the header of a turn and its reply: a model has to write that,
-// too.
-size_t ChatTemplate::header_size(std::string_view before_reply) const {
-  for (const std::string& prefix : reply_prefixes_) {
-    if (before_reply.ends_with(header_ + prefix)) return before_reply.size() - prefix.size();
+// The text between header and message (message_prefixes_) belongs to the turn: a model has to write it too.
+size_t ChatTemplate::header_size(std::string_view before_message) const {
+  for (const std::string& prefix : message_prefixes_) {
+    if (before_message.ends_with(header_ + prefix)) return before_message.size() - prefix.size();
   }
-  return before_reply.size();
+  return before_message.size();
 }
 
 // Finds turns in one rendered conversation.
 class ChatTemplate::SpanSearch {
  public:
-  SpanSearch(const ChatTemplate& chat, const std::vector<Message>& messages, const std::string& whole)
+  SpanSearch(const ChatTemplate& chat, const std::vector<Message>& messages, const std::string& rendered)
       : chat_(chat),
         messages_(messages),
-        whole_(whole),
-        marker_(unused_in(whole, kMarker)),
-        next_marker_(unused_in(whole, kNextMarker)) {}
+        rendered_(rendered),
+        marker_(unused_in(rendered, kMarker)),
+        next_marker_(unused_in(rendered, kNextMarker)) {}
 
-  // Where message `turn` begins: behind the prompt for it, or behind the header of another reply in its place.
+  // Where message `turn` begins: after the prompt for it, or after the header of another message in its place.
   std::optional<size_t> begin_of(size_t turn) const {
     const std::optional<std::string> prompt = chat_.try_render(first_messages(turn), true);
-    if (prompt && whole_.starts_with(*prompt)) return prompt->size();
+    if (prompt && rendered_.starts_with(*prompt)) return prompt->size();
     for (const bool all : {true, false}) {
-      const std::optional<Surroundings> probe =
-          chat_.around(with_reply(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
+      const std::optional<Surroundings> probe = chat_.around(
+          with_assistant_message(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
       if (!probe) continue;
       const std::string header = probe->before.substr(0, chat_.header_size(probe->before));
-      if (whole_.starts_with(header)) return header.size();
+      if (rendered_.starts_with(header)) return header.size();
     }
     return std::nullopt;
   }
 
-  // Where it ends: before what follows another reply in its place, or where the conversation would end with it.
+  // Where the turn ends: before the text that follows another message in its place, or where the conversation would
+  // end.
   std::optional<size_t> end_of(size_t turn, size_t begin) const {
-    if (const std::optional<Surroundings> probe = chat_.around(with_reply(messages_, turn, marker_), marker_)) {
+    if (const std::optional<Surroundings> probe =
+            chat_.around(with_assistant_message(messages_, turn, marker_), marker_)) {
       const std::string rest = probe->after.substr(end_in(probe->after, turn));
-      if (whole_.ends_with(rest) && begin + rest.size() <= whole_.size()) return whole_.size() - rest.size();
+      if (rendered_.ends_with(rest) && begin + rest.size() <= rendered_.size()) return rendered_.size() - rest.size();
     }
     const std::optional<std::string> until = chat_.try_render(first_messages(turn + 1), false);
     if (!until || !until->ends_with(chat_.last_tail_)) return std::nullopt;
-    const size_t reply_end = until->size() - chat_.last_tail_.size();
-    for (const size_t end : {reply_end + chat_.end_of_turn_in(chat_.last_tail_), reply_end}) {
-      if (begin <= end && whole_.starts_with(std::string_view(*until).substr(0, end))) return end;
+    const size_t message_end = until->size() - chat_.last_tail_.size();
+    for (const size_t end : {message_end + chat_.end_of_turn_in(chat_.last_tail_), message_end}) {
+      if (begin <= end && rendered_.starts_with(std::string_view(*until).substr(0, end))) return end;
     }
     return std::nullopt;
   }
@@ -179,14 +180,14 @@ class ChatTemplate::SpanSearch {
     return {messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count)};
   }
 
-  // The part of `after` that is the turn's own: its end-of-turn token with what stands before it. The next message may
-  // hold such a token, too.
+  // The part of `after` that belongs to the turn: up to its end-of-turn token. The next message may contain such a
+  // token too.
   size_t end_in(const std::string& after, size_t turn) const {
     for (const std::string& token : chat_.turn_ends_) {
       if (!token.empty() && after.starts_with(token)) return token.size();
     }
     if (turn + 1 == messages_.size()) return chat_.end_of_turn_in(after);
-    std::vector<Message> marked = with_reply(messages_, turn, marker_);
+    std::vector<Message> marked = with_assistant_message(messages_, turn, marker_);
     marked[turn + 1].content = next_marker_;
     const std::optional<Surroundings> next = chat_.around(marked, next_marker_);
     const size_t at = next ? next->before.rfind(marker_) : std::string::npos;
@@ -196,11 +197,11 @@ class ChatTemplate::SpanSearch {
 
   const ChatTemplate& chat_;
   const std::vector<Message>& messages_;
-  const std::string& whole_;
+  const std::string& rendered_;
   std::string marker_, next_marker_;
 };
 
-// What was written inside {% generation %}, from the byte `begin` on. Blocks may lie in each other.
+// The text inside {% generation %} blocks from byte `begin` on. Blocks may be nested.
 static std::vector<TextSpan> generation_spans(const JinjaTemplate::Output& rendered, size_t begin) {
   std::vector<TextSpan> out;
   std::vector<std::pair<size_t, size_t>> blocks = rendered.generation;

@@ -1,10 +1,8 @@
 #pragma once
-// A model folder's Jinja chat template together with what it reads from the tokenizer, and the assistant's turns in
-// what it writes.
+// The Jinja chat template of a model folder, and where the assistant's turns are in its output.
 //
-// No template says which part of its text is a reply. Where it has no {% generation %} block the parts are found by
-// rendering the conversation again with one reply replaced by a marker: what stands before and after the marker is the
-// template's.
+// A template without {% generation %} blocks does not say which text is the assistant's. Then the conversation is
+// rendered again with one assistant message replaced by a marker. The text around the marker is the template's.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,20 +20,20 @@ struct TextSpan {
 
 class ChatTemplate {
  public:
-  // Parses the tokenizer's chat template; an Error if there is none. today: what strftime_now reads, seconds since
+  // Parses the tokenizer's chat template. Throws Error if there is none. today: the date of strftime_now, seconds since
   // 1970.
   ChatTemplate(const Tokenizer& tokenizer, int64_t today);
 
-  // The template's own complaint (raise_exception) is an Error.
+  // Throws Error if the template calls raise_exception.
   JinjaTemplate::Output render(const std::vector<Message>& messages, bool add_generation_prompt) const;
 
-  // The token that ends the assistant's turn: the first special token after the reply in a conversation that ends with
-  // it. "" if the template writes none, or renders no conversation of a question and a reply.
+  // The token that ends an assistant's turn: the first special token after the assistant's message in a conversation
+  // that ends with it. "" if the template writes none, or cannot render a conversation of one question and one answer.
   const std::string& end_of_turn() const { return end_of_turn_; }
 
-  // Where the assistant's turns from message `first` on stand in `rendered`, the text of all messages: from behind the
-  // header that asks for the turn to the end of its end-of-turn token. An Error names the message whose turn cannot be
-  // found.
+  // The spans of the assistant's turns in `rendered`, the text of all messages, from message `first` on. A span begins
+  // after the turn's header and ends with its end-of-turn token. Throws an Error that names a message whose turn cannot
+  // be found.
   std::vector<TextSpan> assistant_spans(const std::vector<Message>& messages, const JinjaTemplate::Output& rendered,
                                         size_t first) const;
 
@@ -50,17 +48,16 @@ class ChatTemplate {
   std::optional<Surroundings> around(const std::vector<Message>& messages, const std::string& marker) const;
   void learn_turn(const Tokenizer& tokenizer);
   size_t end_of_turn_in(std::string_view text) const;
-  size_t header_size(std::string_view before_reply) const;
+  size_t header_size(std::string_view before_message) const;
 
   JinjaTemplate template_;
   std::string bos_, eos_, pad_;
   int64_t today_;
   std::string end_of_turn_;
-  std::vector<std::string> turn_ends_;  // the tokens that end a generation: the tokenizer's, and end_of_turn_
-  std::string header_;                  // of an assistant's turn, or its end
-  std::vector<std::string>
-      reply_prefixes_;     // what the template writes between that and a reply (an empty thinking block)
-  std::string last_tail_;  // what follows the reply that ends a conversation
+  std::vector<std::string> turn_ends_;         // the tokens that end a generation: the tokenizer's, and end_of_turn_
+  std::string header_;                         // of an assistant's turn, or its end
+  std::vector<std::string> message_prefixes_;  // text between header and message (an empty thinking block)
+  std::string last_tail_;                      // text after the message that ends a conversation
 };
 
 }  // namespace hone

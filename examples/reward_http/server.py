@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A reward behind HTTP, in the payload of OpenRLHF's remote reward models: the share of letters in what follows the prompt.
+"""A reward server with the payload of OpenRLHF's remote reward models. The score is the share of letters in the
+completion.
 
   python3 examples/reward_http/server.py 5000 &
   hone reward --reward "{kind = 'http', url = 'http://localhost:5000/get_reward'}" --in examples/rows.jsonl --json
@@ -10,14 +11,15 @@ import sys
 
 
 def judge(query, prompt, label):
-    reply = query[len(prompt):]
-    return sum(c.isalpha() for c in reply) / len(reply) if reply else None  # None: nothing to say
+    completion = query[len(prompt):]
+    return sum(c.isalpha() for c in completion) / len(completion) if completion else None  # None: no score
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = json.dumps({"rewards": [judge(*one) for one in zip(asked["query"], asked["prompts"], asked["labels"])]}).encode()
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        rows = zip(request["query"], request["prompts"], request["labels"])
+        answer = json.dumps({"rewards": [judge(*row) for row in rows]}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))

@@ -1,7 +1,9 @@
-/* How close the last number of a completion comes to the answer: 1 where it is the answer, falling to 0 at a distance of `span` (an option).
+/* A reward library in C. The score is 1 if the last number of a completion equals the answer, and falls linearly to 0
+ * at a distance of `span` (an option).
  *
  *   cc -shared -fPIC -O2 -I rewards/plugins -o reward.so examples/reward_library/reward.c -lm
- *   hone reward --reward "{kind = 'library', path = 'reward.so', options = '{\"span\": 10}'}" --in examples/rows.jsonl --json
+ *   hone reward --reward "{kind = 'library', path = 'reward.so', options = '{\"span\": 10}'}" \
+ *       --in examples/rows.jsonl --json
  */
 #include <ctype.h>
 #include <math.h>
@@ -15,13 +17,14 @@ typedef struct {
   double span;
 } closeness;
 
-/* The last number in a text that need not end with a zero byte. Returns 0 if there is none. */
+/* Reads the last number of a text without a terminating zero. Returns 0 if there is none. */
 static int last_number(hone_text text, double* out) {
   size_t end = text.size, begin;
   char digits[32];
   while (end > 0 && !isdigit((unsigned char)text.data[end - 1])) --end;
   begin = end;
-  while (begin > 0 && end - begin < sizeof digits - 1 && (isdigit((unsigned char)text.data[begin - 1]) || strchr(".-", text.data[begin - 1])))
+  while (begin > 0 && end - begin < sizeof digits - 1 &&
+         (isdigit((unsigned char)text.data[begin - 1]) || strchr(".-", text.data[begin - 1])))
     --begin;
   if (begin == end) return 0;
   memcpy(digits, text.data + begin, end - begin);
@@ -46,9 +49,11 @@ static void* create(hone_text options, char* error, size_t error_size) {
   return self;
 }
 
-static int score(void* reward, const hone_reward_item* items, size_t count, hone_reward_result* results, char* error, size_t error_size) {
+static int score(void* reward, const hone_reward_item* items, size_t count, hone_reward_result* results, char* error,
+                 size_t error_size) {
   const closeness* self = reward;
-  (void)error, (void)error_size; /* this reward has no way to fail */
+  (void)error; /* this reward never fails */
+  (void)error_size;
   for (size_t i = 0; i < count; ++i) {
     double wanted, got;
     if (!last_number(items[i].answer, &wanted)) {

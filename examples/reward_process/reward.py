@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""A reward as a process: the share of the answer's words that the completion has. One JSON object a line in, one out; any language does.
+r"""A reward process, in any language: one JSON object per line in, one out. The score is the share of the answer's words
+that the completion contains.
 
-  hone reward --reward "{kind = 'process', command = ['python3', 'examples/reward_process/reward.py']}" --in examples/rows.jsonl --json
+  hone reward --reward "{kind = 'process', command = ['python3', 'examples/reward_process/reward.py']}" \
+      --in examples/rows.jsonl --json
 """
 import json
 import sys
 
 for line in sys.stdin:
     request = json.loads(line)
-    reply = {"id": request["id"]}
-    if "protocol" in request:  # the first line: which version, and the recipe's options
-        reply["protocol"] = 1
+    answer_line = {"id": request["id"]}
+    if "protocol" in request:  # the first line has the protocol version and the recipe's options
+        answer_line["protocol"] = 1
         ignore_case = request["options"].get("ignore_case", True)
     else:
         scores = []
@@ -19,6 +21,7 @@ for line in sys.stdin:
                 completion, answer = completion.lower(), answer.lower()
             words = answer.split()
             missing = [word for word in words if word not in completion]
-            scores.append({"score": 1 - len(missing) / len(words), "note": "without " + ", ".join(missing) if missing else ""} if words else None)
-        reply["scores"] = scores
-    print(json.dumps(reply), flush=True)  # standard error is free for messages: hone's log shows it
+            note = "without " + ", ".join(missing) if missing else ""
+            scores.append({"score": 1 - len(missing) / len(words), "note": note} if words else None)
+        answer_line["scores"] = scores
+    print(json.dumps(answer_line), flush=True)  # hone logs standard error

@@ -1,18 +1,19 @@
-"""Reward functions as TRL's trainers take them; hone runs the file unmodified.
+r"""Reward functions for TRL's trainers. hone runs the file unmodified.
 
-  hone reward --reward "{kind = 'python', file = 'examples/reward_python/reward.py', function = 'same_number'}" --in examples/rows.jsonl --json
+  hone reward --reward "{kind = 'python', file = 'examples/reward_python/reward.py', function = 'same_number'}" \
+      --in examples/rows.jsonl --json
 """
 import asyncio
 import re
 
 
 def text_of(completion):
-    """A completion is a text or, where the prompt is a conversation, a list of one message."""
+    """A completion is a text or, in a conversation, a list of one message."""
     return completion if isinstance(completion, str) else completion[0]["content"]
 
 
 def same_number(prompts, completions, answer, **columns):
-    """1 where the completion's last number is the answer; None (no reward) where the answer is no number."""
+    """1 if the completion's last number is the answer; None (no reward) if the answer is not a number."""
     scores = []
     for completion, wanted in zip(completions, answer):
         numbers = re.findall(r"-?\d+(?:\.\d+)?", text_of(completion).replace(",", ""))
@@ -24,6 +25,6 @@ def same_number(prompts, completions, answer, **columns):
 
 
 async def brevity(completions, **columns):
-    """1 for nothing, 0 from 200 characters on; a coroutine, as one that asks a service would be."""
+    """1 for an empty completion, falling to 0 at 200 characters. A coroutine, as for a call of a service."""
     await asyncio.sleep(0)
     return [max(0.0, 1 - len(text_of(completion)) / 200) for completion in completions]

@@ -25,7 +25,9 @@ class BradleyTerry : public Objective {
  public:
   explicit BradleyTerry(const BradleyTerrySettings& settings) : settings_(settings) {}
 
-  Needs needs() const override { return {.optional = {columns::margin}, .critic = true, .unit = LossUnit::pair}; }
+  Needs needs() const override {
+    return {.optional = {columns::margin}, .critic = true, .unit = LossUnit::pair, .data = TrainingData::scored_pairs};
+  }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     const std::span<const float> value = batch[columns::value], margins = batch.find(columns::margin);

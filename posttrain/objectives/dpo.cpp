@@ -76,7 +76,9 @@ class Dpo : public Objective {
  public:
   explicit Dpo(const DpoSettings& settings) : settings_(settings) {}
 
-  Needs needs() const override { return {.columns = {columns::reference_logp}, .unit = LossUnit::pair}; }
+  Needs needs() const override {
+    return {.columns = {columns::reference_logp}, .unit = LossUnit::pair, .data = TrainingData::pairs};
+  }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     const LossType& type = loss_types().at(settings_.loss_type);

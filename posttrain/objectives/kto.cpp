@@ -37,7 +37,8 @@ class Kto : public Objective {
   Needs needs() const override {
     return {.columns = {columns::reference_logp, label},
             .optional = {columns::mismatched_logp, kl_estimate},
-            .unit = LossUnit::sequence};
+            .unit = LossUnit::sequence,
+            .data = TrainingData::unpaired};
   }
 
   void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {

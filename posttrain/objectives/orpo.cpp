@@ -30,7 +30,7 @@ class Orpo : public Objective {
  public:
   explicit Orpo(const OrpoSettings& settings) : settings_(settings) {}
 
-  Needs needs() const override { return {.unit = LossUnit::pair}; }
+  Needs needs() const override { return {.unit = LossUnit::pair, .data = TrainingData::pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;

@@ -31,7 +31,10 @@ class Rft : public Objective {
   explicit Rft(const RftSettings& settings) : settings_(settings) {}
 
   Needs needs() const override {
-    return {.columns = {columns::advantage}, .unit = LossUnit::token, .loss_linear_in_logp = true};
+    return {.columns = {columns::advantage},
+            .unit = LossUnit::token,
+            .loss_linear_in_logp = true,
+            .data = TrainingData::rewarded};
   }
   bool has_no_gradient(const Sample& sample) const override {
     const std::span<const float> mask = sample.columns.find(columns::mask),

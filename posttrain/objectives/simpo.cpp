@@ -22,7 +22,7 @@ class Simpo : public Objective {
  public:
   explicit Simpo(const SimpoSettings& settings) : settings_(settings) {}
 
-  Needs needs() const override { return {.unit = LossUnit::pair}; }
+  Needs needs() const override { return {.unit = LossUnit::pair, .data = TrainingData::pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;

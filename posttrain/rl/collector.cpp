@@ -11,12 +11,14 @@ void CollectorConfig::fields(Fields& f) {
   f("num_generations", num_generations, "completions of a prompt, compared with each other");
   f("sampling", sampling, "how completions are sampled");
   f("reward", reward, "scores the completions");
-  f("max_failure_rate", max_failure_rate,
+  f.alias("max_failure_rate", "max_reward_failure_rate");
+  f("max_reward_failure_rate", max_failure_rate,
     "share of a step's completions whose reward may fail (plug-in error) before the run stops");
   format.fields(f);
   f.require("num_generations", num_generations > 0 && num_generations <= 65536,
             "num_generations must be in [1, 65536]");
-  f.require("max_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1, "max_failure_rate must be in [0, 1]");
+  f.require("max_reward_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1,
+            "max_reward_failure_rate must be in [0, 1]");
 }
 
 Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config)

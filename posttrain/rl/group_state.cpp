@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/io/metrics_json.h"
+#include "core/io/metrics.h"
 
 namespace hone {
 

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
+#include "train/loop.h"
 
 namespace hone {
 namespace {
@@ -154,8 +155,8 @@ void RewardRunner::ScoringRound::finish() {
   }
   if (static_cast<double>(failed) > runner.max_failure_rate_ * static_cast<double>(total))
     throw StepAborted(concat("reward ", runner.reward_.label(), ": ", failed, " of ", total,
-                             " completions could not be scored, max_failure_rate is ", runner.max_failure_rate_, "; ",
-                             first));
+                             " completions could not be scored, max_reward_failure_rate is ", runner.max_failure_rate_,
+                             "; ", first));
 }
 
 void RewardRunner::show(const Task& task, const RewardScore& score) {

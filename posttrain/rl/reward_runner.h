@@ -15,12 +15,6 @@
 
 namespace hone {
 
-// Too many rewards failed. Nothing was learned from the batch; it can be sampled and scored again.
-class StepAborted : public Error {
- public:
-  using Error::Error;
-};
-
 class RewardRunner {
  public:
   // max_failure_rate: the share of a batch's completions whose reward may fail. The reward is the caller's and must
@@ -40,8 +34,9 @@ class RewardRunner {
     // True if finish() has nothing to wait for; waits up to `timeout` for that.
     bool scored(std::chrono::milliseconds timeout);
     // Waits for all submitted groups and writes reward, reward_parts, counts, scored and mask, in the groups' order.
-    // Throws StepAborted; what a reward threw (of several groups the first); an Error that names the task if a score is
-    // not finite. A reward that uses the device runs here, on this thread.
+    // Throws StepAborted if more than max_failure_rate of the rewards failed; what a reward threw (of several groups
+    // the first); an Error that names the task if a score is not finite. A reward that uses the device runs here, on
+    // this thread.
     void finish();
 
    private:

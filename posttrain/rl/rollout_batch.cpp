@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/io/metrics_json.h"
+#include "core/io/metrics.h"
 #include "data/index_loader.h"
 #include "model/token_logprobs.h"
 #include "posttrain/losses/advantage.h"
@@ -120,11 +120,12 @@ Metrics RolloutBatch::metrics() const {
   return out;
 }
 
-void RolloutBatch::log_samples(MetricsLog& log, int64_t step, int64_t count) const {
+std::vector<Json> RolloutBatch::sample_rows(int64_t step, int64_t count) const {
+  std::vector<Json> out;
   for (const Group& group : groups) {
     const Task& task = group.task;
     for (const Sample& sample : group.samples) {
-      if (count-- == 0) return;
+      if (count-- == 0) return out;
       Json row = JsonObject{
           {"step", step}, {"task", task.id}, {"prompt", task.rendered.empty() ? task.prompt : task.rendered}};
       if (!task.messages.empty()) row.set("messages", messages_json(task.messages));
@@ -133,9 +134,10 @@ void RolloutBatch::log_samples(MetricsLog& log, int64_t step, int64_t count) con
       row.set("finish_reason", sample.completion.finish_reason);
       row.set("reward", sample.scored ? Json(sample.reward) : Json());
       row.set("rewards", metrics_json(sample.reward_parts));
-      log.sample(row);
+      out.push_back(std::move(row));
     }
   }
+  return out;
 }
 
 }  // namespace hone

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/io/json.h"
 #include "data/sample.h"
 #include "model/model.h"
-#include "train/metrics_log.h"
 #include "train/objective.h"
 
 namespace hone {
@@ -36,9 +36,9 @@ struct RolloutBatch {
   // is the mean over groups of the deviation within each. Samples without a score do not count in metrics of rewards.
   // Deviations are those of n - 1.
   Metrics metrics() const;
-  // Writes the first `count` completions, group by group; all of them if count is -1. A row's prompt is the text that
-  // the model read, special tokens included; a task of messages has these, too.
-  void log_samples(MetricsLog& log, int64_t step, int64_t count) const;
+  // Rows for samples.jsonl: the first `count` completions, group by group; all of them if count is -1. A row's prompt
+  // is the text that the model read, special tokens included; a task of messages has these, too.
+  std::vector<Json> sample_rows(int64_t step, int64_t count) const;
 };
 
 }  // namespace hone

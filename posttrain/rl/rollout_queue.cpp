@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 
-#include "core/io/metrics_json.h"
+#include "core/io/metrics.h"
 
 namespace hone {
 
@@ -143,8 +143,8 @@ RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
   newest_ = step;
   if (!thread_.joinable()) thread_ = std::jthread([this] { run(); });
   changed_.notify_all();
-  Metrics own{{"queue/rounds", static_cast<double>(ready_.size())},
-              {"queue/replies", static_cast<double>(missing_)},
+  Metrics own{{"queue/batches", static_cast<double>(ready_.size())},
+              {"queue/completions", static_cast<double>(missing_)},
               {"time/publish", keep_seconds}};
   const Stopwatch waiting;
   changed_.wait(lock, [this] { return failure_ || (made_ && !ready_.empty()); });
@@ -153,7 +153,7 @@ RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
   if (idle_since_) idle_seconds_ += std::exchange(idle_since_, Stopwatch())->seconds();
   NextBatch out = take_ready(step);
   saved_ = {};
-  own["time/bubble"] = waited;
+  own["time/wait_rollout"] = waited;
   own["learner/idle_ratio"] = waited / since;
   own["rollout/idle_ratio"] = std::min(1.0, std::exchange(idle_seconds_, 0) / since);
   out.metrics.merge(own);

@@ -49,7 +49,7 @@ class RolloutQueue : public Stateful {
 
   struct NextBatch {
     std::vector<Group> groups;
-    Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/howto/async.md, too
+    Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/reference/metrics.md, too
   };
   // The batch of step `step`; its weights become a policy version. Steps follow each other. An exception from
   // generating a batch is thrown here, once the batches that were complete before are used. The tasks in progress are

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/base/log.h"
-#include "train/stage.h"
+#include "core/base/suggest.h"
 
 namespace hone {
 
@@ -23,8 +23,8 @@ void TaskScheduleConfig::fields(Fields& f) {
   f("prompts_per_step", prompts_per_step, "prompts sampled for each rollout batch");
   f("filter_groups", filter_groups, "dynamic sampling");
   f("curriculum", curriculum, "which prompts are sampled");
-  f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_batch,
-            concat("prompts_per_step must be in [1, ", max_batch, "]"));
+  f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_step_samples,
+            concat("prompts_per_step must be in [1, ", max_step_samples, "]"));
 }
 
 bool has_reward_spread(const Group& group, const std::string& metric) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view fence = "```", answer_tag = "<answer>";
 constexpr size_t longest_sentence = 4096;
-// A sentence that starts so takes back what was said before it.
+// A sentence that starts with one of these corrects an earlier statement.
 constexpr std::string_view corrections[] = {"wait",
                                             "but wait",
                                             "no wait",
@@ -34,9 +34,9 @@ constexpr std::string_view corrections[] = {"wait",
                                             "this is wrong",
                                             "that's not right",
                                             "that is not right"};
-// These do with a sign after them: "No, it is 6.", but "No other value is possible."
+// These correct only with punctuation after them: "No, it is 6.", but not "No other value is possible."
 constexpr std::string_view refusals[] = {"no", "nope", "not quite", "wrong", "incorrect"};
-// What comes before these in a sentence says nothing about the marker.
+// Text before one of these words in a sentence does not apply to the marker.
 constexpr std::string_view clause_starts[] = {"so", "therefore", "thus", "hence", "but", "then", "and", "because"};
 constexpr std::string_view marker_denials[] = {"wrong",      "incorrect", "false",    "if",      "whether", "suppose",
                                                "supposing",  "assume",    "assuming", "doubt",   "nobody",  "unlikely",
@@ -49,7 +49,7 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
   return std::find(std::begin(set), std::end(set), word) != std::end(set);
 }
 
-// Where a sentence that takes something back goes on after the words that do; npos if it does not.
+// Returns the end of the correcting words of a sentence; npos if it has none.
 size_t correction_end(std::string_view sentence) {
   const size_t begin = std::min(sentence.find_first_not_of(" \t\r*_\"'-"), sentence.size());
   const std::string_view rest = sentence.substr(begin);
@@ -66,7 +66,7 @@ size_t correction_end(std::string_view sentence) {
   return std::string_view::npos;
 }
 
-// Without the fences of a code block that `text` is all of, and the language after the first.
+// Removes the fences, and the language after the first, if `text` is one code block.
 std::string_view without_fences(std::string_view text) {
   if (!text.starts_with(fence)) return text;
   const size_t line = text.find('\n'), close = text.find(fence, fence.size());
@@ -76,7 +76,7 @@ std::string_view without_fences(std::string_view text) {
   return trimmed(text.substr(line, close - line));
 }
 
-// The last code block; empty if there is none.
+// Returns the last code block; empty if there is none.
 std::string_view last_block(std::string_view text) {
   const size_t close = text.rfind(fence);
   if (close == std::string_view::npos || close == 0) return {};
@@ -86,7 +86,7 @@ std::string_view last_block(std::string_view text) {
              : without_fences(text.substr(open, close + 3 - open));
 }
 
-// What follows the last marker; empty if there is none, or nothing follows.
+// Returns the text after the last marker; empty if there is no marker or nothing follows it.
 std::string_view after_marker(std::string_view text) {
   const size_t at = end_of_last(text, {"####", "answer is", "answer:", "answer**:", "answer:**"});
   if (at == std::string_view::npos) return {};
@@ -96,7 +96,7 @@ std::string_view after_marker(std::string_view text) {
   return line.empty() ? trimmed(text) : line;
 }
 
-// Quotes, dollar signs, emphasis and inline-code marks around the whole.
+// Removes quotes, dollar signs, emphasis and inline-code marks around the entire text.
 std::string_view unwrapped(std::string_view text) {
   for (text = trimmed(text);; text = trimmed(text)) {
     const bool pair = text.size() >= 2 && text.front() == text.back() &&
@@ -106,7 +106,8 @@ std::string_view unwrapped(std::string_view text) {
   }
 }
 
-// Digits with at most one point, a sign and commas between groups of three; empty if the text is anything else.
+// Returns the digits of a text that is one number: at most one point, a sign, and commas between groups of three. Empty
+// for any other text.
 std::string number_of(std::string_view text) {
   const auto number = first_number(text);
   return number && number->begin == 0 && number->end == text.size() ? number->digits : "";
@@ -116,7 +117,7 @@ bool is_word(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || c == '-'; });
 }
 
-// Spaces around commas and, within [], all spaces and quotes, do not tell answers apart.
+// Removes what does not distinguish answers: spaces around commas and, within [], all spaces and quotes.
 std::string without_filler(std::string_view text) {
   const bool list = text.starts_with('[');
   std::string out;
@@ -145,7 +146,7 @@ std::string_view corrected(std::string_view text) {
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = sentence_end(text.substr(0, std::min(text.size(), at + longest_sentence)), at);
-    // The first sentence takes nothing back.
+    // The first sentence has nothing to correct.
     const size_t from = begin > 0 || !trimmed(text.substr(0, at)).empty() ? correction_end(text.substr(at, end - at))
                                                                           : std::string_view::npos;
     if (from != std::string_view::npos) begin = at + from;
@@ -188,7 +189,7 @@ bool same_answer(std::string_view reference, std::string_view answer) {
   if (reference == answer) return true;
   if (const std::string number = number_of(reference); !number.empty()) return number == number_of(answer);
   if (is_word(reference)) return lower(reference) == lower(answer);
-  // Too long to be the same but for filler: no lists of words are made of it.
+  // Too long to be equal. Without this check the word lists could be huge.
   if (answer.size() > 4 * reference.size() + 4096) return false;
   const std::string expected = without_filler(reference), given = without_filler(answer);
   return words_by_line(expected) == words_by_line(given);

@@ -1,37 +1,38 @@
 #pragma once
-// The answer a completion ends in: where it stands and, where it is a text of any form (a word, an expression, a grid),
-// what it is.
+// Finds the final answer of a completion, and compares answers that are texts of any form (a word, an expression, a
+// grid).
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace hone {
 
-// Where the answer is looked for: what the last <answer>...</answer> holds; otherwise what follows the last </think>;
-// otherwise all of the text.
+// Returns the part of a completion that is searched for the answer: the content of the last <answer>...</answer>; else
+// the text after the last </think>; else the entire text.
 std::string_view answer_part(std::string_view text);
 
-// What follows the last sentence that takes back what was said: "Wait, it is 6.", "No: 17." All of the text without
-// one.
+// Returns the text after the last sentence that corrects an earlier statement: "Wait, it is 6.", "No: 17." Without such
+// a sentence returns the entire text.
 std::string_view corrected(std::string_view text);
 
-// Whether what stands before a marker denies it or only supposes it: "The wrong answer is", "I don't think the answer
-// is", "If the answer is".
+// Returns true if the text before a marker negates it or makes it a supposition: "The wrong answer is", "I don't think
+// the answer is", "If the answer is".
 bool is_marker_denied(std::string_view before);
 
-// Within that part, trimmed: the last \boxed{}; unless the part is tagged, what follows the last "####", "answer is" or
-// "answer:" (the rest of that line or, where nothing more stands on it, all lines after), or the last code block; the
-// whole. A code block that is all of the answer loses its fences. Time is linear in the text.
+// Returns the final answer of answer_part(), trimmed. In order of preference: the last \boxed{}; unless the part is
+// tagged, the text after the last "####", "answer is" or "answer:" (the rest of the line, or all later lines if the
+// rest is empty), or the last code block; the entire part. If the answer is one code block, its fences are removed.
+// Time is linear in the text.
 std::string_view final_answer(std::string_view text);
 
-// The same answer, told from its form: a single number by value, one word in any case, a list in [] whatever its quotes
-// and spaces; anything else line by line and word by word. Quotes, dollar signs and emphasis around the whole, and a
-// full stop after it, do not count.
+// Returns true if two answers are equal. Single numbers are compared by value, single words without case, lists in []
+// without quotes and spaces, and other texts line by line and word by word. Quotes, dollar signs and emphasis around an
+// answer and a full stop after it are ignored.
 bool same_answer(std::string_view reference, std::string_view answer);
 
-// The lines that hold more than spaces, each as its words.
+// Returns the words of each line that is not blank.
 std::vector<std::vector<std::string_view>> words_by_line(std::string_view text);
-// The pieces between separators, each trimmed; one empty piece of an empty text.
+// Returns the pieces between separators, each trimmed. An empty text gives one empty piece.
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
 
 }  // namespace hone

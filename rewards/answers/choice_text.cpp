@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "rewards/answers/answer_text.h"
+#include "rewards/answers/box_context.h"
 #include "rewards/answers/spans.h"
 #include "rewards/answers/statement.h"
 #include "rewards/answers/text.h"
@@ -28,12 +29,12 @@ constexpr std::string_view markers[] = {
     "i select",  "i'll choose", "i would choose", "i'd choose",     "i would pick",     "i'd pick",
     "i'd say",   "i would say", "答案是",         "答案为",         "答案：",           "答案:",
     "go with",   "i'll pick",   "choose option",  "select option"};
-// Between a marker and the letter.
+// Words between a marker and the letter.
 constexpr std::string_view leads[] = {"the",       "option", "choice", "letter", "answer",   "definitely", "clearly",
                                       "therefore", "indeed", "most",   "likely", "simply",   "just",       "correct",
                                       "right",     "best",   "is",     "be",     "must",     "both",       "either",
                                       "neither",   "final",  "thus",   "so",     "probably", "not",        "one"};
-// A sentence of nothing but these and a letter decides.
+// A sentence of only these words and a letter decides.
 constexpr std::string_view connectives[] = {"so",     "therefore", "thus",  "hence", "the",   "option",
                                             "choice", "answer",    "final", "it",    "it's",  "its",
                                             "is",     "correct",   "must",  "be",    "letter"};
@@ -42,7 +43,7 @@ constexpr std::string_view denials[] = {"not",        "never",      "cannot",   
                                         "exclude",    "excluded",   "excludes", "wrong",   "incorrect", "false",
                                         "instead",    "rather",     "unlikely", "reject",  "rejected"};
 constexpr std::string_view reasons[] = {"because", "since", "as", "so", "whereas", "while", "which", "due"};
-// What follows the letter A, and not the article.
+// Words that follow the letter A and not the article.
 constexpr std::string_view after_letter[] = {
     "is",     "and",   "or",   "because", "since",   "as",   "but",   "not",     "for",    "which",   "with", "was",
     "would",  "must",  "has",  "seems",   "if",      "due",  "it",    "so",      "rather", "instead", "are",  "nor",
@@ -51,8 +52,10 @@ constexpr std::string_view weakenings[] = {"partially", "partly", "half",     "a
                                            "least",     "worst",  "opposite", "less"};
 constexpr std::string_view affirmations[] = {"correct", "right", "best", "answer", "true", "choice"};
 
+constexpr std::string_view paired = "*$`\"'";
+
 struct Mention {
-  size_t begin = 0, end = 0;  // with what surrounds it
+  size_t begin = 0, end = 0;  // with brackets and markup
   char letter = 0;
   bool wrapped = false;  // "(B)", "\text{B}"
 };
@@ -65,10 +68,10 @@ class ChoiceReader {
     std::string_view text = trimmed(answer_part(completion));
     if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return boxed(text, boxes);
     text = trimmed(corrected(text));
-    if (const auto letter = only_letter(text)) return letter;
+    if (const auto letter = only_letter(text)) return text == "a" ? std::nullopt : letter;  // "a" is the article
     bool hedged = false;
     if (const auto letter = decided(text, hedged); letter || hedged) return letter;
-    return labelled(text);
+    return labeled(text);
   }
 
  private:
@@ -78,16 +81,26 @@ class ChoiceReader {
     return is_letter(c) || is_digit(c) || c == '_' || c == '\'' || static_cast<unsigned char>(c) >= 0x80;
   }
 
-  // Every letter that stands alone; small ones in brackets only.
+  // True if the letter is part of something else: "A+", "A-", "A*", "A^2", "A.M.". False for "**A**" and "A. Paris".
+  static bool continues_word(std::string_view text, size_t at) {
+    if (at >= text.size()) return false;
+    const char c = text[at], next = at + 1 < text.size() ? text[at + 1] : ' ';
+    const char before = at >= 2 ? text[at - 2] : ' ';
+    if (c == '\'') return before != '\'' && before != '"';
+    if (joins_word(c) || std::string_view("+^_#%&@=<>~|").find(c) != std::string_view::npos) return true;
+    if (c == '-') return !is_space(next) || trimmed(text.substr(at + 1)).empty();
+    if (c == '*') return before != '*' && before != '(' && before != '{';
+    const bool initial = is_letter(next) && (at + 2 >= text.size() || !is_letter(text[at + 2]));
+    return c == '.' && (initial || next == '.');
+  }
+  // Returns every option letter that stands alone. Lower-case letters count only in brackets.
   std::vector<Mention> mentions(std::string_view text) const {
     std::vector<Mention> out;
     for (size_t i = 0; i < text.size(); ++i) {
       const char c = text[i];
       if (!is_letter(c) || !is_choice(to_upper(c)) || (i > 0 && (joins_word(text[i - 1]) || text[i - 1] == '\\')))
         continue;
-      if (i + 1 < text.size() &&
-          (joins_word(text[i + 1]) || (text[i + 1] == '-' && i + 2 < text.size() && is_letter(text[i + 2]))))
-        continue;
+      if (continues_word(text, i + 1)) continue;
       Mention one{.begin = i, .end = i + 1, .letter = to_upper(c)};
       surround(text, one);
       if (to_upper(c) != c && !one.wrapped) continue;
@@ -118,10 +131,10 @@ class ChoiceReader {
     while (end < rest.size() && (is_letter(rest[end]) || rest[end] == '\'')) ++end;
     return end > 0 && !contains(after_letter, lower(rest.substr(0, end)));
   }
-  // The letter that is all of a text, but for brackets, "option" and a full stop.
+  // Returns the letter if the text has nothing else except brackets, "option" and a full stop.
   std::optional<char> only_letter(std::string_view text) const {
     text = trimmed(text);
-    if (text.size() > longest_letter) return std::nullopt;
+    if (text.size() > longest_letter || text.ends_with("..") || !marks_are_paired(text)) return std::nullopt;
     for (const std::string_view word : {"option ", "choice "})
       if (lower(text.substr(0, word.size())) == word) text.remove_prefix(word.size());
     while (!text.empty() && !is_letter(text.front())) {
@@ -139,6 +152,11 @@ class ChoiceReader {
                ? std::optional(to_upper(text.front()))
                : std::nullopt;
   }
+  // "*A*" is the letter; "A*" and "$A" are something else.
+  static bool marks_are_paired(std::string_view text) {
+    return std::all_of(paired.begin(), paired.end(),
+                       [&](char mark) { return std::count(text.begin(), text.end(), mark) % 2 == 0; });
+  }
   static std::vector<std::string> words(std::string_view text) {
     std::vector<std::string> out;
     for (size_t i = 0; i < text.size();) {
@@ -155,6 +173,7 @@ class ChoiceReader {
   std::optional<char> boxed(std::string_view text, const std::deque<MathSpan>& boxes) const {
     std::optional<char> out;
     for (const MathSpan& box : boxes) {
+      if (denies_box(text, box)) return std::nullopt;
       const std::string_view content = trimmed(box.content(text));
       std::optional<char> letter = only_letter(content);
       if (!letter) letter = single(content, mentions(content), true);
@@ -164,7 +183,8 @@ class ChoiceReader {
     return out;
   }
 
-  // The one letter that a statement does not deny; nothing if there are two. at_start: it must begin the statement.
+  // Returns the letter that a statement does not negate; nothing if there are two. at_start: it must begin the
+  // statement.
   std::optional<char> single(std::string_view text, const std::vector<Mention>& found, bool at_start) const {
     std::optional<char> out;
     for (size_t i = 0; i < found.size(); ++i) {
@@ -177,11 +197,11 @@ class ChoiceReader {
     }
     return out;
   }
-  // "not A", "A is wrong", "A is not right"; in "B, not A" only A is denied.
+  // Returns true for "not A", "A is wrong", "A is not right". In "B, not A" only A is negated.
   static bool is_denied(std::string_view text, const std::vector<Mention>& found, size_t i) {
     const size_t from = i == 0 ? 0 : found[i - 1].end, to = i + 1 < found.size() ? found[i + 1].begin : text.size();
     std::string_view gap = text.substr(from, std::max(found[i].begin, from) - from);
-    // What a comma or a verb ends belongs to the letter before.
+    // Words before a comma or a verb belong to the previous letter.
     const std::vector<std::string> before = words(gap);
     for (size_t w = 0; w < before.size(); ++w)
       if (denies(before[w]) && (i == 0 || w + 3 >= before.size()) &&
@@ -208,7 +228,7 @@ class ChoiceReader {
   struct Decision {
     bool decides = false;
     std::optional<char> letter = {};
-    bool hedged = false;  // for two letters
+    bool hedged = false;  // names two letters
   };
 
   std::optional<char> decided(std::string_view text, bool& hedged) const {
@@ -221,7 +241,7 @@ class ChoiceReader {
     std::string denied;
     for (size_t i = sentences.size(); i-- > 0;) {
       std::string_view sentence = sentences[i];
-      // "Answer:" and the letter on the next line.
+      // "Answer:" with the letter on the next line.
       if (i + 1 < sentences.size() &&
           (sentence.ends_with(':') || sentence.ends_with(":**") || lower(sentence).ends_with("answer is")))
         sentence =
@@ -229,7 +249,10 @@ class ChoiceReader {
                         static_cast<size_t>(sentences[i + 1].data() + sentences[i + 1].size() - sentence.data()));
       const Decision decision =
           decide(sentence, i + 1 == sentences.size() && text.find('\n') != std::string_view::npos);
-      if (decision.hedged) return hedged = true, std::nullopt;
+      if (decision.hedged) {
+        hedged = true;
+        return std::nullopt;
+      }
       if (decision.letter) {
         hedged = denied.find(*decision.letter) != std::string::npos;
         return hedged ? std::nullopt : decision.letter;
@@ -289,7 +312,7 @@ class ChoiceReader {
     if (const auto letter = only_letter(text)) return {.decides = true, .letter = letter};
     std::vector<Mention> found = mentions(text);
     if (found.empty()) return {};
-    // An explanation names other letters.
+    // Other letters after an explanation starts do not count.
     for (size_t i = found.front().end; i < text.size(); ++i) {
       if (!is_letter(text[i]) || is_letter(text[i - 1])) continue;
       size_t end = i;
@@ -339,10 +362,17 @@ class ChoiceReader {
     return gap.size() <= 1 && (gap.empty() || gap[0] == "and" || gap[0] == "or");
   }
 
-  // A completion that starts with "(B)", "B." or "B:", unless it goes on to list the others so.
-  std::optional<char> labelled(std::string_view text) const {
+  // True for "(A) or" and "A: or B": the letter is the first of several.
+  static bool contains_or(const std::vector<std::string>& after) {
+    return !after.empty() && (after[0] == "or" || after[0] == "and" || after[0] == "maybe" || after[0] == "perhaps");
+  }
+
+  // Reads a completion that starts with "(B)", "B." or "B:". Returns nothing if it then lists the other options in the
+  // same form.
+  std::optional<char> labeled(std::string_view text) const {
     const std::vector<Mention> found = mentions(text);
     if (found.empty() || found.front().begin != 0) return std::nullopt;
+    if (contains_or(words(text.substr(found.front().end, longest_letter)))) return std::nullopt;
     const auto is_label = [&](const Mention& one) {
       return text[one.begin] == '(' || (one.end > one.begin && text[one.end - 1] == ')') || text[one.begin] == '*' ||
              (one.end < text.size() && std::string_view(".:\n").find(text[one.end]) != std::string_view::npos);
@@ -351,6 +381,7 @@ class ChoiceReader {
     for (size_t i = 0; i < found.size(); ++i)
       if (found[i].letter != found.front().letter && is_label(found[i]) && !is_denied(text, found, i))
         return std::nullopt;
+    if (trimmed(text.substr(found.front().end)).starts_with('?')) return std::nullopt;
     return is_denied(text, found, 0) ? std::nullopt : std::optional(found.front().letter);
   }
 

@@ -25,7 +25,7 @@ std::string canonical_digits(std::string_view literal) {
   return out;
 }
 
-// The number whose first digit or point is text[at]; nothing if there is no digit.
+// Reads the number whose first digit or point is text[at]. Returns nothing if there is no digit.
 static std::optional<NumberText> number_at(std::string_view text, size_t at) {
   const std::string_view rest = text.substr(at, longest_number);
   std::string literal;
@@ -45,7 +45,7 @@ static std::optional<NumberText> number_at(std::string_view text, size_t at) {
   if (i == 0) return std::nullopt;
   const size_t end = at + i;
   NumberText out;
-  // A sign before the number or its currency mark; not a minus between two operands.
+  // Includes a sign before the number or its currency mark, unless it is a minus between two operands.
   size_t begin = at;
   while (begin > 0 && (text[begin - 1] == '$' || text[begin - 1] == '\\')) --begin;
   if (begin > 0 && (text[begin - 1] == '-' || text[begin - 1] == '+')) {
@@ -65,7 +65,8 @@ static std::optional<NumberText> number_at(std::string_view text, size_t at) {
   return out;
 }
 
-// Whether a number may start at text[at]: a digit, or a point before one, and nothing on the left that it belongs to.
+// Returns true if a number may start at text[at]: a digit, or a point before a digit, that does not touch a longer word
+// or number on its left.
 static bool starts_number(std::string_view text, size_t at) {
   const char c = text[at], left = at > 0 ? text[at - 1] : ' ';
   if (c == '.')

@@ -1,5 +1,5 @@
 #pragma once
-// Exact fractions of 64-bit integers. An operation that would overflow, or divide by zero, gives nothing.
+// Exact fractions of 64-bit integers. An operation that overflows or divides by zero returns nothing.
 #include <cstdint>
 #include <optional>
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "rewards/answers/aligned.h"
 #include "rewards/answers/spans.h"
 #include "rewards/answers/text.h"
 #include "rewards/answers/units.h"
@@ -32,29 +33,29 @@ constexpr std::string_view conclusions[] = {"so",           "therefore", "thus",
 constexpr std::string_view explanations[] = {"since", "because", "so", "therefore", "thus", "hence"};
 constexpr std::string_view openings[] = {"since", "because", "if",       "when", "as",  "given",
                                          "after", "while",   "although", "for",  "with"};
-// The value is denied, doubted or bound to a condition, wherever these words stand.
-constexpr std::string_view doubts[] = {"cannot",      "neither",    "nor",      "wrong",      "incorrect",
-                                       "incorrectly", "impossible", "unless",   "except",     "otherwise",
-                                       "maybe",       "perhaps",    "either",   "unlikely",   "if",
-                                       "false",       "might",      "possibly", "extraneous", "anything"};
-// Beside a value: something else than the value is meant.
+// The value is negated, doubted or conditional if the sentence contains one of these words.
+constexpr std::string_view doubts[] = {"cannot",     "neither",  "nor",        "wrong",     "incorrect", "incorrectly",
+                                       "impossible", "unless",   "except",     "otherwise", "maybe",     "perhaps",
+                                       "either",     "unlikely", "if",         "false",     "might",     "doubt",
+                                       "refuse",     "possibly", "extraneous", "anything"};
+// Next to a value these words change its meaning.
 constexpr std::string_view changing[] = {"between",   "half",    "halves",     "twice",     "thrice", "double",
                                          "triple",    "squared", "cubed",      "factorial", "root",   "dozen",
                                          "dozens",    "divided", "multiplied", "divisible", "raised", "logarithm",
                                          "excluding", "exceeds", "exceeding"};
-// After "not": the value is no answer. "18 students are not here" is 18, "18 students is not right" is none.
+// After "not" these words negate the value. "18 students are not here" gives 18; "18 students is not right" gives none.
 constexpr std::string_view denied[] = {"right",    "correct", "it",    "answer",  "true",    "valid",
                                        "possible", "work",    "works", "allowed", "solution"};
-// With "not" before a value: "it is not true that x is 5".
+// Before a value, with "not", these words negate it: "it is not true that x is 5".
 constexpr std::string_view claims[] = {"case",  "true", "think", "believe",  "correct", "right",
                                        "claim", "say",  "mean",  "possible", "clear",   "sure"};
 constexpr std::string_view auxiliaries[] = {"do", "does",   "did",  "can",   "could",
                                             "be", "should", "will", "would", "must"};
-// No list: "from 3 to 5", "3 times 5".
+// Values next to these words are not a list: "from 3 to 5", "3 times 5".
 constexpr std::string_view unlisted[] = {"not", "never", "from", "times", "plus", "minus", "than"};
-// After "5 and": "5 and a half", "5 and above".
+// Words after "5 and" that change the value: "5 and a half", "5 and above".
 constexpr std::string_view additions[] = {"a", "an", "up", "above", "over", "some", "more"};
-// Directly before a value, but for "the" and "about".
+// Words that make a value a bound. Only "the" and "about" may stand between them and the value.
 constexpr std::string_view bounds[] = {"than",   "over",  "under", "above", "below", "beyond", "nearly",
                                        "almost", "least", "most",  "or",    "plus",  "times",  "except"};
 constexpr std::string_view fillers[] = {"the",           "a",      "an",      "about", "exactly",
@@ -65,33 +66,66 @@ constexpr std::string_view operations[] = {
     "tenth",   "root",    "square",  "cube",     "log",      "multiple",   "multiples", "power",   "powers",
     "factor",  "factors", "inverse", "negative", "opposite", "reciprocal", "percent",   "thirds",  "quarters",
     "fourths", "fifths",  "tenths",  "digit",    "digits",   "out",        "divisor",   "divisors"};
-// Directly after a value.
+// Words directly after a value that make it a share.
 constexpr std::string_view shares[] = {"third",      "thirds",      "fourth",    "fourths",  "fifth",     "fifths",
                                        "sixth",      "sixths",      "seventh",   "sevenths", "eighth",    "eighths",
                                        "ninth",      "ninths",      "tenth",     "tenths",   "hundredth", "hundredths",
                                        "thousandth", "thousandths", "millionths"};
-// "18 fails", and after "18 is": "too large", "close".
+// "18 fails"; and after "18 is": "too large", "close".
 constexpr std::string_view failures[] = {"fail", "fails", "failed"};
 constexpr std::string_view rejections[] = {"too",      "close",    "nearly",    "almost",     "partially", "partly",
                                            "rejected", "excluded", "discarded", "eliminated", "invalid"};
-// Directly before a value: "we reject 18", and a name: "Step 18".
+// Directly before a value: "we reject 18"; or a label: "Step 18".
 constexpr std::string_view refusals[] = {"reject", "exclude", "discard", "eliminate"};
-constexpr std::string_view named[] = {"step", "question", "problem", "exercise", "theorem", "lemma", "example"};
-constexpr std::string_view suppositions[] = {"suppose", "assume"};
+constexpr std::string_view labels[] = {"step", "question", "problem", "exercise", "theorem", "lemma", "example"};
+constexpr std::string_view suppositions[] = {"suppose", "assume",   "assuming", "supposing", "imagine",
+                                             "pretend", "consider", "try",      "test"};
+constexpr std::string_view conditions[] = {"given", "say", "when", "whenever", "where", "unless", "if"};
+constexpr std::string_view currencies[] = {"\\$", "€", "£", "¥", "￥", "₹", "₩", "₽", "¢"};
 constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
 constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
 
-bool is_negated(std::string_view word) { return word.ends_with("n't") || word.ends_with("n’t"); }
+// Words for "not" in other languages. In Chinese also other words that change a value: not, maybe, or, more than, less
+// than, at least, at most.
+constexpr std::string_view foreign_negations[] = {"nicht", "kein", "keine", "pas", "jamais", "nunca", "não",
+                                                  "niet",  "ikke", "inte",  "не",  "нет",    "oder",  "или"};
+constexpr std::string_view chinese_changes[] = {"不",   "非",   "没",   "可能", "也许", "或",   "大于",
+                                                "小于", "少于", "多于", "超过", "至少", "至多", "最多",
+                                                "最少", "错",   "假设", "如果", "ない", "なく"};
+// Subjects that negate a statement: "nothing equals 5", "no number is 5".
+constexpr std::string_view negative_subjects[] = {"nothing", "none",   "nobody", "noone",
+                                                  "no-one",  "hardly", "barely", "scarcely"};
+
+bool is_negated(std::string_view word) {
+  return word.ends_with("n't") || word.ends_with("n’t") || contains(foreign_negations, word) ||
+         std::any_of(std::begin(chinese_changes), std::end(chinese_changes),
+                     [&](std::string_view one) { return word.find(one) != std::string_view::npos; });
+}
 
 bool is_expression(const StatementPart& part) { return part.kind == Kind::expression; }
 bool is_word(const Parts& parts, size_t i, std::string_view word) { return i < parts.size() && parts[i].word == word; }
+
+// True for "nothing equals 5", "No number is 5", "no 5": a negative subject in the clause before the value.
+bool is_of_nothing(const Parts& parts, size_t at) {
+  for (size_t i = at; i-- > 0 && parts[i].kind != Kind::comma;) {
+    if (contains(negative_subjects, parts[i].word)) return true;
+    if (parts[i].word == "but" && i > 0 && (parts[i - 1].word == "all" || parts[i - 1].word == "everything"))
+      return true;
+    const bool starts = i == 0 || parts[i - 1].kind == Kind::comma;
+    if (parts[i].word == "no" && (starts || i + 1 == at || is_word(parts, i + 1, "es"))) return true;
+  }
+  return false;
+}
+
+// True for "18-gon" and "18-sided", which do not mean eighteen of something. False for a unit ("18-year").
+bool is_compound(const Parts& parts, size_t at) { return at + 1 < parts.size() && parts[at + 1].hyphenated; }
 
 bool changes_before(const Parts& parts, size_t at) {
   size_t left = at;
   while (left > 0 && contains(fillers, parts[left - 1].word)) --left;
   if (left == 0 || parts[left - 1].kind != Kind::word) return false;
   const std::string& word = parts[left - 1].word;
-  if (contains(bounds, word) || contains(refusals, word) || contains(named, word) || is_number_word(word))
+  if (contains(bounds, word) || contains(refusals, word) || contains(labels, word) || is_number_word(word))
     return word != "one" || left == at;
   if (left < 2 || parts[left - 2].kind != Kind::word) return false;
   const std::string& other = parts[left - 2].word;
@@ -136,7 +170,7 @@ class SentenceReader {
   static bool holds_expression(const Parts& parts) { return std::any_of(parts.begin(), parts.end(), is_expression); }
   std::string_view text_of(const StatementPart& part) const { return text_.substr(part.begin, part.end - part.begin); }
 
-  // "5 (five)" is 5. False if a remark offers another value: "5 (or 6)".
+  // Removes remarks: "5 (five)" is 5. Returns false if a remark offers another value: "5 (or 6)".
   bool drop_remarks(Parts& parts) const {
     if (!holds_expression(parts) &&
         std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.kind == Kind::remark; })) {
@@ -168,8 +202,8 @@ class SentenceReader {
     return true;
   }
 
-  // "18, not 20" and "18 instead of 20" are 18; "not 18 but 20" is 20. False if the value itself is denied: "18 is not
-  // it".
+  // Removes negated values: "18, not 20" and "18 instead of 20" are 18; "not 18 but 20" is 20. Returns false if the
+  // value itself is negated: "18 is not it".
   static bool drop_negated(Parts& parts) {
     bool value = false;
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -188,6 +222,7 @@ class SentenceReader {
           if (i < 2 || is_expression(parts[i - 2]) || denies_value(parts, i)) return false;
           continue;
         }
+        if (i + 1 == parts.size()) return false;  // "18 not"
         parts.resize(i);
         while (parts.back().kind == Kind::comma || parts.back().word == "and" || parts.back().word == "but")
           parts.pop_back();
@@ -241,7 +276,7 @@ class SentenceReader {
 
   struct Side {
     Parts parts = {};
-    bool after_equals = false;  // not after "is" or a colon
+    bool after_equals = false;  // false after "is" or a colon
     bool holds_value() const { return holds_expression(parts); }
     bool doubts_value() const {
       const auto says = [&](auto&& set) {
@@ -256,8 +291,8 @@ class SentenceReader {
       return !parts.empty() &&
              (parts.back().word == "not" || parts.back().word == "never" || is_negated(parts.back().word));
     }
-    // Whether a list or another statement follows its value.
-    // "18, the last digit of which is" goes on about the same value.
+    // Returns true if a list or another statement follows the value. "18, the last digit of which is" continues with
+    // the same value.
     bool goes_on() const {
       const auto value = std::find_if(parts.begin(), parts.end(), is_expression);
       const auto says = [&](std::string_view word) {
@@ -269,11 +304,13 @@ class SentenceReader {
     }
   };
 
-  // The last side of "the total is 5 + 3 = 8 apples", which several chains ("x is 5 and y is 6") do not have.
+  // Returns the last side of "the total is 5 + 3 = 8 apples". Several chains ("x is 5 and y is 6") have none.
   MathReading chain(Parts parts) const {
-    const bool let = parts[0].word == "let" && parts.size() > 1 && is_expression(parts[1]);  // not "let me check"
+    const bool let = parts[0].word == "let" && parts.size() > 1 && is_expression(parts[1]);  // excludes "let me check"
     if (role_ == SentenceRole::conclusion && (let || contains(suppositions, parts[0].word)))
       return {.value = {}, .words_only = true};
+    const auto value_at = std::find_if(parts.begin(), parts.end(), is_expression);
+    if (is_of_nothing(parts, static_cast<size_t>(value_at - parts.begin()))) return {.value = {}, .words_only = true};
     std::vector<Side> sides(1);
     for (size_t i = 0; i < parts.size(); ++i) {
       const bool copula =
@@ -283,6 +320,8 @@ class SentenceReader {
       else
         sides.back().parts.push_back(parts[i]);
     }
+    if (role_ == SentenceRole::conclusion && sides.size() == 1 && contains(conditions, parts[0].word))
+      return {.value = {}, .words_only = true};
     size_t last = sides.size() - 1;
     while (!sides[last].holds_value()) --last;
     for (size_t i = 0; i < sides.size(); ++i) {
@@ -291,7 +330,7 @@ class SentenceReader {
       const bool rejected = i > last && !sides[i].parts.empty() && contains(rejections, sides[i].parts[0].word);
       if (rejected || (i < last && sides[i].ends_in_negation())) return {.value = {}, .words_only = true};
       if (i > 0 && i < last && sides[i].goes_on()) return {};
-      // After "the answer is", "5 apples: 3 of them are red" is no chain.
+      // After "the answer is", "5 apples: 3 of them are red" is not a chain.
       if (role_ == SentenceRole::marked && i > 0 && i <= last && !sides[i].after_equals && sides[0].holds_value())
         return {};
     }
@@ -313,8 +352,8 @@ class SentenceReader {
     return is_expression(part) && left.size() < text.size() && std::any_of(left.begin(), left.end(), is_digit);
   }
 
-  // "64 emails for 5 days, in all 64 * 5 = 320 emails": the one calculation, where words part it from the numbers
-  // before.
+  // Keeps only the calculation of "64 emails for 5 days, in all 64 * 5 = 320 emails", if words separate it from the
+  // numbers before it.
   void keep_calculation(Parts& parts) const {
     const auto equation = [&](const StatementPart& part) {
       return is_expression(part) && text_of(part).find('=') != std::string_view::npos;
@@ -330,7 +369,12 @@ class SentenceReader {
     if (apart && !offers) parts.erase(parts.begin(), before);
   }
 
-  // "2 and 3" is a list where nothing else stands between; anything else with several values has none.
+  static bool is_alternative(std::string_view gap) {
+    const std::vector<std::string_view> words = words_of(gap);
+    return std::find(words.begin(), words.end(), "or") != words.end();
+  }
+
+  // "2 and 3" is a list if nothing else stands between the values. Any other text with several values has none.
   MathReading several(const Parts& parts) const {
     if (std::any_of(parts.begin(), parts.end(), [](const auto& part) {
           return contains(changing, part.word) || contains(unlisted, part.word) || is_negated(part.word);
@@ -340,16 +384,17 @@ class SentenceReader {
     size_t end = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!is_expression(parts[i])) continue;
-      // "y = 5 when x = 3": none of the equalities is all that is said.
+      // "y = 5 when x = 3": no equality alone is the statement.
       if (!out.empty() && !joins_answers(text_.substr(end, parts[i].begin - end)))
         return {.value = {}, .words_only = text_.find('=') != std::string_view::npos};
-      (out += out.empty() ? "" : ", ") += value(parts, i);
+      const bool alternative = !out.empty() && is_alternative(text_.substr(end, parts[i].begin - end));
+      (out += out.empty() ? "" : alternative ? " or " : ", ") += value(parts, i);
       end = parts[i].end;
     }
     return {.value = std::move(out)};
   }
 
-  // Whether the words around the value change it.
+  // Returns true if the words around the value change it.
   bool changes(const Parts& parts, size_t at) const {
     for (size_t i = 0; i < parts.size(); ++i) {
       const std::string& word = parts[i].word;
@@ -365,22 +410,22 @@ class SentenceReader {
     return words_change_value(parts, at);
   }
 
-  // The expression with its sign in words, percent, multiplier and unit.
+  // Returns the expression with its sign in words, percent, multiplier and unit.
   std::string value(const Parts& parts, size_t at) const {
-    std::string out(text_of(parts[at]));
+    std::string out = aligned_statement(text_of(parts[at]));
     for (size_t note, end;
          (note = out.find("<<")) != std::string::npos && (end = out.find(">>", note)) != std::string::npos;)
       out.erase(note, end + 2 - note);
     while (!out.empty() && (out[0] == '=' || out[0] == ' ')) out.erase(0, 1);
     times_for_x(out);
-    // "4x = 4 * 20 = 80" says what "4 * 20 = 80" says.
+    // "4x = 4 * 20 = 80" states "4 * 20 = 80".
     const size_t first = out.find('=');
     if (!parts[at].formula && first != std::string::npos && out.find('=', first + 1) != std::string::npos &&
         std::none_of(out.begin() + static_cast<ptrdiff_t>(first), out.end(), is_letter))
       out.erase(0, first + 1);
     const std::string_view rest = text_.substr(std::min(text_.size(), parts[at].end));
-    const bool dollars = !parts[at].formula && is_digit(out[0]) && text_.substr(0, parts[at].begin).ends_with("\\$");
-    if (dollars) out.insert(0, "\\$");
+    if (!parts[at].formula && !out.empty() && (is_digit(out[0]) || out[0] == '.'))
+      out = concat(currency_before(parts[at].begin), out, currency_after(parts[at].end));
     if (at > 0 && (parts[at - 1].word == "minus" || parts[at - 1].word == "negative")) out = "-(" + out + ")";
     if (percent_follows(rest)) return out.ends_with('%') ? out : out + "\\%";
     size_t next = at + 1, end = 0;
@@ -394,15 +439,18 @@ class SentenceReader {
     if (end > 0) out += concat("\\text{ ", text_.substr(parts[unit].begin, end - parts[unit].begin), "}");
     return out;
   }
-  // "3 x 4" is a product.
-  static void times_for_x(std::string& text) {
-    for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
-      const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1),
-                   right = text.find_first_not_of(" $", at + 1);
-      const bool digits =
-          left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
-      if (digits) text[at] = '*';
-    }
+  // Returns the currency sign next to a number. The statement parser skips it.
+  std::string_view currency_before(size_t at) const {
+    const std::string_view before = text_.substr(0, at);
+    for (const std::string_view sign : currencies)
+      if (before.ends_with(sign)) return sign;
+    return {};
+  }
+  std::string_view currency_after(size_t at) const {
+    const std::string_view after = trimmed(text_.substr(at, 8));
+    for (const std::string_view sign : currencies)
+      if (sign != "\\$" && after.starts_with(sign)) return sign;
+    return {};
   }
 
   std::string_view text_;
@@ -412,8 +460,20 @@ class SentenceReader {
 
 }  // namespace
 
+void times_for_x(std::string& text) {
+  for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
+    const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1),
+                 right = text.find_first_not_of(" $", at + 1);
+    const bool digits =
+        left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
+    if (digits) text[at] = '*';
+  }
+}
+
+bool is_negation(std::string_view word) { return word == "not" || word == "never" || is_negated(word); }
+
 bool words_change_value(const std::vector<StatementPart>& parts, size_t at) {
-  return changes_before(parts, at) || changes_after(parts, at);
+  return changes_before(parts, at) || changes_after(parts, at) || is_compound(parts, at) || is_of_nothing(parts, at);
 }
 
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/check.h"
 #include "rewards/answers/text.h"
 
 namespace hone {
@@ -39,7 +40,7 @@ static std::optional<MathSpan> box_at(std::string_view text, size_t mark) {
   return std::nullopt;
 }
 
-// Boxes whose bracket does not close are looked past a few times.
+// A few boxes whose bracket does not close are skipped.
 std::deque<MathSpan> find_boxes(std::string_view text, size_t most) {
   std::deque<MathSpan> out;
   int open = 0;
@@ -50,7 +51,7 @@ std::deque<MathSpan> find_boxes(std::string_view text, size_t most) {
     if (!span) {
       ++open;
     } else {
-      // A box around the one before is not its neighbor.
+      // A box around the previous one is not its neighbor.
       if (!out.empty() &&
           (span->end > out.front().begin || !joins_answers(text.substr(span->end, out.front().begin - span->end))))
         break;
@@ -67,7 +68,7 @@ bool percent_follows(std::string_view text) {
   return text.starts_with('%') || text.starts_with("percent") || text.starts_with("pct");
 }
 
-// Prices are no formulas: "$18 a day and $20".
+// Returns true for prices, which are not formulas: "$18 a day and $20".
 static bool is_prose(std::string_view content, char after) {
   if (!content.empty() && is_digit(content.front()) && is_digit(after)) return true;
   int words = 0;
@@ -84,6 +85,18 @@ static bool is_prose(std::string_view content, char after) {
   return words >= 3;
 }
 
+// Returns the name of the math environment that begins here: "align*"; empty if none does.
+static std::string_view formula_environment(std::string_view text) {
+  constexpr std::string_view begin = "\\begin{";
+  constexpr std::string_view names[] = {"align",    "aligned",  "alignat",  "eqnarray", "gather",
+                                        "gathered", "equation", "multline", "split",    "flalign"};
+  if (!text.starts_with(begin)) return {};
+  text = text.substr(begin.size(), 16);
+  const std::string_view name = text.substr(0, text.find('}'));
+  const std::string_view plain = name.ends_with('*') ? name.substr(0, name.size() - 1) : name;
+  return std::find(std::begin(names), std::end(names), plain) != std::end(names) ? name : std::string_view();
+}
+
 std::deque<MathSpan> find_formulas(std::string_view text) {
   std::deque<MathSpan> out;
   const auto close = [&](size_t begin, size_t content, std::string_view end) {
@@ -93,12 +106,17 @@ std::deque<MathSpan> find_formulas(std::string_view text) {
     if (out.size() > most_spans) out.pop_front();
     return true;
   };
-  bool display = true, round = true, square = true;  // whether a closing mark is still to come: looked for once
+  // Whether a closing mark still follows. Each kind is searched once.
+  bool display = true, round = true, square = true, environment = true;
   for (size_t i = 0; i < text.size();) {
     if (text[i] == '\\' && i + 1 < text.size()) {
       const char c = text[i + 1];
-      if ((c == '(' && round && (round = close(i, i + 2, "\\)"))) ||
-          (c == '[' && square && (square = close(i, i + 2, "\\]"))))
+      const std::string_view name = c == 'b' && environment ? formula_environment(text.substr(i)) : std::string_view();
+      if (!name.empty() && (environment = close(i, i, concat("\\end{", name, "}")))) {
+        out.back().content_end = out.back().end;
+        i = out.back().end;
+      } else if ((c == '(' && round && (round = close(i, i + 2, "\\)"))) ||
+                 (c == '[' && square && (square = close(i, i + 2, "\\]"))))
         i = out.back().end;
       else
         i += 2;
@@ -122,9 +140,25 @@ std::deque<MathSpan> find_formulas(std::string_view text) {
   return out;
 }
 
+// Returns true if the text between two answers offers either of them.
+static bool offers_either(std::string_view gap) {
+  const std::vector<std::string_view> words = words_of(gap);
+  return std::any_of(words.begin(), words.end(), [](std::string_view word) {
+    return word == "or" || word == "\\text{or}" || word == "or}" || word == "or}\\";
+  });
+}
+
 std::string joined_spans(std::string_view text, const std::deque<MathSpan>& spans) {
   std::string out;
-  for (const MathSpan& span : spans) (out += out.empty() ? "" : ", ") += span.content(text);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const std::string_view content = spans[i].content(text);
+    const bool repeated = std::any_of(spans.begin(), spans.begin() + static_cast<ptrdiff_t>(i), [&](const auto& other) {
+      return trimmed(other.content(text)) == trimmed(content);
+    });
+    if (repeated) continue;
+    const bool either = i > 0 && offers_either(text.substr(spans[i - 1].end, spans[i].begin - spans[i - 1].end));
+    (out += out.empty() ? "" : either ? " or " : ", ") += content;
+  }
   return out;
 }
 

@@ -25,19 +25,20 @@ constexpr std::string_view number_words[] = {
     "one",      "two",    "three",  "four",     "five",     "six",     "seven",   "eight",     "nine",
     "ten",      "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
     "nineteen", "twenty", "thirty", "forty",    "fifty",    "sixty",   "seventy", "eighty",    "ninety"};
-// Signs outside ASCII that are part of an expression.
+// Characters outside ASCII that are part of an expression.
 constexpr std::string_view signs[] = {"×", "·", "⋅", "÷", "±", "√", "π", "²", "³", "½", "¼", "¾", "≤", "≥",
-                                      "≠", "∞", "∪", "∩", "∈", "°", "−", "∅", "θ", "⌊", "⌋", "⌈", "⌉"};
-// Signs that leave nothing: currencies, quotes.
-constexpr std::string_view ignored[] = {"€", "£", "¥", "“", "”", "‘", "\u200b"};
+                                      "≠", "∞", "∪", "∩", "∈", "°", "−", "∅", "θ", "≡", "⌊", "⌋", "⌈", "⌉"};
+// Characters that are dropped: currencies, quotes.
+constexpr std::string_view ignored[] = {"€", "£", "¥", "￥", "₹", "₩", "₽", "¢", "“", "”", "‘", "\u200b"};
+constexpr std::string_view wide_commas[] = {"，", "；", "、"}, wide_stops[] = {"。", "！", "？", "：", "（", "）"};
 constexpr std::string_view spaces[] = {"\u00a0", "\u202f", "\u2009"};
-// Words of two letters that are no product of variables.
+// Words of two letters that are not products of variables.
 constexpr std::string_view short_words[] = {"is", "so", "of", "or", "in", "to", "at", "by", "as", "an", "be", "do",
                                             "go", "he", "if", "it", "me", "my", "no", "on", "up", "us", "we", "am"};
-// Commands that tie a letter to what follows.
+// Commands that join a letter to the text after it.
 constexpr std::string_view relations[] = {"le", "leq",    "ge",  "geq",   "lt",   "gt",    "ne", "neq",
                                           "in", "approx", "sim", "equiv", "cdot", "times", "pm", "cup"};
-// What "3:" may number: "Step 3: 18" is no ratio.
+// Words that "3:" may number: "Step 3: 18" is not a ratio.
 constexpr std::string_view numbered[] = {"step",  "question", "problem", "part",     "case", "day",  "week",
                                          "month", "year",     "example", "exercise", "task", "round"};
 
@@ -45,6 +46,11 @@ std::string_view sign_at(std::string_view text) {
   for (const std::string_view sign : signs)
     if (text.starts_with(sign)) return sign;
   return {};
+}
+
+template <size_t N>
+bool starts_with_one_of(const std::string_view (&set)[N], std::string_view text) {
+  return std::any_of(std::begin(set), std::end(set), [&](std::string_view one) { return text.starts_with(one); });
 }
 
 class StatementReader {
@@ -66,7 +72,7 @@ class StatementReader {
     return at;
   }
   bool starts_with(std::string_view what) const { return text_.substr(at_).starts_with(what); }
-  // Whether what starts at `at` may be an operand: a number, bracket, command, formula or a letter that is no word.
+  // Returns true if an operand may start at `at`: a number, bracket, command, formula, or a letter that is not a word.
   bool operand_at(size_t at) const {
     if (at >= text_.size()) return false;
     const char c = text_[at];
@@ -121,8 +127,8 @@ class StatementReader {
     sign();
   }
 
-  // A formula that signs touch is part of a longer expression, "$3$/4": its dollar signs then stay in the text, and
-  // reading drops them.
+  // A formula that touches a sign is part of a longer expression, "$3$/4". Its dollar signs stay in the text, and the
+  // parser drops them.
   void formula() {
     const MathSpan span = formulas_.front();
     const bool goes_on = options_.expressions && joins_formula(span.end);
@@ -146,7 +152,7 @@ class StatementReader {
     size_t end = at_;
     const auto digit = [&](size_t k) { return k < text_.size() && is_digit(text_[k]); };
     while (digit(end)) ++end;
-    // Thousands or a decimal comma: which, the reader says.
+    // Thousands separators or a decimal comma. The parser decides which.
     for (size_t next; (next = after_comma(end)) > end && digit(next);)
       for (end = next; digit(end);) ++end;
     while (end < text_.size() && text_[end] == '.' && digit(end + 1)) {
@@ -161,7 +167,7 @@ class StatementReader {
     extend(end);
   }
 
-  // After "," or LaTeX's ",\!" and "{,}" between the digits of a number.
+  // Returns the position after "," or LaTeX's ",\!" and "{,}" between the digits of a number.
   size_t after_comma(size_t at) const {
     const std::string_view rest = text_.substr(at);
     if (rest.starts_with("{,}")) return at + 3;
@@ -174,8 +180,9 @@ class StatementReader {
   void letters() {
     size_t end = at_;
     while (end < text_.size() && (is_letter(text_[end]) || is_word_byte(end))) ++end;
-    // AZYUK2A, B12 and x2 are names.
-    if (end < text_.size() && is_digit(text_[end])) {
+    // AZYUK2A, B12 and x2 are names; 答案是18 is not.
+    const bool ascii = static_cast<unsigned char>(text_[end - 1]) < 0x80;
+    if (end < text_.size() && is_digit(text_[end]) && ascii) {
       while (end < text_.size() && (is_letter(text_[end]) || is_digit(text_[end]))) ++end;
       return touches_expression() ? extend(end) : add(Kind::word, end);
     }
@@ -210,18 +217,18 @@ class StatementReader {
     }
     return static_cast<unsigned char>(c) >= 0x80 && sign_at(text_.substr(at)).empty() &&
            !text_.substr(at).starts_with("—") && !text_.substr(at).starts_with("–") &&
-           !text_.substr(at).starts_with("≈") &&
-           std::none_of(std::begin(ignored), std::end(ignored),
-                        [&](std::string_view s) { return text_.substr(at).starts_with(s); }) &&
-           std::none_of(std::begin(spaces), std::end(spaces),
-                        [&](std::string_view s) { return text_.substr(at).starts_with(s); });
+           !text_.substr(at).starts_with("≈") && !starts_with_one_of(ignored, text_.substr(at)) &&
+           !starts_with_one_of(spaces, text_.substr(at)) && !starts_with_one_of(wide_commas, text_.substr(at)) &&
+           !starts_with_one_of(wide_stops, text_.substr(at));
   }
-  // Whether a sign ties the letters before `end` to what follows: "x = 3", "f(2)", "x_1", "n-1".
+  // Returns true if a sign joins the letters before `end` to the text after it: "x = 3", "f(2)", "x_1", "n-1".
   bool sign_joins(size_t end, size_t next) const {
     if (next >= text_.size()) return false;
     const char c = text_[next];
     const bool touching = next == end;
-    if (c == '(' || c == '_' || c == '^' || c == '!') return touching && c != '!';
+    if (c == '!') return text_.substr(next).starts_with("!=") || (touching && starts_equation(next + 1));
+    if (c == '%') return touching && starts_equation(next + 1);
+    if (c == '(' || c == '_' || c == '^') return touching;
     if (c == '=' || c == '<' || c == '>' || c == '+' || text_.substr(next).starts_with("≈")) return true;
     if (c == '\\') {
       size_t stop = next + 1;
@@ -234,6 +241,7 @@ class StatementReader {
     }
     return !sign_at(text_.substr(next)).empty();
   }
+  bool starts_equation(size_t at) const { return text_.substr(skipped_spaces(at)).starts_with('='); }
   static bool is_unit_letter(char c) { return std::string_view("mgshlLWVJNKCF").find(c) != std::string_view::npos; }
   // "5cm", "2x", "3rd", "72clips", "5m²".
   void letters_after_expression(std::string_view run, size_t end) {
@@ -253,6 +261,10 @@ class StatementReader {
     const std::string_view rest = text_.substr(at_);
     for (const std::string_view space : spaces)
       if (rest.starts_with(space)) return skip(space.size());
+    for (const std::string_view comma : wide_commas)
+      if (rest.starts_with(comma)) return add(Kind::comma, at_ + comma.size());
+    for (const std::string_view stop : wide_stops)
+      if (rest.starts_with(stop)) return close(stop.size());
     for (const std::string_view sign : ignored)
       if (rest.starts_with(sign)) return skip(sign.size());
     if (rest.starts_with("—")) return add(Kind::comma, at_ + std::string_view("—").size());
@@ -266,7 +278,7 @@ class StatementReader {
   }
 
   // -- commands and brackets
-  // The end of the bracket that opens at `at`; npos if it does not close.
+  // Returns the end of the bracket that opens at `at`; npos if it does not close.
   size_t closing(size_t at) const {
     int depth = 0;
     for (size_t i = at; i < text_.size(); ++i) {
@@ -284,7 +296,7 @@ class StatementReader {
     }
     return std::string_view::npos;
   }
-  // Whether a bracket holds words and no mathematics: "(five)", "(not 18)", "(5 or 6)".
+  // Returns true if a bracket contains words and no mathematics: "(five)", "(not 18)", "(5 or 6)".
   bool holds_words(size_t begin, size_t end) const {
     for (size_t i = begin; i < end;) {
       size_t stop = i;
@@ -329,7 +341,7 @@ class StatementReader {
                    last = stop == std::string_view::npos ? stop : text_.find('}', stop);
       return extend(last == std::string_view::npos ? text_.size() : last + 1);
     }
-    // Its arguments.
+    // The arguments of the command.
     for (;;) {
       const size_t next = skipped_spaces(end);
       if (next >= text_.size() || !(text_[next] == '{' || (text_[next] == '[' && name == "sqrt"))) break;
@@ -356,7 +368,7 @@ class StatementReader {
     if (c == '$' || c == '"' || c == '\'') return skip();
     close();
   }
-  // Emphasis unless it stands between two operands, with spaces on both sides or on none.
+  // Stars are emphasis unless they stand between two operands, with spaces on both sides or on neither.
   void star() {
     size_t end = at_;
     while (end < text_.size() && text_[end] == '*') ++end;
@@ -374,7 +386,17 @@ class StatementReader {
     const bool operand = operand_at(next) || (next < text_.size() && text_[next] == '-');
     if (operand) return extend(at_ + size, true);
     // "5-year", "5 - that is all"
+    if (open_ && !spaced && !apart && size == 1 && next < text_.size() && is_letter(text_[next])) return compound(next);
     return spaced && apart ? add(Kind::comma, at_ + size) : close(size);
+  }
+  void compound(size_t begin) {
+    const bool number = is_digit(text_[at_ - 1]) || text_[at_ - 1] == '$';
+    size_t end = begin;
+    while (end < text_.size() && (is_letter(text_[end]) || text_[end] == '-')) ++end;
+    const std::string_view words = text_.substr(begin, end - begin), first = words.substr(0, words.find('-'));
+    close(1);
+    add(Kind::word, end);
+    parts_.back().hyphenated = number && !math::is_unit(lower(first)) && lower(first) != "dollar";
   }
   void equality(size_t size) {
     if (open_) return extend(at_ + size, true);
@@ -390,7 +412,7 @@ class StatementReader {
     if (apart && !spaced && label) return add(Kind::colon, at_ + 1);
     extend(at_ + 1, true);
   }
-  // A factorial unless it ends the sentence.
+  // "!" is a factorial unless it ends the sentence.
   void bang() {
     if (!open_) return skip();
     const size_t next = skipped_spaces(at_ + 1);
@@ -410,7 +432,7 @@ class StatementReader {
   std::deque<MathSpan> formulas_;
   std::vector<StatementPart> parts_;
   size_t at_ = 0;
-  bool open_ = false;        // the last part is an expression that may go on
+  bool open_ = false;        // the last part is an expression that may continue
   bool after_sign_ = false;  // it ends in an operator
 };
 
@@ -441,7 +463,7 @@ size_t sentence_end(std::string_view text, size_t begin) {
     const char c = text[i];
     if (c == '{') ++depth;
     if (c == '}' && depth > 0) --depth;
-    // A line may break inside of braces.
+    // A line may end inside braces.
     const bool inside =
         depth > 0 && i + 1 < text.size() && text[i + 1] != '\n' && text.find('}', i) != std::string_view::npos;
     if (c == '\n' && !inside) return i;

@@ -14,11 +14,12 @@ namespace {
 using enum Quantity;
 
 struct NamedUnit {
-  std::string_view symbols;  // apart by spaces; as written, capitals matter
-  std::string_view names;    // in any case, and with an s
+  std::string_view symbols;  // separated by spaces, case-sensitive
+  std::string_view names;    // in any case, also with a plural s
   Quantity quantity = length;
   int8_t power = 1;
   Rational factor{1, 1};
+  Currency currency = Currency::none;
 };
 
 constexpr NamedUnit named_units[] = {
@@ -45,27 +46,40 @@ constexpr NamedUnit named_units[] = {
     {"", "decade", calendar, 1, {120, 1}},
     {"", "century centurie", calendar, 1, {1200, 1}},
     {"", "cent", money, 1, {1, 1}},
-    {"\\dollar USD", "dollar", money, 1, {100, 1}},
+    {"\\dollar USD", "dollar buck", money, 1, {100, 1}, Currency::dollar},
+    {"\\euro EUR", "euro", money, 1, {100, 1}, Currency::euro},
+    {"\\sterling GBP", "sterling quid", money, 1, {100, 1}, Currency::sterling},
+    {"", "penny pence pennie", money, 1, {1, 1}},
+    {"\\yen JPY", "yen", money, 1, {100, 1}, Currency::yen},
+    {"\\rupee INR", "rupee", money, 1, {100, 1}, Currency::rupee},
+    {"CNY RMB", "yuan renminbi", money, 1, {100, 1}, Currency::yuan},
+    {"\\won KRW", "won", money, 1, {100, 1}, Currency::won},
+    {"\\ruble RUB", "ruble rouble", money, 1, {100, 1}, Currency::ruble},
+    {"MXN", "peso", money, 1, {100, 1}, Currency::peso},
+    {"CHF", "franc", money, 1, {100, 1}, Currency::franc},
+    {"", "celsius", temperature, 1, {1, 1}},
+    {"", "fahrenheit", temperature, 1, {1, 1}},
+    {"", "unit", generic, 1, {1, 1}},
     {"\\degree deg", "degree", angle, 1, {1, 1}},
-    {"rad", "radian", angle, 1, {180, 1}},  // over pi
+    {"rad", "radian", angle, 1, {180, 1}},  // 180 / pi degrees
     {"L l", "liter litre", length, 3, {1, 1000}},
     {"mL ml", "milliliter millilitre", length, 3, {1, 1000000}},
     {"gal", "gallon", length, 3, {473176473, 125000000000}},
     {"qt", "quart", length, 3, {473176473, 500000000000}},
 };
 
-// Units that are one word of several.
+// Units of several that one word names.
 struct Compound {
   std::string_view name, meaning;
 };
 constexpr Compound compounds[] = {{"mph", "miles per hour"}, {"kph", "km per hour"}, {"kmh", "km per hour"}};
 
-// What may follow a unit and says nothing about its size.
+// Words after a unit that do not change its size.
 constexpr std::string_view adjectives[] = {"long",  "tall", "wide",  "high", "deep",
                                            "thick", "old",  "apart", "away", "total"};
 
-// Words that are units after a number though they have no size, or only together with another.
-constexpr std::string_view generic[] = {"unit", "units", "square", "cubic"};
+// Words that are units after a number although they have no size, or have one only with another word.
+constexpr std::string_view partial_units[] = {"square", "cubic"};
 
 bool lists(std::string_view words, std::string_view word) {
   const std::vector<std::string_view> all = words_of(words);
@@ -85,7 +99,9 @@ std::optional<Unit> unit_of(const NamedUnit& named) {
   Unit out;
   out.powers[static_cast<size_t>(named.quantity)] = named.power;
   out.factor = named.factor;
+  out.currency = named.currency;
   if (named.symbols == "rad") out.pi_power = -1;
+  out.fahrenheit = named.names == "fahrenheit";
   return out;
 }
 
@@ -95,6 +111,9 @@ std::optional<Unit> product(const Unit& a, const Unit& b, int exponent) {
   Unit out = a;
   for (size_t q = 0; q < out.powers.size(); ++q)
     out.powers[q] = static_cast<int8_t>(out.powers[q] + exponent * b.powers[q]);
+  if (a.currency != Currency::none && b.currency != Currency::none && a.currency != b.currency) return std::nullopt;
+  if (b.currency != Currency::none) out.currency = b.currency;
+  out.fahrenheit = a.fahrenheit || b.fahrenheit;
   out.pi_power = static_cast<int8_t>(out.pi_power + exponent * b.pi_power);
   for (int k = 0; k < std::abs(exponent); ++k) {
     const std::optional<Rational> factor = apply(exponent < 0 ? '/' : '*', out.factor, b.factor);
@@ -104,7 +123,7 @@ std::optional<Unit> product(const Unit& a, const Unit& b, int exponent) {
   return out;
 }
 
-// Words, numbers and '/' of a phrase; what only groups them is dropped.
+// Returns the words, numbers and '/' of a phrase. Grouping characters are dropped.
 std::vector<std::string> tokens_of(std::string_view phrase) {
   std::vector<std::string> out;
   for (size_t i = 0; i < phrase.size();) {
@@ -124,7 +143,13 @@ std::vector<std::string> tokens_of(std::string_view phrase) {
   return out;
 }
 
-// The next units of a phrase, each with its exponent.
+// Returns the temperature scale of "degrees Celsius" and "\degree C"; null for any other word.
+const NamedUnit* temperature_of(std::string_view word) {
+  const NamedUnit* named = find_unit(word == "C" ? "celsius" : word == "F" ? "fahrenheit" : word);
+  return named && named->quantity == temperature ? named : nullptr;
+}
+
+// Reads the next units of a phrase, each with its exponent.
 class UnitReader {
  public:
   explicit UnitReader(std::string_view phrase) : tokens_(tokens_of(phrase)) {}
@@ -159,11 +184,16 @@ class UnitReader {
     ++at_;
     return true;
   }
-  // [square] unit [^2], times what was read before.
+  // Reads [square] unit [^2] and multiplies it with the units before it.
   std::optional<Unit> one(int direction, const Unit& before) {
     int exponent = take({"square", "sq"}) ? 2 : take({"cubic", "cu"}) ? 3 : 1;
     if (at_ >= tokens_.size()) return std::nullopt;
     const std::string word = tokens_[at_++];
+    if ((word == "\\degree" || word == "degrees" || word == "degree") && at_ < tokens_.size())
+      if (const NamedUnit* scale = temperature_of(tokens_[at_])) {
+        ++at_;
+        return product(before, *unit_of(*scale), direction);
+      }
     if (take({"squared"})) exponent = 2;
     if (take({"cubed"})) exponent = 3;
     const bool minus = take({"-"});
@@ -187,10 +217,31 @@ class UnitReader {
 std::optional<Unit> read_unit(std::string_view phrase) { return UnitReader(phrase).run(); }
 
 bool is_unit(std::string_view word) {
-  if (std::find(std::begin(generic), std::end(generic), word) != std::end(generic) || word == "mph" || word == "kph")
+  if (std::find(std::begin(partial_units), std::end(partial_units), word) != std::end(partial_units) || word == "mph" ||
+      word == "kph")
     return true;
   const NamedUnit* named = word.size() >= 2 && word != "in" ? find_unit(word) : nullptr;
   return named && named->quantity != money;
+}
+
+bool is_currency_command(std::string_view name) {
+  return std::any_of(std::begin(named_units), std::end(named_units), [&](const NamedUnit& unit) {
+    return unit.currency != Currency::none && unit.symbols.starts_with('\\') &&
+           unit.symbols.substr(1, unit.symbols.find(' ') - 1) == name;
+  });
+}
+
+bool Unit::same_kind(const Unit& other) const {
+  // Generic "units" match any length, area or volume.
+  if (is_generic() != other.is_generic()) {
+    const Unit& plain = is_generic() ? other : *this;
+    const int8_t power = (is_generic() ? *this : other).powers[static_cast<size_t>(Quantity::generic)];
+    std::array<int8_t, 8> lengths{};
+    lengths[static_cast<size_t>(Quantity::length)] = power;
+    return plain.powers == lengths;
+  }
+  const bool currencies = currency == other.currency || currency == Currency::none || other.currency == Currency::none;
+  return powers == other.powers && currencies && fahrenheit == other.fahrenheit;
 }
 
 }  // namespace hone::math

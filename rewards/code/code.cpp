@@ -1,4 +1,5 @@
-// The program in the completion passes the task's tests, in the sandbox (docs/explain/sandbox.md).
+// The "code" reward: the share of a task's tests that the completion's program passes, run in the sandbox
+// (docs/explain/sandbox.md).
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -18,17 +19,18 @@ namespace {
 
 struct Verdict {
   size_t passed = 0;
-  std::string note;  // of the first test that failed
+  std::string note;  // about the first failed test
 };
 
-// The interpreter by its path: an absolute one, or a name in the folders that the sandbox shows; "" if there is none.
+// Returns the path of the interpreter: an absolute path, or a name in the folders that the sandbox shows; "" if there
+// is none.
 std::string find_python(const std::string& name) {
   for (const char* folder : {"/usr/local/bin/", "/usr/bin/", "/bin/"})
     if (std::string path = name.starts_with('/') ? name : folder + name; ::access(path.c_str(), X_OK) == 0) return path;
   return "";
 }
 
-// What a program cannot guess.
+// Returns a random text that the program cannot guess.
 std::string make_nonce() {
   uint64_t words[2];
   HONE_CHECK(::getrandom(words, sizeof(words), 0) == sizeof(words), "getrandom failed");
@@ -45,15 +47,15 @@ std::string last_line(std::string_view text) {
 class Code : public Reward {
  public:
   void fields(Fields& f) override {
-    f("partial", partial_, "the score is the share of tests passed; false: 1 if all pass, else 0");
-    f("python", python_, "the interpreter (3.10 or newer): a name or an absolute path");
+    f("partial", partial_, "the score is the fraction of passed tests; false: 1 if all pass, else 0");
+    f("python", python_, "Python interpreter (3.10 or newer): a name or an absolute path");
     f("block", block_,
-      "first | last: which code block is the program, of those marked as Python or, without one, of those without a "
+      "code block that is the program: \"first\" or \"last\" of those marked as Python, else of those without a "
       "language");
-    f.require("block", block_ == "first" || block_ == "last", "block is 'first' or 'last', not '" + block_ + "'");
-    f("max_code_kb", max_code_kb_, "KiB of a program; a longer one is not run");
+    f.require("block", block_ == "first" || block_ == "last", "block must be 'first' or 'last', not '" + block_ + "'");
+    f("max_code_kb", max_code_kb_, "maximum size of a program in KiB; a longer one scores 0");
     f.require("max_code_kb", max_code_kb_ >= 1 && max_code_kb_ <= 65536, "max_code_kb must be in [1, 65536]");
-    f("sandbox", sandbox_config_, "limits of a run, which is one for each input, or one for all tests that are Python");
+    f("sandbox", sandbox_config_, "limits of a run; each input is one run, all Python tests together are one run");
   }
 
   void prepare() override {
@@ -65,9 +67,8 @@ class Code : public Reward {
     if (!interpreter_.empty()) return sandbox_->refusal();
     if (python_.starts_with('/')) return "python: there is no program " + python_;
     return concat("python: there is no ", python_,
-                  " in /usr/local/bin, /usr/bin or /bin (Debian: apt-get install python3); one elsewhere is named by "
-                  "its whole path, its ",
-                  "folder by sandbox.readable");
+                  " in /usr/local/bin, /usr/bin or /bin (Debian: apt-get install python3); for one elsewhere set "
+                  "python to its absolute path and add its folder to sandbox.readable");
   }
 
   RewardScore score(const Task& task, const Completion& completion) const override {
@@ -80,7 +81,7 @@ class Code : public Reward {
       const Verdict verdict = tests.cases.empty() ? judge_calls(tests, program) : judge_output(tests, program);
       const double share = static_cast<double>(verdict.passed) / static_cast<double>(tests.size());
       return {.score = partial_ || share == 1 ? share : 0, .note = plain_text(verdict.note)};
-    } catch (const Error& error) {  // the judge's own trouble is not the completion's
+    } catch (const Error& error) {  // an error of the judge, not of the completion
       return failed_score(plain_text(concat(task.id, ": ", error.what())));
     }
   }
@@ -93,7 +94,7 @@ class Code : public Reward {
     return std::get<SandboxFinished>(std::move(outcome));
   }
 
-  // Tests that are Python, or calls of a function: one run of the harness.
+  // Runs Python tests or calls of a function in one run of the harness.
   Verdict judge_calls(const CodeTests& tests, const std::string& program) const {
     const std::string nonce = make_nonce();
     const Json job = JsonObject{{"nonce", nonce},
@@ -110,7 +111,7 @@ class Code : public Reward {
                                 {"all", partial_}};
     std::vector<std::string> command = {interpreter_, "-s", "-B", "-c", harness_};
     if (!sandbox_->keeps_processes_apart()) command.push_back("exposed");
-    // Without /proc the worker has no way into the judge's memory.
+    // Without /proc the worker has no access to the judge's memory.
     const SandboxFinished finished = run({.command = std::move(command), .input = harness_job(job), .proc = false});
     HarnessReport report = read_harness_report(finished.out, nonce);
     if (!report.failure.empty()) fail(report.failure);
@@ -126,7 +127,7 @@ class Code : public Reward {
         .note = describe(finished) + (report.test == 0 ? " in the program itself" : concat(" in test ", report.test))};
   }
 
-  // Texts in, texts out: one run for each.
+  // Runs the program once per input and compares its output.
   Verdict judge_output(const CodeTests& tests, const std::string& program) const {
     Verdict verdict;
     for (size_t i = 0; i < tests.cases.size(); ++i) {

@@ -15,7 +15,7 @@ std::string_view code_judge();
 
 namespace {
 
-void vec_size(size_t size, std::string& out) {
+void pack_size(size_t size, std::string& out) {
   HONE_CHECK(size <= UINT32_MAX, "a job for the judge has a value of ", size, " bytes or members");
   for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(size >> shift));
 }
@@ -24,7 +24,7 @@ void pack_bits(uint64_t bits, std::string& out) {
   for (int shift = 0; shift < 64; shift += 8) out.push_back(static_cast<char>(bits >> shift));
 }
 
-// As UTF-8: Python reads no other. A byte that is none becomes U+FFFD.
+// Packs text as UTF-8, which Python requires. An invalid byte becomes U+FFFD.
 void pack_text(std::string_view text, std::string& out) {
   std::string valid;
   while (!text.empty()) {
@@ -36,11 +36,11 @@ void pack_text(std::string_view text, std::string& out) {
     text.remove_prefix(1);
   }
   out.push_back('s');
-  vec_size(valid.size(), out);
+  pack_size(valid.size(), out);
   out += valid;
 }
 
-// In the format of code_values.py.
+// Packs a value in the format of code_values.py.
 void pack(const Json& value, std::string& out) {
   if (value.is_null()) {
     out.push_back('N');
@@ -48,7 +48,7 @@ void pack(const Json& value, std::string& out) {
     out.push_back(value.as_bool() ? 'T' : 'F');
   } else if (value.is_int()) {
     out.push_back('i');
-    vec_size(sizeof(int64_t), out);
+    pack_size(sizeof(int64_t), out);
     pack_bits(std::bit_cast<uint64_t>(value.as_int()), out);
   } else if (value.is_number()) {
     out.push_back('f');
@@ -57,11 +57,11 @@ void pack(const Json& value, std::string& out) {
     pack_text(value.as_string(), out);
   } else if (value.is_array()) {
     out.push_back('l');
-    vec_size(value.as_array().size(), out);
+    pack_size(value.as_array().size(), out);
     for (const Json& member : value.as_array()) pack(member, out);
   } else {
     out.push_back('d');
-    vec_size(value.as_object().size(), out);
+    pack_size(value.as_object().size(), out);
     for (const auto& [name, member] : value.as_object()) {
       pack_text(name, out);
       pack(member, out);
@@ -69,7 +69,7 @@ void pack(const Json& value, std::string& out) {
   }
 }
 
-// The number that `text` begins with, which it then no longer does.
+// Removes a number from the start of `text` and returns it.
 std::optional<int64_t> take_number(std::string_view& text) {
   int64_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);

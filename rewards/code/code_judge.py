@@ -1,41 +1,47 @@
-# The judge: runs the tests. Whatever comes from the worker is taken for the program's doing.
+# The judge runs the tests. Every answer of the worker counts as the program's.
 import _ast
 import builtins
 
-EXCEPTIONS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(
-    kind, (UnicodeError, SyntaxError, StopIteration, StopAsyncIteration)) and not name.endswith('Group')}
-# What tests use of the standard library without importing it.
+EXCEPTIONS = {
+    name: kind for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, Exception) and not name.endswith('Group')
+    and not issubclass(kind, (UnicodeError, SyntaxError, StopIteration, StopAsyncIteration))}
+# Names of the standard library that tests use without an import.
 HELPERS = {name: module for module, names in {
     'math': 'isclose sqrt pi inf nan floor ceil fabs factorial gcd isnan isinf log exp sin cos',
     'collections': 'Counter OrderedDict defaultdict deque namedtuple', 'fractions': 'Fraction', 'decimal': 'Decimal',
-    'itertools': 'chain combinations permutations product', 'functools': 'reduce', 'copy': 'deepcopy', 'datetime': 'date datetime timedelta',
+    'itertools': 'chain combinations permutations product', 'functools': 'reduce', 'copy': 'deepcopy',
+    'datetime': 'date datetime timedelta',
     'random': 'randint', 'typing': 'Any Dict List Optional Set Tuple Union'}.items() for name in names.split()}
 ALIASES = {'np': 'numpy'}
 
 
 class SolutionError(Exception):
-    """Raised by the program, and no exception of Python's own."""
+    """An exception of the program that is not a built-in one."""
 
 
 class Gone(BaseException):
-    """The worker has ended or broken the rules. Nothing is asked after it; no `except Exception` of a test hides it."""
+    """The worker has ended or broken the protocol, no request follows. `except Exception` does not catch it."""
 
 
 class BrokenTask(Exception):
-    """The tests are no Python."""
+    """The tests are not Python."""
 
 
-# ---- objects of the worker's
+# ---- objects of the worker
 
-# Names that plain values have. An object with methods of these names could say yes where a test takes it for a text or a list.
-PLAIN_NAMES = {name for kind in (int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range) for name in dir(kind)}
+# Attribute names of plain values. An object with methods of these names could deceive a test that expects a text or a
+# list.
+PLAIN_NAMES = {
+    name for kind in (int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range)
+    for name in dir(kind)}
 
 
 class Remote:
-    """An object of the worker's: a function or class under test, or what came of one. It is equal to itself alone, and to compare it with a value
-    fails the test: the program's own idea of equality never counts. `role` is 'class' (under test), 'own' (made by the tests, of such a class, or part
-    of one that is) or 'other'."""
-    __slots__ = ('__number__', '__role__')  # no attribute of the program's is asked by such a name
+    """An object in the worker: a function or class under test, or a result of one. It equals only itself. A test that
+    compares it with a value fails, so the program's own __eq__ never counts. `role` is 'class' (under test), 'own' (an
+    instance of such a class that the tests made, or a part of one) or 'other'."""
+    __slots__ = ('__number__', '__role__')  # these names are never requested from the program
 
     def __init__(self, number, role='other'):
         object.__setattr__(self, '__number__', number)
@@ -50,25 +56,25 @@ class Remote:
         return hash(self.__number__)
 
     def __call__(self, *arguments, **named):
-        return given(ask('call', self, arguments, named), 'own' if self.__role__ == 'class' else 'other')
+        return given(request('call', self, arguments, named), 'own' if self.__role__ == 'class' else 'other')
 
     def __getattr__(self, name):
         if name.startswith('__'):
             raise AttributeError(name)
         if self.__role__ == 'other' and name in PLAIN_NAMES:
             raise TypeError('the program gave an object where a test asks a value for .' + name)
-        return given(ask('get', self, name), 'own' if self.__role__ == 'own' else 'other')
+        return given(request('get', self, name), 'own' if self.__role__ == 'own' else 'other')
 
     def __setattr__(self, name, value):
-        ask('set', self, name, value)
+        request('set', self, name, value)
 
     def __getitem__(self, index):
         if self.__role__ != 'own':
             raise TypeError('the program gave an object where a test takes an item')
-        return ask('item', self, index)
+        return request('item', self, index)
 
     def __iter__(self):
-        source, count = ask('iter', self), 1
+        source, count = request('iter', self), 1
         while items := taken(source, count):
             yield from items
             count = min(2 * count, 1024)
@@ -79,13 +85,13 @@ class Remote:
         raise StopIteration
 
     def __len__(self):
-        return ask('len', self)
+        return request('len', self)
 
     def __bool__(self):
-        return ask('bool', self)
+        return request('bool', self)
 
     def __str__(self):
-        return ask('str', self)
+        return request('str', self)
 
     def __repr__(self):
         return '<object>'
@@ -98,13 +104,13 @@ def given(value, role):
 
 
 def taken(source, count):
-    items = ask('take', source, count)
+    items = request('take', source, count)
     if type(items) is not list or len(items) > count:
         raise Gone(lose('the program broke the rules: it gave no items'))
     return items
 
 
-# ---- questions
+# ---- requests
 
 lost = ''  # why there is no worker
 
@@ -122,7 +128,7 @@ def number_of(value):
 
 
 def ended():
-    """How the worker ended, that has closed its pipe."""
+    """Says how the worker ended after it has closed its pipe."""
     import time
     for _ in range(100):
         process, status = os.waitpid(worker, os.WNOHANG)
@@ -133,10 +139,10 @@ def ended():
     return 'the program closed its channel'
 
 
-def ask(*question):
+def request(*message_parts):
     if lost:
         raise Gone(lost)
-    message, ticket = pack_value(question, number_of), os.urandom(8)
+    message, ticket = pack_value(message_parts, number_of), os.urandom(8)
     try:
         link.send(ticket, message)
         answered, message = link.receive()
@@ -144,7 +150,9 @@ def ask(*question):
             raise Refused('an answer to another question')
         answer = unpack_value(message, Remote)
         kinds = tuple(map(type, answer)) if type(answer) is tuple else ()
-        if kinds[:1] != (str,) or not (answer[0] == 'ok' and len(kinds) == 2 or answer[0] == 'raise' and kinds == (str, str, str)):
+        ok = kinds[:1] == (str,) and answer[0] == 'ok' and len(kinds) == 2
+        raised = kinds == (str, str, str) and answer[0] == 'raise'
+        if not ok and not raised:
             raise Refused('an answer out of form')
     except (EOFError, BrokenPipeError):
         raise Gone(lose(ended()))
@@ -179,7 +187,8 @@ def nodes(tree):
 
 
 def names_in(trees, context=_ast.expr_context):
-    return {node.id for tree in trees for node in nodes(tree) if isinstance(node, _ast.Name) and isinstance(node.ctx, context)}
+    return {node.id for tree in trees for node in nodes(tree)
+            if isinstance(node, _ast.Name) and isinstance(node.ctx, context)}
 
 
 def parameters_of(function):
@@ -187,7 +196,7 @@ def parameters_of(function):
 
 
 def functions_in(trees):
-    """The parameters of the functions that tests define, by name. One name may have several."""
+    """Returns the parameter lists of the functions that tests define, by name. A name may have several."""
     found = {}
     for node in (node for tree in trees for node in nodes(tree)):
         if isinstance(node, _ast.FunctionDef):
@@ -198,23 +207,26 @@ def functions_in(trees):
     return found
 
 
-# Statements whose parts stand for themselves. Any other is one whole: what an `if` asks decides whether its asserts are met.
-COMPOUND = (_ast.FunctionDef, _ast.AsyncFunctionDef, _ast.ClassDef, _ast.For, _ast.AsyncFor, _ast.With, _ast.AsyncWith, _ast.Try)
+# Statements whose parts count separately. Any other statement counts as one: the condition of an `if` decides whether
+# its asserts run.
+COMPOUND = (_ast.FunctionDef, _ast.AsyncFunctionDef, _ast.ClassDef, _ast.For, _ast.AsyncFor, _ast.With, _ast.AsyncWith,
+            _ast.Try)
 
 
 class Usage:
-    """What the code of tests does with names."""
+    """How the code of tests uses names."""
 
     def __init__(self, trees):
         self.loaded, self.bound, self.called = set(), set(), set()
-        self.assigned = []  # (names, names in what they are set to)
+        self.assigned = []  # (names, names in their assigned value)
         self.statements = []
         self.functions = functions_in(trees)
         for node in (node for tree in trees for node in nodes(tree)):
             self.add(node)
 
     def add(self, node):
-        if isinstance(node, _ast.Assert) and isinstance(node.test, _ast.BoolOp) and isinstance(node.test.op, _ast.And) and not node.msg:
+        if (isinstance(node, _ast.Assert) and isinstance(node.test, _ast.BoolOp) and isinstance(node.test.op, _ast.And)
+                and not node.msg):
             self.statements += node.test.values
         elif isinstance(node, _ast.stmt) and not isinstance(node, COMPOUND):
             self.statements.append(node)
@@ -244,13 +256,13 @@ class Usage:
         if isinstance(node.func, _ast.Name):
             self.called.add(node.func.id)
             for parameters in self.functions.get(node.func.id, []):
-                self.finish_batch(parameters, node)
+                self.assign_parameters(parameters, node)
         elif isinstance(node.func, _ast.Lambda):
-            self.finish_batch(parameters_of(node.func), node)
+            self.assign_parameters(parameters_of(node.func), node)
         elif isinstance(node.func, _ast.Attribute):  # list.append(value)
             self.assigned.append((names_in([node.func.value]) & self.bound, names_in(node.args + node.keywords)))
 
-    def finish_batch(self, parameters, call):
+    def assign_parameters(self, parameters, call):
         for i, value in enumerate(call.args):
             one = parameters[i:i + 1] if not isinstance(value, _ast.Starred) else []
             self.assigned.append((set(one or parameters), names_in([value])))
@@ -258,7 +270,7 @@ class Usage:
             self.assigned.append(({value.arg} if value.arg else set(parameters), names_in([value])))
 
     def derived(self, name):
-        """This name and those that hold what came of it."""
+        """Returns this name and the names whose values derive from it."""
         out, size = {name}, 0
         while len(out) > size:
             size = len(out)
@@ -268,8 +280,8 @@ class Usage:
         return out
 
     def met(self, free):
-        """Of names that nothing defines, those that meet another in a statement. One might state the verdict on the other's result, or be told what is
-        expected of it: `assert close(f(1), 0.5)`, `assert f(1) == approx(0.5)`."""
+        """Returns the undefined names that share a statement with another one. Such a name could state the verdict on
+        the other's result, or receive the expected value: `assert close(f(1), 0.5)`, `assert f(1) == approx(0.5)`."""
         held, out = {name: self.derived(name) for name in free}, set()
         for statement in self.statements:
             uses = [{n for n in free if name in held[n]} for name in names_in([statement], _ast.Load)]
@@ -280,9 +292,11 @@ class Usage:
 
 
 def takes_objects(statement, names):
-    """`assert total([Pair(1, 2)]) == 3`: a function that is handed objects of a class, both of them the program's."""
+    """`assert total([Pair(1, 2)]) == 3`: a function gets objects of a class, and both belong to the program."""
     test = statement.test if isinstance(statement, _ast.Assert) else statement
-    if not isinstance(test, _ast.Compare) or not isinstance(test.left, _ast.Call) or not isinstance(test.left.func, _ast.Name):
+    if not isinstance(test, _ast.Compare) or not isinstance(test.left, _ast.Call):
+        return False
+    if not isinstance(test.left.func, _ast.Name):
         return False
     given, classes = test.left.args + test.left.keywords, {n for n in names if n[:1].isupper()}
     plain = not any(isinstance(node, _ast.Attribute) for tree in given for node in nodes(tree))
@@ -290,28 +304,29 @@ def takes_objects(statement, names):
 
 
 def module_of(name, usage):
-    """The module that a name stands for where a test has not imported it; ''."""
+    """Returns the module that a name stands for without an import, or ''."""
     if name in usage.called:
         return ''
     return ALIASES.get(name, name if name in sys.stdlib_module_names else '')
 
 
 def under_test(job, usage):
-    """The names that the program is to define: all that tests take from it."""
+    """Returns the names that the program must define, which are all that tests take from it."""
     if job['function']:
         return {'Solution', job['function']}
     if job['entry']:
         return {job['entry']}
     if wanted := usage.loaded & set(job['defines']):
         return wanted
-    # Nothing says what is under test: what neither the tests, Python nor its library define.
-    free = {n for n in usage.loaded - usage.bound if not n.startswith('__') and not hasattr(builtins, n) and not module_of(n, usage)}
+    # The task does not say what is under test: take the names that neither the tests nor Python nor its library define.
+    free = {n for n in usage.loaded - usage.bound
+            if not n.startswith('__') and not hasattr(builtins, n) and not module_of(n, usage)}
     free = {n for n in free if n not in HELPERS} or free
     return free - usage.met(free)
 
 
 def library_names(job, usage, wanted):
-    """What tests use without importing it, from Python's library or what the reference solution imports."""
+    """Returns the names that tests use without an import: of Python's library, or imports of the reference solution."""
     imported, out = {}, {}
     for line in job['imports']:
         try:
@@ -333,7 +348,8 @@ def library_names(job, usage, wanted):
 
 
 def stub_names(stub, entry):
-    """What the code before the completion defines. It ends in the function that the completion goes on with, which may have no body yet."""
+    """Returns the names that the stub defines. It ends in the function that the completion continues, which may have no
+    body yet."""
     for text in (stub, stub + '\n    pass\n'):
         try:
             names = {}
@@ -350,10 +366,12 @@ INERT = ('Expression', 'Constant', 'UnaryOp', 'BinOp', 'BoolOp', 'Compare', 'Lis
 
 
 def inert_eval(text, *_):
-    """eval() of tests: numbers, texts, containers and operators. What a test evaluates may be the program's text, so nothing in it has a name."""
+    """eval() for tests: numbers, texts, containers and operators. A test may evaluate a text of the program, so no name
+    is allowed in it."""
     tree = compile(text, 'eval', 'eval', 0x400)
     for node in nodes(tree):
-        if not isinstance(node, (_ast.operator, _ast.unaryop, _ast.boolop, _ast.cmpop, _ast.expr_context)) and type(node).__name__ not in INERT:
+        operator = isinstance(node, (_ast.operator, _ast.unaryop, _ast.boolop, _ast.cmpop, _ast.expr_context))
+        if not operator and type(node).__name__ not in INERT:
             raise ValueError('eval in a test takes operators and constants alone')
     return eval(compile(tree, 'eval', 'eval'), {'__builtins__': {}})
 
@@ -368,7 +386,7 @@ def test_names(job, usage, tell):
     names = {'eval': inert_eval, 'exec': no_exec}
     names.update(library_names(job, usage, wanted))
     tell('test 0')
-    found = ask('load', job['program'], sorted(wanted))
+    found = request('load', job['program'], sorted(wanted))
     if type(found) is not dict or not wanted.issuperset(found):
         raise Gone(lose('the program broke the rules: names that were not asked for'))
     for name, value in found.items():
@@ -393,7 +411,7 @@ def call(names, function, arguments, expected):
 
 
 def line_of(text):
-    """One line of printable text."""
+    """Returns the text as one printable line."""
     return ''.join(c if c.isprintable() else ' ' for c in text[:200]).strip()
 
 
@@ -411,9 +429,10 @@ def failure(where, error):
 
 
 def judge(job, tell):
-    """Runs the tests; the number that passed, and why the first other one did not."""
+    """Runs the tests. Returns the number that passed and why the first failed test failed."""
     seed(job['stub'] + job['setup'] + ''.join(job['tests']))
-    trees = [parsed(job['setup'], 'setup')] + [parsed(text, 'test %d' % (i + 1)) for i, text in enumerate(job['tests'])]
+    trees = [parsed(job['setup'], 'setup')]
+    trees += [parsed(text, 'test %d' % (i + 1)) for i, text in enumerate(job['tests'])]
     try:
         names = test_names(job, Usage(trees), tell)
         exec(compile(trees[0], 'setup', 'exec'), names)
@@ -437,7 +456,7 @@ def judge(job, tell):
 
 
 def hide():
-    """Makes this process one that others of the same user cannot read, where /proc or ptrace might reach it."""
+    """Makes this process unreadable for other processes of the same user, through /proc or ptrace."""
     try:
         import ctypes
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
@@ -445,9 +464,9 @@ def hide():
         pass
 
 
-# ---- both
+# ---- start of both processes
 
-sys.path[:] = [p for p in sys.path if p]  # nothing is imported from the working folder
+sys.path[:] = [p for p in sys.path if p]  # no imports from the working folder
 to_worker, to_judge = os.pipe(), os.pipe()
 worker = os.fork()
 null = os.open(os.devnull, os.O_RDWR)

@@ -16,7 +16,7 @@ std::string text_of(const Json& row, const char* name, const std::string& where)
   return !found || found->is_null() ? "" : found->as_string(where + "." + name);
 }
 
-// Lines given one by one are one text.
+// Joins a list of lines into one text.
 std::string lines_of(const Json& value, const std::string& where) {
   if (!value.is_array()) return value.is_string() ? value.as_string() : value.dump();
   std::string out;
@@ -24,7 +24,7 @@ std::string lines_of(const Json& value, const std::string& where) {
   return out;
 }
 
-// Arguments of a call: an array, or a text with one JSON value a line.
+// Returns the arguments of a call: an array, or a text with one JSON value per line.
 Json arguments_of(const Json& value, const std::string& where) {
   if (!value.is_string()) return value;
   JsonArray out;
@@ -38,7 +38,7 @@ Json arguments_of(const Json& value, const std::string& where) {
   return out;
 }
 
-// What the reference solution defines and imports at its top level.
+// Reads the definitions and imports at the top level of the reference solution.
 void read_reference(std::string_view code, CodeTests& out) {
   for (size_t begin = 0; begin < code.size();) {
     const size_t end = std::min(code.find('\n', begin), code.size());
@@ -72,7 +72,7 @@ void read_pairs(const Json& from, const std::string& where, CodeTests& out) {
   }
 }
 
-// The object with inputs and outputs: the row itself, a column of it, or the answer.
+// Returns the object with inputs and outputs: the row, one of its columns, or the answer.
 std::optional<Json> pairs_of(const Task& task) {
   if (task.columns.find("inputs") && task.columns.find("outputs")) return task.columns;
   for (const char* name : {"input_output", "test_cases", "tests"}) {
@@ -84,10 +84,10 @@ std::optional<Json> pairs_of(const Task& task) {
   return std::nullopt;
 }
 
-// A number as it is written, without rounding: 0.digits * 10^exponent.
+// A number as written, without rounding: 0.digits * 10^exponent.
 struct Written {
   bool negative = false, point = false;
-  std::string digits = {};  // none at either end is 0; "" = zero
+  std::string digits = {};  // no zeros at either end; "" = zero
   int64_t exponent = 0;
   bool same_value(const Written& other) const {
     return negative == other.negative && digits == other.digits && exponent == other.exponent;
@@ -135,7 +135,7 @@ std::optional<Written> written_number(std::string_view word) {
 
 bool same_word(std::string_view printed, std::string_view expected) {
   if (printed == expected) return true;
-  // Whole numbers are texts: 007 is not 7.
+  // Integers are compared as texts: 007 is not 7.
   if (printed.find_first_of(".eE") == std::string_view::npos && expected.find_first_of(".eE") == std::string_view::npos)
     return false;
   const std::optional<Written> got = written_number(printed), wanted = written_number(expected);
@@ -144,18 +144,18 @@ bool same_word(std::string_view printed, std::string_view expected) {
   if (!wanted->has_fraction()) return false;
   const auto value = [](std::string_view word) {
     double out = std::nan("");
-    std::from_chars(word.data(), word.data() + word.size(), out);  // stays NaN out of range
+    std::from_chars(word.data(), word.data() + word.size(), out);  // NaN if out of range
     return out;
   };
   const double x = value(printed), y = value(expected);
   return std::abs(x - y) <= 1e-6 * std::max(1.0, std::abs(y));
 }
 
-// A line of three or more ` or ~ that begins or ends a block of code.
+// A line of three or more ` or ~ that begins or ends a code block.
 struct Fence {
   char mark = 0;
   size_t length = 0, indent = 0;
-  std::string language = {};  // "" where it says none
+  std::string language = {};  // "" if it names none
   bool closes(const Fence& open) const { return language.empty() && matches(open); }
   bool matches(const Fence& open) const {
     return mark == open.mark && length >= open.length && indent <= open.indent + 3;
@@ -183,16 +183,36 @@ struct CodeBlock {
   std::string language, text;
 };
 
-// The blocks of a text up to a <think> outside them. A block of Markdown is looked into. One begins, too, where another
-// is still open.
+constexpr size_t two_fences = 6;  // marks
+
+// Returns where the last line of six or more marks that closes a block begins; 0 if there is none.
+size_t last_long_fence(std::string_view text) {
+  size_t out = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::optional<Fence> fence = fence_of(text.substr(begin, end - begin));
+    if (fence && fence->language.empty() && fence->length >= two_fences) out = begin;
+    begin = end + 1;
+  }
+  return out;
+}
+
+// Returns the blocks of a text up to a <think> outside of blocks. Blocks inside a Markdown block count. A block may
+// begin while another is open.
 std::vector<CodeBlock> code_blocks(std::string_view text) {
   std::vector<CodeBlock> out;
   std::optional<Fence> open, wrapper;
+  const size_t last_long = last_long_fence(text);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, std::min(end + 1, text.size()) - begin);
     begin = end + 1;
-    const std::optional<Fence> fence = fence_of(line);
+    std::optional<Fence> fence = fence_of(line);
+    // "``````python" ends one block and begins the next, or its opening fence has doubled marks.
+    if (fence && !fence->language.empty() && fence->length >= two_fences && last_long <= begin) {
+      if (open && fence->mark == open->mark && fence->length >= 2 * open->length) open.reset();
+      fence->length = two_fences / 2;
+    }
     if (open && fence && fence->closes(*open)) {
       open.reset();
     } else if (fence && (!open || (!fence->language.empty() && fence->matches(*open)))) {
@@ -204,7 +224,7 @@ std::vector<CodeBlock> code_blocks(std::string_view text) {
       const bool markdown = fence->language == "markdown" || fence->language == "md";
       (markdown ? wrapper : open) = fence;
     } else if (open) {
-      // Without the indentation of its fence, as in a list.
+      // Removes the indentation of the fence, as in a list.
       out.back().text += line.substr(std::min({open->indent, line.find_first_not_of(" \t"), line.size()}));
     } else if (line.find("<think>") != std::string_view::npos) {
       break;
@@ -243,14 +263,15 @@ CodeTests read_code_tests(const Task& task) {
   return out;
 }
 
-std::string program_text(std::string_view reply, const CodeTests& tests, bool first) {
+std::string program_text(std::string_view completion, const CodeTests& tests, bool first) {
   constexpr std::string_view thought = "</think>", thinking = "<think>";
-  if (const size_t end = reply.rfind(thought); end != std::string_view::npos) reply.remove_prefix(end + thought.size());
-  std::vector<CodeBlock> blocks = code_blocks(reply);
+  if (const size_t end = completion.rfind(thought); end != std::string_view::npos)
+    completion.remove_prefix(end + thought.size());
+  std::vector<CodeBlock> blocks = code_blocks(completion);
   if (blocks.empty()) {
-    if (trimmed(reply).starts_with(thinking)) return "";
-    const size_t opened = reply.find(concat("\n", thinking));
-    return tests.stub + std::string(reply.substr(0, opened));
+    if (trimmed(completion).starts_with(thinking)) return "";
+    const size_t opened = completion.find(concat("\n", thinking));
+    return tests.stub + std::string(completion.substr(0, opened));
   }
   const auto is_python = [](const CodeBlock& block) {
     return block.language == "python" || block.language == "python3" || block.language == "py";

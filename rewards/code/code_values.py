@@ -1,7 +1,8 @@
-"""Values as bytes, between the process that judges a program and the one that runs it (docs/explain/sandbox.md).
+"""Values as bytes, exchanged by the judge and the worker that runs the program (docs/explain/sandbox.md).
 
-The format is data and nothing else: no class but Python's plain ones, no object and no code can be named in it. A reader assumes that anybody wrote the bytes. It checks each length
-against the bytes that are there, bounds depth, sizes and the number of values, and raises Refused for anything else. A value is a tag and:
+The format is plain data: it cannot name a class other than Python's plain ones, an object, or code. The reader does not
+trust the bytes. It checks each length against the remaining bytes, bounds depth, sizes and the number of values, and
+raises Refused for anything else. A value is a tag and:
 
   N T F                    nothing: None, True, False
   i  size bytes            an integer, little-endian, signed
@@ -10,10 +11,11 @@ against the bytes that are there, bounds depth, sizes and the number of values, 
   b  size bytes            bytes
   l t e z  count values    list, tuple, set, frozenset
   d  count keys, values    dict, in order
-  x  text tuple            the kind of EXTENSIONS with this name, made of plain values
-  h  integer               an object of the worker's, by its number
+  x  text tuple            a kind of EXTENSIONS by name, made of plain values
+  h  integer               an object of the worker, by number
 
-Sizes and counts have 4 bytes, little-endian. An instance of a subclass (a named tuple, an enum of integers) is sent as the plain value it holds.
+Sizes and counts have 4 bytes, little-endian. An instance of a subclass (a named tuple, an enum of integers) is sent as
+its plain value.
 """
 import os
 import struct
@@ -26,7 +28,7 @@ MOST_INTEGER_BYTES = 1 << 20
 
 
 class Refused(Exception):
-    """Bytes that are not a value."""
+    """The bytes are not a value."""
 
 
 def aware(datetime, *parts):
@@ -34,7 +36,7 @@ def aware(datetime, *parts):
     return datetime.datetime(*parts[:7], tzinfo=zone)
 
 
-# Of each kind: its module, its parts, the types of the parts, and what makes it of them (the class itself, unless said).
+# For each kind: its module, its parts, the types of the parts, and the function that makes it (default: the class).
 EXTENSIONS = {
     'complex': ('builtins', lambda v: (v.real, v.imag), 'float float'),
     'bytearray': ('builtins', lambda v: (bytes(v),), 'bytes'),
@@ -47,11 +49,13 @@ EXTENSIONS = {
     'date': ('datetime', lambda v: (v.year, v.month, v.day), 'int int int'),
     'time': ('datetime', lambda v: (v.hour, v.minute, v.second, v.microsecond), 'int int int int'),
     'timedelta': ('datetime', lambda v: (v.days, v.seconds, v.microseconds), 'int int int'),
-    'datetime': ('datetime', lambda v: (v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, v.utcoffset()),
+    'datetime': ('datetime',
+                 lambda v: (v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, v.utcoffset()),
                  'int int int int int int int timedelta|NoneType', aware),
-    'type': ('builtins', lambda v: (v.__name__,), 'str', lambda _, name: TYPES[name]),  # a plain one, which a test may hand over
+    'type': ('builtins', lambda v: (v.__name__,), 'str', lambda _, name: TYPES[name]),  # plain types only
 }
-TYPES = {kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range, object)}
+TYPES = {kind.__name__: kind for kind in (
+    bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range, object)}
 PLAIN = ('NoneType', 'bool', 'int', 'float', 'str', 'bytes', 'list', 'tuple', 'set', 'frozenset', 'dict')
 FORMS = {('builtins', name): name for name in PLAIN} | {(kind[0], name): name for name, kind in EXTENSIONS.items()} | {
     ('numpy', 'generic'): 'item', ('numpy', 'ndarray'): 'tolist'}
@@ -66,7 +70,8 @@ def form_of(kind):
 
 
 def pack_value(value, number_of):
-    """The bytes of a value. number_of(object) gives the number of what is not data, or raises. A ValueError where the value exceeds a bound."""
+    """Returns the bytes of a value. number_of(object) returns the number of an object that is not data, or raises.
+    Raises ValueError if the value exceeds a bound."""
     out, left = bytearray(), MOST_VALUES
 
     def sized(tag, body):
@@ -136,7 +141,9 @@ def extension(name, parts):
         raise Refused('a kind of value that is not known')
     module, _, kinds, *make = EXTENSIONS[name]
     kinds = kinds.split()
-    if type(parts) is not tuple or len(parts) != len(kinds) or not all(type(p).__name__ in k.split('|') for p, k in zip(parts, kinds)):
+    if type(parts) is not tuple or len(parts) != len(kinds):
+        raise Refused('a %s of other parts' % name)
+    if not all(type(p).__name__ in k.split('|') for p, k in zip(parts, kinds)):
         raise Refused('a %s of other parts' % name)
     module = __import__(module)
     try:
@@ -146,7 +153,7 @@ def extension(name, parts):
 
 
 def unpack_value(data, object_of):
-    """The value of some bytes, else Refused. object_of(number) gives what stands for an object of the worker's."""
+    """Returns the value of bytes, or raises Refused. object_of(number) returns the proxy of a worker's object."""
     at, left = 0, MOST_VALUES
 
     def take(count):
@@ -215,7 +222,7 @@ def unpack_value(data, object_of):
 
     try:
         value = read(0)
-    except (ValueError, TypeError) as error:  # text that is not UTF-8, a key that has no hash
+    except (ValueError, TypeError) as error:  # text that is not UTF-8, a key without a hash
         raise Refused('a value out of form') from error
     if at != len(data):
         raise Refused('bytes after a value')
@@ -223,7 +230,7 @@ def unpack_value(data, object_of):
 
 
 class Link:
-    """Messages over two pipes. Each has a ticket of 8 bytes: an answer has that of what was asked."""
+    """Messages over two pipes. Each has a ticket of 8 bytes; an answer repeats the ticket of its request."""
 
     def __init__(self, source, sink):
         self.source, self.sink = os.fdopen(source, 'rb'), os.fdopen(sink, 'wb')

@@ -1,5 +1,5 @@
-# The worker: runs the program and answers the judge's questions. The program can do with this process what it likes.
-kept = []  # objects that the judge knows by number
+# The worker runs the program and answers the judge's requests. The program may do anything within this process.
+kept = []  # objects that the judge refers to by number
 
 
 def keep(value):
@@ -12,12 +12,13 @@ def take_items(iterator, count):
     return list(islice(iterator, count))
 
 
-ASKED = {'call': lambda f, a, k: f(*a, **k), 'get': getattr, 'set': setattr, 'item': lambda v, i: v[i], 'iter': iter, 'take': take_items, 'len': len,
-         'bool': bool, 'str': str}
+OPERATIONS = {
+    'call': lambda f, a, k: f(*a, **k), 'get': getattr, 'set': setattr, 'item': lambda v, i: v[i], 'iter': iter,
+    'take': take_items, 'len': len, 'bool': bool, 'str': str}
 
 
 def described(error):
-    """An exception's name and text. The text is the program's: to ask for it may raise."""
+    """Returns an exception's name and text. The program computes the text, which may raise."""
     try:
         where = 'line %s: ' % error.lineno if isinstance(error, SyntaxError) else ''
         return 'raise', type(error).__name__, where + str(error)[:200]
@@ -42,7 +43,7 @@ def work(link):
             os._exit(0)
         try:
             verb, *arguments = unpack_value(message, kept.__getitem__)
-            answer = 'ok', load(*arguments) if verb == 'load' else ASKED[verb](*arguments)
+            answer = 'ok', load(*arguments) if verb == 'load' else OPERATIONS[verb](*arguments)
             packed = pack_value(answer, keep)
         except BaseException as error:
             packed = pack_value(described(error), keep)

@@ -1,3 +1,4 @@
+// Cleans LaTeX for the parser: clean() of expr.h.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -13,7 +14,7 @@ struct Spelling {
   std::string_view from, to;
 };
 
-// Commands by name; those not listed stay as they are.
+// Commands by name. Commands that are not listed stay unchanged.
 constexpr Spelling commands[] = {
     {"left", ""},
     {"right", ""},
@@ -76,6 +77,8 @@ constexpr Spelling commands[] = {
     {"space", " "},
     {"thinspace", " "},
     {"phantom", "\\phantom"},
+    {"pounds", "\\sterling "},
+    {"texteuro", "\\euro "},
 };
 
 constexpr Spelling unicode[] = {
@@ -91,6 +94,7 @@ constexpr Spelling unicode[] = {
     {"≥", "\\ge "},
     {"≠", "\\neq "},
     {"≈", "\\approx "},
+    {"≡", "\\equiv "},
     {"∞", "\\infty "},
     {"°", "\\degree "},
     {"²", "^2"},
@@ -102,9 +106,14 @@ constexpr Spelling unicode[] = {
     {"∩", "\\cap "},
     {"∈", "\\in "},
     {"±", "\\pm "},
-    {"€", ""},
-    {"£", ""},
-    {"¥", ""},
+    {"€", "\\euro "},
+    {"£", "\\sterling "},
+    {"¥", "\\yen "},
+    {"￥", "\\yen "},
+    {"₹", "\\rupee "},
+    {"₩", "\\won "},
+    {"₽", "\\ruble "},
+    {"¢", "\\text{ cents}"},
     {"∅", "\\emptyset "},
     {"\u00a0", " "},
     {"\u202f", " "},
@@ -116,7 +125,8 @@ constexpr Spelling unicode[] = {
     {"⌉", "\\rceil "},
 };
 
-// What a doubled backslash before a letter stands for when the text was escaped once too often ("-2 \\le x").
+// Commands for which a doubled backslash before a letter counts as one: the text was escaped once too often ("-2 \\le
+// x").
 constexpr std::string_view escapable[] = {"le",    "leq", "ge",    "geq", "frac", "dfrac", "sqrt", "pi",    "cdot",
                                           "times", "pm",  "infty", "cup", "in",   "text",  "left", "right", "boxed"};
 
@@ -160,7 +170,7 @@ class Cleaner {
       emit(c == '<' ? "\\le " : c == '>' ? "\\ge " : "\\neq ");
       return void(at_ += 2);
     }
-    // x**2; elsewhere two stars are emphasis.
+    // "x**2" is a power. Elsewhere two stars are emphasis.
     if (c == '*' && peek(1) == '*' && !out_.empty() &&
         (is_letter(out_.back()) || after_digit() || out_.back() == ')') &&
         (is_letter(peek(2)) || is_digit(peek(2)) || peek(2) == '(' || peek(2) == '-')) {
@@ -203,9 +213,9 @@ class Cleaner {
       if (next == '{' || next == '}') emit(next == '{' ? "\\{" : "\\}");
       if (next == '%') emit("%");
       if (next == '|') emit("|");
-      if (next == '$' && (is_digit(peek(2)) || peek(2) == '.')) emit("\\dollar ");
+      if (next == '$') dollar_sign();
       if (next == ',' || next == ';' || next == ':' || next == ' ' || next == '\n') space();
-      return void(at_ = std::min(at_ + 2, text_.size()));  // \! \# and the like leave nothing
+      return void(at_ = std::min(at_ + 2, text_.size()));  // \!, \# and similar commands leave nothing
     }
     size_t end = at_ + 1;
     while (end < text_.size() && is_letter(text_[end])) ++end;
@@ -226,13 +236,22 @@ class Cleaner {
     if (is_digit(peek())) out_ += ' ';
   }
 
+  // A dollar sign before a number is a price. After a number it is the unit of the price.
+  void dollar_sign() {
+    const std::string_view before = trimmed(out_);
+    if (is_digit(peek(2)) || peek(2) == '.')
+      emit("\\dollar ");
+    else if (!before.empty() && (is_digit(before.back()) || before.back() == '}'))
+      emit("\\text{\\$}");
+  }
+
   void other_script() {
     for (const Spelling& s : unicode)
       if (text_.substr(at_).starts_with(s.from)) return at_ += s.from.size(), emit(s.to);
     out_ += text_[at_++];
   }
 
-  // Without spaces, full stops and emphasis at the ends.
+  // Returns the text without spaces, full stops and emphasis at its ends.
   std::string_view finished() const {
     std::string_view out = trimmed(out_);
     const auto ends_in = [&](std::string_view set) {

@@ -17,7 +17,7 @@ namespace math {
 namespace {
 
 constexpr std::string_view angle_functions[] = {"sin", "cos", "tan", "cot", "sec", "csc"};
-constexpr int max_work = 100000;  // nodes compared, one by one or anew: long lists and nested equations stay cheap
+constexpr int max_work = 100000;  // limit of node comparisons, so that long lists and nested equations stay cheap
 
 class Comparison {
  public:
@@ -39,6 +39,16 @@ class Comparison {
     return scalars(g, a);
   }
 
+  // p is a relation (compare.h).
+  bool states_last_side(const Part& p) {
+    const std::vector<Part> sides = p.children();
+    const Relation r = relation(p);
+    if (value(p) == sides.back().node) return holds(r);
+    // "2x = 2 * 9 = 18" states the value of 2x.
+    return sides.size() >= 3 && std::all_of(sides.begin() + 1, sides.end(), is_constant) && holds(r) &&
+           r.signs.find_first_not_of('=') == std::string::npos;
+  }
+
  private:
   // -- words
   bool same_word(const Part& g, const Part& a) const {
@@ -52,13 +62,17 @@ class Comparison {
            (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix &&
             p.holds(Kind::plus_minus));
   }
+  static bool is_group(const Part& p) { return p.kind() == Kind::list || p.kind() == Kind::set; }
+  // A nested group is one member: {1, {2}} is not {1, 2}.
   static std::vector<Part> members(const Part& p) {
-    if (p.kind() == Kind::list || p.kind() == Kind::set) {
-      std::vector<Part> out;
-      for (const Part& child : p.children())
-        for (const Part& member : members(child)) out.push_back(member);
-      return out;
-    }
+    if (!is_group(p)) return values(p);
+    std::vector<Part> out;
+    for (const Part& child : p.children())
+      for (const Part& member : is_group(child) ? std::vector<Part>{child} : values(child)) out.push_back(member);
+    return out;
+  }
+  // Returns both values if the part contains \pm.
+  static std::vector<Part> values(const Part& p) {
     if (!is_collection(p)) return {p};
     return {{p.tree, p.node, 1}, {p.tree, p.node, -1}};
   }
@@ -72,7 +86,13 @@ class Comparison {
       return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '(';
     };
     if (is_pair(g, a) || is_pair(a, g)) return same_in_order(g.children(), a.children());
-    return same_members(members(g), members(a));
+    return same_members(distinct_members(g), distinct_members(a));
+  }
+  // Removes equal members of a set and of alternatives: "5 or 5" is 5. "5, 5" keeps two answers.
+  std::vector<Part> distinct_members(const Part& p) {
+    std::vector<Part> out = members(p);
+    if (p.kind() != Kind::list || p.get().op == '|') drop_repeats(out);
+    return out;
   }
   bool same_in_order(const std::vector<Part>& g, const std::vector<Part>& a) {
     if (g.size() != a.size()) return false;
@@ -81,11 +101,10 @@ class Comparison {
     return true;
   }
   bool same_members(std::vector<Part> g, std::vector<Part> a) {
-    drop_repeats(g);
-    drop_repeats(a);
     if (g.size() != a.size()) return false;
     for (const Part& wanted : g) {
-      const auto found = std::find_if(a.begin(), a.end(), [&](const Part& p) { return equal(wanted, p); });
+      const auto found = std::find_if(
+          a.begin(), a.end(), [&](const Part& p) { return is_group(wanted) == is_group(p) && equal(wanted, p); });
       if (found == a.end()) return false;
       a.erase(found);
     }
@@ -94,7 +113,9 @@ class Comparison {
   void drop_repeats(std::vector<Part>& parts) {
     std::vector<Part> kept;
     for (const Part& part : parts)
-      if (std::none_of(kept.begin(), kept.end(), [&](const Part& k) { return equal(k, part); })) kept.push_back(part);
+      if (std::none_of(kept.begin(), kept.end(),
+                       [&](const Part& k) { return is_group(k) == is_group(part) && equal(k, part); }))
+        kept.push_back(part);
     parts = std::move(kept);
   }
 
@@ -103,7 +124,7 @@ class Comparison {
     std::vector<Part> sides;
     std::string signs;
   };
-  // Without what follows an approximation sign.
+  // Reads a relation without the sides after an approximation sign.
   static Relation relation(const Part& p) {
     Relation out;
     for (const Part& side : p.children()) {
@@ -115,16 +136,38 @@ class Comparison {
     }
     return out;
   }
-  // "x = 5" says 5, "x \in [0,1]" says [0,1], "2+3 = 5" says 5; -1 where a relation is the answer itself.
-  static int32_t value(const Part& p) {
+  // Returns the node of the value that a relation states: 5 for "x = 5" and "2+3 = 5", [0,1] for "x \in [0,1]". Returns
+  // -1 if the relation itself is the answer.
+  int32_t value(const Part& p) {
     const Relation r = relation(p);
     if (r.sides.size() == 1) return r.sides[0].node;
     if (r.signs.back() == 'i') return is_name(r.sides[r.sides.size() - 2]) ? r.sides.back().node : -1;
     if (r.signs.find_first_not_of('=') != std::string::npos) return -1;
     const auto before_last = r.sides.end() - 1;
-    if (std::any_of(r.sides.begin(), before_last, is_name) || std::all_of(r.sides.begin(), r.sides.end(), is_constant))
-      return r.sides.back().node;
+    if (std::any_of(r.sides.begin(), before_last, is_name)) return r.sides.back().node;
+    if (std::all_of(r.sides.begin(), r.sides.end(), is_constant)) return holds(r) ? r.sides.back().node : -1;
     return is_name(r.sides.back()) && r.sides.size() == 2 && is_constant(r.sides[0]) ? r.sides[0].node : -1;
+  }
+  // Returns true if the constant sides of a chain are equal to the precision written: "10/3 = 3.33".
+  bool holds(const Relation& r) {
+    if (ends_in_dollar_sign(r.sides[0].tree->source)) return true;
+    std::vector<Part> constants;
+    for (const Part& side : r.sides)
+      if (is_scalar(side) && is_constant(side)) constants.push_back(side);
+    for (size_t i = 0; i + 1 < constants.size(); ++i) {
+      const Part &x = constants[i], &y = constants.back();
+      if (!values_.same(x, y, true, false) && !values_.same(x, y, false, false) && !values_.same(x, y, true, true) &&
+          !values_.nearly_same(x, y))
+        return false;
+    }
+    return true;
+  }
+  // "\frac{1}{2} \$ = \frac{10}{9}" may convert a currency.
+  static bool ends_in_dollar_sign(std::string_view source) { return source.find("{\\$}") != std::string_view::npos; }
+  static bool is_scalar(const Part& p) {
+    return !is_collection(p) && p.kind() != Kind::tuple && p.kind() != Kind::ratio && p.kind() != Kind::matrix &&
+           p.kind() != Kind::set_union && p.kind() != Kind::word && p.kind() != Kind::relation &&
+           p.kind() != Kind::based && p.kind() != Kind::opaque && !p.holds(Kind::infinity) && !p.holds(Kind::based);
   }
   bool relations(const Part& g, const Part& a) {
     const bool both = g.kind() == a.kind();
@@ -157,8 +200,9 @@ class Comparison {
     return (g.signs == a.signs && same_in_order(g.sides, a.sides)) ||
            (g.signs == turned.signs && same_in_order(g.sides, turned.sides));
   }
-  // 2x + 4y = 3 and x + 2y = 3/2; for inequalities the constant's sign counts. Two constants are proportional whatever
-  // they are, and units are compared side by side.
+  // Compares equations up to a factor: 2x + 4y = 3 and x + 2y = 3/2. For inequalities the factor's sign counts.
+  // Relations of constants are excluded, since constants are always proportional. Relations with units are excluded
+  // too; they are compared side by side.
   bool proportional(const Relation& g, const Relation& a) {
     const char sign = g.signs[0];
     const bool same = sign == a.signs[0], turned = sign == mirrored(a.signs[0]);
@@ -169,7 +213,7 @@ class Comparison {
     if (sign == '=' || sign == '!') return constant != 0;
     return (same && constant > 0) || (turned && constant < 0);
   }
-  // a < x <= b is (a, b]; x >= a is [a, \infty).
+  // Returns true if an inequality states the interval: a < x <= b is (a, b]; x >= a is [a, \infty).
   bool same_interval(Relation r, const Part& interval) {
     if (r.signs.empty() || r.signs.find_first_of("=!~i") != std::string::npos || interval.get().count != 2)
       return false;
@@ -197,7 +241,7 @@ class Comparison {
     if (p.kind() == Kind::infinity) return 1;
     return p.kind() == Kind::negate ? -infinity_sign(p.with(p.get().first)) : 0;
   }
-  // Strict: a whole number as it is written, sign aside.
+  // Strict policy: an integer as written, without its sign.
   static bool is_whole(const Part& p) {
     if (p.kind() == Kind::negate || p.kind() == Kind::percent || p.kind() == Kind::unit)
       return is_whole(p.with(p.get().first));
@@ -213,11 +257,16 @@ class Comparison {
   }
   bool scalars(const Part& g, const Part& a) {
     if (const int x = infinity_sign(g), y = infinity_sign(a); x || y) return x == y;
-    // Digits of two bases are two answers to a question that asks for one: 1_7 is not 1_8.
+    // Numbers in different bases are different answers, since a question may ask for a base: 1_7 is not 1_8.
     if (g.kind() == Kind::based && a.kind() == Kind::based && g.get().columns != a.get().columns) return false;
     const Measure mg = measure(g), ma = measure(a);
-    if (mg.unit && ma.unit)
+    // 90% is not 90 degrees.
+    if ((mg.percent && (ma.unit || ma.mixed)) || (ma.percent && (mg.unit || mg.mixed))) return false;
+    if (mg.unit && ma.unit) {
+      if (mg.unit->is_generic() != ma.unit->is_generic() || are_pounds(*mg.unit, *ma.unit))
+        return (are_pounds(*mg.unit, *ma.unit) || mg.unit->same_kind(*ma.unit)) && same_amount(g, a, false);
       return mg.unit->same_kind(*ma.unit) && same_amount(g, a, *mg.unit != *ma.unit || mg.mixed || ma.mixed);
+    }
     if (mg.mixed || ma.mixed) return false;
     if (mg.unit || ma.unit)
       if (const auto bare_letter = without_unit_letter(mg.unit ? a : g, mg.unit ? *mg.unit : *ma.unit))
@@ -233,7 +282,7 @@ class Comparison {
     return values_.same(g, a, true, units) ||
            ((g.tree->percent || a.tree->percent) && values_.same(g, a, false, units));
   }
-  // Fractions of equal value and equal denominator are written in the same terms.
+  // The denominator as written. Fractions with equal value and equal denominator are in the same terms.
   static Part denominator(const Part& p) {
     if (p.kind() == Kind::negate || p.kind() == Kind::unit) return denominator(p.with(p.get().first));
     return p.children()[1];
@@ -241,13 +290,20 @@ class Comparison {
 
   // -- units
   struct Measure {
-    std::optional<Unit> unit;  // of the whole; none if there is none, or not the same kind everywhere
+    std::optional<Unit> unit;  // the common unit; none if there is none or kinds differ
     bool mixed = false;        // a sum of several units: 1 hour 30 minutes
+    bool percent = false;
   };
+  // "£5" and "5 pounds"
+  static bool are_pounds(const Unit& x, const Unit& y) {
+    static const std::optional<Unit> pound = read_unit("pound"), sterling = read_unit("sterling");
+    return (x == *pound && y == *sterling) || (x == *sterling && y == *pound);
+  }
   static Measure measure(const Part& p) {
     const Node& n = p.get();
     const Part first = n.count > 0 ? p.with(n.first) : p;
     if (n.kind == Kind::unit) return {.unit = read_unit(p.text())};
+    if (n.kind == Kind::percent) return {.unit = {}, .percent = true};
     if (n.kind == Kind::negate || n.kind == Kind::scale || (n.kind == Kind::plus_minus && n.count == 1))
       return measure(first);
     if ((n.kind != Kind::add && n.kind != Kind::plus_minus) || n.count != 2) return {};
@@ -255,7 +311,7 @@ class Comparison {
     const bool mixed = a.mixed || b.mixed || (a.unit && b.unit && *a.unit != *b.unit);
     return {.unit = a.unit && b.unit && a.unit->same_kind(*b.unit) ? a.unit : std::nullopt, .mixed = mixed};
   }
-  // "5m" beside 5 meters: the letter is the unit, not a variable.
+  // "5m" compared with 5 meters: the letter is the unit and not a variable.
   static std::optional<Part> without_unit_letter(const Part& p, const Unit& unit) {
     if (p.kind() != Kind::multiply) return std::nullopt;
     const std::vector<Part> factors = p.children();
@@ -268,8 +324,8 @@ class Comparison {
   int work_ = 0;
 };
 
-// Without the signs of dollars and degrees. A sign between digits stays, and so do degrees where a function of an angle
-// may be (\tan 45^\circ is not \tan 45).
+// Removes dollar and degree signs. A sign between digits stays. Degrees stay too if a function of an angle may be
+// present (\tan 45^\circ is not \tan 45).
 std::string without_unit_signs(std::string_view cleaned) {
   const bool angles = std::any_of(std::begin(angle_functions), std::end(angle_functions),
                                   [&](std::string_view name) { return cleaned.find(name) != std::string_view::npos; });
@@ -290,8 +346,8 @@ std::string without_unit_signs(std::string_view cleaned) {
   return out;
 }
 
-// A text as it is compared when it is not mathematics: letters and digits without what surrounds them. Where braces may
-// say what belongs together (\frac{15}{2} is not \frac{1}{52}) they stay.
+// Returns the text that is compared if an answer is not mathematics: letters and digits without punctuation. Braces
+// stay if they may group a formula (\frac{15}{2} is not \frac{1}{52}).
 std::string bare_text(std::string_view text) {
   const std::string cleaned = without_unit_signs(text);
   const bool formula = cleaned.find_first_of("^_") != std::string_view::npos || [&] {
@@ -334,6 +390,13 @@ bool is_plain_number(std::string_view text) {
 
 }  // namespace math
 
+bool states_last_side(std::string_view chain) {
+  while (chain.starts_with('=') || chain.starts_with(' ')) chain.remove_prefix(1);
+  const math::Tree tree = math::parse(math::clean(chain), true);
+  if (!tree || tree.at(tree.root).kind != math::Kind::relation) return true;
+  return math::Comparison({}, math::seed_of(chain, chain)).states_last_side({&tree, tree.root, 0});
+}
+
 bool math_equal(std::string_view reference, std::string_view answer, const MathPolicy& policy) {
   const std::string g = math::clean(reference), a = math::clean(answer);
   if (g.empty() || a.empty()) return false;
@@ -342,7 +405,12 @@ bool math_equal(std::string_view reference, std::string_view answer, const MathP
     if (canonical_digits(g) == canonical_digits(a)) return true;
     if (g.find('.') == std::string::npos && a.find('.') == std::string::npos) return false;
   }
-  if (const std::string bare = math::bare_text(g); !bare.empty() && bare == math::bare_text(a)) return true;
+  const auto holds = [](const std::string& text, std::string_view sign) {
+    return text.find(sign) != std::string::npos;
+  };
+  const bool other_units = holds(g, "\\dollar") != holds(a, "\\dollar") && holds(g, "\\degree") != holds(a, "\\degree");
+  if (const std::string bare = other_units ? "" : math::bare_text(g); !bare.empty() && bare == math::bare_text(a))
+    return true;
   const math::Tree tg = math::parse(g, !policy.strict), ta = math::parse(a, !policy.strict);
   return tg && ta && math::Comparison(policy, math::seed_of(g, a)).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
 }

@@ -19,8 +19,8 @@ using Result = std::optional<Approximate>;
 constexpr Real epsilon = std::numeric_limits<Real>::epsilon();
 constexpr Real pi = std::numbers::pi_v<Real>;
 
-// A result with the rounding error of the operation added. No infinities, no negative zeros and no rounding noise
-// beside the real axis: branch cuts lie there (the root of -1 is i).
+// Returns a result with the rounding error of the operation added. Infinities give no result. Negative zeros and
+// rounding noise next to the real axis become zero, since branch cuts lie there (the root of -1 is i).
 Result rounded(Complex z, Real error, bool real) {
   if (!std::isfinite(z.real()) || !std::isfinite(z.imag())) return std::nullopt;
   error += 2 * epsilon * std::abs(z);
@@ -55,7 +55,7 @@ std::optional<Complex> apply(std::string_view name, Complex x) {
   return std::nullopt;
 }
 
-// The error of a function's value: how far it moves when its argument moves by its error.
+// The error of a function's value: the change of the value when its argument changes by its error.
 Result apply(std::string_view name, const Approximate& x) {
   const auto value = apply(name, x.value), above = apply(name, x.value + x.error),
              below = apply(name, x.value - x.error);
@@ -64,7 +64,7 @@ Result apply(std::string_view name, const Approximate& x) {
                  x.real);
 }
 
-// A value that rounding may have moved off an integer counts as that integer.
+// A value within its rounding error of an integer counts as that integer.
 Result whole_part(std::string_view name, const Approximate& x) {
   if (x.value.imag() != 0) return std::nullopt;
   const Real nearest = std::round(x.value.real());
@@ -105,7 +105,7 @@ Result power(const Approximate& base, const Approximate& exponent) {
                  real);
 }
 
-// x^{p/q} with an odd q: of a negative x the real root.
+// x^{p/q} with an odd q has the real root for a negative x.
 Result odd_root(const Approximate& base, int64_t top, int64_t bottom) {
   if (base.value.imag() != 0 || base.value.real() >= 0)
     return power(base, {.value = static_cast<Real>(top) / static_cast<Real>(bottom), .error = epsilon});
@@ -161,7 +161,7 @@ class Evaluator {
                         std::pow(pi, static_cast<Real>(unit->pi_power));
     return times(a, {.value = factor, .error = epsilon * factor});
   }
-  // base^exponent, or the root of an order.
+  // Computes base^exponent, or the root of the given order.
   Result rooted(const Node& n, const Approximate& base, int32_t second) {
     const Node& exponent = tree_.at(second);
     const bool root = n.kind == Kind::function, fraction = !root && exponent.kind == Kind::divide;

@@ -1,6 +1,6 @@
 #pragma once
-// The value of any expression at a point in floating point, with a bound of its rounding error. Multi-valued functions
-// have their principal values, but roots of odd order (\sqrt[3]{x}, x^{1/3}) of a negative number are real. Time is
+// Evaluates any expression at a point in floating point, with a bound on the rounding error. Multi-valued functions
+// have their principal values, except that odd roots (\sqrt[3]{x}, x^{1/3}) of negative numbers are real. Time is
 // linear in the expression.
 #include <complex>
 #include <optional>
@@ -12,7 +12,7 @@ namespace hone::math {
 struct Approximate {
   std::complex<long double> value;
   long double error = 0;  // an estimate of |value - true value|
-  bool real = true;       // so are all values that it was computed from
+  bool real = true;       // the value and all values that it was computed from are real
 };
 
 std::optional<Approximate> evaluate(const Tree& tree, int32_t node, const Point& point);

@@ -65,17 +65,17 @@ std::optional<Exact> ExactArithmetic::integer(std::string_view digits) {
 
 std::optional<Exact> ExactArithmetic::symbol(uint64_t draw, bool positive) {
   const auto value = static_cast<int64_t>(draw >> 20) + 2;
-  return Exact{.real = {!positive && (draw & 1) != 0 ? -value : value}, .drawn = true};
+  return Exact{.real = {!positive && (draw & 1) != 0 ? -value : value}, .random = true};
 }
 
 std::optional<Exact> ExactArithmetic::plus(const Exact& a, const Exact& b) {
   if (!affordable(a, b)) return fail(Outcome::too_large);
-  return Exact{.real = a.real + b.real, .imaginary = a.imaginary + b.imaginary, .drawn = a.drawn || b.drawn};
+  return Exact{.real = a.real + b.real, .imaginary = a.imaginary + b.imaginary, .random = a.random || b.random};
 }
 
 std::optional<Exact> ExactArithmetic::times(const Exact& a, const Exact& b) {
   if (!affordable(a, b)) return fail(Outcome::too_large);
-  Exact out{.real = a.real * b.real, .drawn = a.drawn || b.drawn};
+  Exact out{.real = a.real * b.real, .random = a.random || b.random};
   if (a.imaginary.is_zero() && b.imaginary.is_zero()) return out;
   out.real = out.real - a.imaginary * b.imaginary;
   out.imaginary = a.real * b.imaginary + a.imaginary * b.real;
@@ -85,9 +85,9 @@ std::optional<Exact> ExactArithmetic::times(const Exact& a, const Exact& b) {
 std::optional<Exact> ExactArithmetic::inverse(const Exact& a) {
   if (!affordable(a, a)) return fail(Outcome::too_large);
   if (a.real.is_zero() && a.imaginary.is_zero()) return fail(Outcome::undefined);
-  if (a.imaginary.is_zero()) return Exact{.real = math::inverse(a.real), .drawn = a.drawn};
+  if (a.imaginary.is_zero()) return Exact{.real = math::inverse(a.real), .random = a.random};
   const Fraction scale = math::inverse(a.real * a.real + a.imaginary * a.imaginary);
-  return Exact{.real = a.real * scale, .imaginary = negative(a.imaginary) * scale, .drawn = a.drawn};
+  return Exact{.real = a.real * scale, .imaginary = negative(a.imaginary) * scale, .random = a.random};
 }
 
 std::optional<Exact> ExactArithmetic::power(Exact base, int64_t exponent) {
@@ -108,7 +108,7 @@ std::optional<Exact> ExactArithmetic::power(Exact base, int64_t exponent) {
 }
 
 std::optional<Exact> ExactArithmetic::function(std::string_view name, const Exact& x, int64_t order) {
-  if (x.drawn) return fail(Outcome::irrational);
+  if (x.random) return fail(Outcome::irrational);
   const bool real = x.imaginary.is_zero();
   if (name.empty() || name == "abs")
     return real ? Exact{.real = absolute(x.real)} : root({.real = x.real * x.real + x.imaginary * x.imaginary}, 2);
@@ -118,7 +118,7 @@ std::optional<Exact> ExactArithmetic::function(std::string_view name, const Exac
   return fail(Outcome::irrational);
 }
 
-// Of a negative number: the negative root if the order is odd, i times a root if it is 2.
+// For a negative number returns the negative root if the order is odd, and i times a root if it is 2.
 std::optional<Exact> ExactArithmetic::root(const Exact& x, int64_t order) {
   const bool negative = x.real.sign() < 0;
   if (!x.imaginary.is_zero() || order < 2 || order > 64 || (negative && order % 2 == 0 && order != 2))
@@ -131,7 +131,7 @@ std::optional<Exact> ExactArithmetic::root(const Exact& x, int64_t order) {
   return order == 2 ? Exact{.real = {}, .imaginary = size} : Exact{.real = math::negative(size)};
 }
 
-// The integer whose power x is, by bisection; none if x is no such power.
+// Returns the integer whose power x is, by bisection; nothing if there is none.
 std::optional<Integer> ExactArithmetic::root(const Integer& x, int64_t order) {
   const int64_t size = bits(x), words = 1 + size / 64;
   if (!budget_.spend(words * words * (1 + size / order))) {

@@ -1,5 +1,5 @@
 #pragma once
-// Exact values of expressions: complex numbers whose parts are rational, of a bounded size.
+// Exact values of expressions: complex numbers with rational parts of a bounded size.
 #include <boost/multiprecision/cpp_int.hpp>
 #include <cstdint>
 #include <optional>
@@ -22,15 +22,15 @@ struct Fraction {
 Fraction operator+(const Fraction& a, const Fraction& b);
 Fraction operator-(const Fraction& a, const Fraction& b);
 Fraction operator*(const Fraction& a, const Fraction& b);
-// Of a number that is not 0.
+// x must not be 0.
 Fraction inverse(Fraction a);
 Fraction absolute(Fraction a);
-// The largest integer that is not above it.
+// Returns the largest integer that is not above it.
 Integer floor_of(const Fraction& a);
 
 struct Exact {
   Fraction real, imaginary = {};
-  bool drawn = false;  // depends on a symbol's draw, so that its sign and size say nothing
+  bool random = false;  // depends on a symbol's random value: its sign and size have no meaning
 
   bool operator==(const Exact& other) const { return real == other.real && imaginary == other.imaginary; }
 };
@@ -49,7 +49,7 @@ class ExactArithmetic {
   std::optional<Exact> times(const Exact& a, const Exact& b);
   std::optional<Exact> inverse(const Exact& a);
   std::optional<Exact> power(Exact base, int64_t exponent);
-  // Absolute values, floors, ceilings and roots of constants, where they are rational.
+  // Absolute values, floors, ceilings and roots of constants, if they are rational.
   std::optional<Exact> function(std::string_view name, const Exact& x, int64_t order);
 
   Outcome outcome = Outcome::value;

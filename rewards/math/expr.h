@@ -1,7 +1,7 @@
 #pragma once
-// A mathematical answer as a tree, read from LaTeX or plain notation. Nothing is evaluated while reading, and reading
-// takes time and memory linear in the text: at most max_source bytes, max_nodes nodes and max_depth levels (a bracket
-// is three: itself, its sum, its power); anything beyond does not parse.
+// A mathematical answer as a tree, parsed from LaTeX or plain notation. Parsing evaluates nothing and takes time and
+// memory linear in the text: at most max_source bytes, max_nodes nodes and max_depth levels (a bracket is three:
+// itself, its sum, its power). A text beyond these limits does not parse.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,9 +16,9 @@ enum class Kind : uint8_t {
   number,     // a literal without separators: "1000", "2.50", "1e3"
   symbol,     // x, x_{1}, \theta, f'; \pi, e and i are constants
   word,       // \text{even}, Monday
-  opaque,     // something kept as written: \overline{AB}
+  opaque,     // kept as written: \overline{AB}
   repeating,  // 0.1\overline{6}
-  based,      // digits in base `columns`: 1010_2; the text is the digits
+  based,      // digits in base `columns`: 1010_2; the text holds the digits
   infinity,
   add,
   multiply,
@@ -33,7 +33,7 @@ enum class Kind : uint8_t {
   unit,      // a quantity; the text names its unit ("cm", "\text{ miles per hour}")
   function,  // text names it: sin, sqrt (child 2 = the root's order), abs, binom, ...
   ratio,     // a : b : c
-  relation,  // sides; each but the first has op: = < > L(<=) G(>=) !(not equal) ~(approximately) i(in)
+  relation,  // sides; each except the first has op: = < > L(<=) G(>=) !(not equal) ~(approximately) i(in)
   tuple,     // (a, b), [a, b): two or more children between open and close
   list,      // a, b, c without brackets
   set,       // \{a, b\}
@@ -43,20 +43,20 @@ enum class Kind : uint8_t {
 
 struct Node {
   Kind kind = Kind::number;
-  char op = 0;                      // how it joins the sibling before it (relation), or \pm's sign
-  char open = 0, close = 0;         // of a tuple
+  char op = 0;                      // relation to the previous sibling, sign of \pm, '|' of a list of alternatives
+  char open = 0, close = 0;         // brackets of a tuple
   bool applied = false;             // multiply: a letter directly before a bracket, which may be f(x)
-  uint16_t count = 0, columns = 0;  // children; of a matrix, a scale's zeros, a base
-  uint16_t size = 1;                // nodes from here down
+  uint16_t count = 0, columns = 0;  // number of children; columns of a matrix, zeros of a scale, a base
+  uint16_t size = 1;                // number of nodes in this subtree
   int32_t first = -1, next = -1;    // first child, next sibling
-  uint32_t begin = 0, end = 0;      // the text it names, in the tree's source
+  uint32_t begin = 0, end = 0;      // byte range in the tree's source
 };
 
 struct Tree {
   std::string source;  // cleaned
   std::vector<Node> nodes;
-  int32_t root = -1;                                          // -1: the text is not mathematics we read
-  bool decimal = false, percent = false, plus_minus = false;  // whether it holds any
+  int32_t root = -1;                                          // -1: the text did not parse
+  bool decimal = false, percent = false, plus_minus = false;  // the tree contains one
 
   const Node& at(int32_t node) const { return nodes[static_cast<size_t>(node)]; }
   std::string_view text(int32_t node) const {
@@ -65,12 +65,12 @@ struct Tree {
   explicit operator bool() const { return root >= 0; }
 };
 
-// LaTeX without what only changes its looks (\left, \!, \dfrac, dollar signs, Unicode spellings), spaces single. \$
-// before a number becomes \dollar, degree signs become \degree.
+// Returns LaTeX without markup that only changes its appearance (\left, \!, \dfrac, dollar signs, Unicode spellings)
+// and with single spaces. \$ before a number becomes \dollar; degree signs become \degree.
 std::string clean(std::string_view text);
 
-// any_unit: unknown words after a number are its unit and dropped ("72 clips"); otherwise only units of length, time,
-// angle and the like are.
+// Parses a cleaned text. any_unit: unknown words after a number are its unit and are dropped ("72 clips"); otherwise
+// only known units (length, time, angle and others) are read as units.
 Tree parse(std::string cleaned, bool any_unit);
 
 }  // namespace hone::math

@@ -1,6 +1,6 @@
-// The mathematical answer of a completion means the same as the task's: numbers, fractions, percentages, units,
-// radicals, expressions with variables, tuples, intervals, sets, equations, matrices, words. math_extract finds it,
-// math_compare judges it.
+// The "math" reward: 1 if the mathematical answer of the completion equals the task's. It reads numbers, fractions,
+// percentages, units, radicals, expressions with variables, tuples, intervals, sets, equations, matrices and words.
+// extract_answer (math_answer.h) finds the answer and math_equal (compare.h) compares it.
 #include "rewards/answers/answer_text.h"
 #include "rewards/answers/math_answer.h"
 #include "rewards/answers/text.h"
@@ -15,24 +15,24 @@ class Math : public Reward {
  public:
   void fields(Fields& f) override {
     f("sources", names_,
-      "where an answer is looked for: \"latex\" (\\boxed{}, formulas), \"expression\" (\"#### 18\", \"the answer is "
-      "18\", the value that the last "
-      "sentence states)");
+      "where answers are searched: \"latex\" (\\boxed{}, formulas), \"expression\" (\"#### 18\", \"the answer is 18\", "
+      "the value that the last sentence states)");
     f("strict", policy_.strict,
       "the answer must be finished and in the reference's form (10/2 is not 5, lists are in order)");
-    f("precision", precision_, "decimals to which a decimal number and another number must agree");
-    f("any_names", policy_.any_names, "variables may have other names");
+    f("precision", precision_, "number of decimals to which a decimal and another number must agree, 0 to 15");
+    f("any_names", policy_.any_names, "accept other names for variables: f(y) for f(x)");
     f("inequality_for_interval", policy_.inequality_for_interval, "accept -2 <= x <= 7 where the reference is [-2,7]");
   }
   void prepare() override {
-    HONE_CHECK(precision_ >= 0 && precision_ <= 15, "precision is ", precision_, "; it is between 0 and 15");
+    HONE_CHECK(precision_ >= 0 && precision_ <= 15, "precision is ", precision_, "; it must be in [0, 15]");
     policy_.precision = static_cast<int>(precision_);
     sources_ = {.latex = false, .expression = false};
     for (const std::string& name : names_) {
-      HONE_CHECK(name == "latex" || name == "expression", "sources: '", name, "' is neither latex nor expression");
+      HONE_CHECK(name == "latex" || name == "expression", "sources: '", name,
+                 "' is unknown; use \"latex\" or \"expression\"");
       (name == "latex" ? sources_.latex : sources_.expression) = true;
     }
-    HONE_CHECK(sources_.latex || sources_.expression, "sources: there are none");
+    HONE_CHECK(sources_.latex || sources_.expression, "sources is empty; use \"latex\", \"expression\" or both");
   }
   RewardScore score(const Task& task, const Completion& completion) const override {
     HONE_CHECK(!trimmed(task.answer).empty(), "reward math: task '", task.id, "' has no answer");
@@ -43,7 +43,7 @@ class Math : public Reward {
     return {.score = 0, .note = "expected " + excerpt(expected) + ", got " + excerpt(readings.front())};
   }
   bool reads_answers(const Task&) const override { return true; }
-  // The reading that is right, else the most literal one.
+  // Returns the right reading if there is one, else the most literal one.
   std::optional<std::string> read_answer(const Task& task, const Completion& completion) const override {
     const std::vector<std::string> readings = readings_of(completion);
     if (readings.empty()) return std::nullopt;

@@ -21,11 +21,11 @@ uint64_t raised(uint64_t base, uint64_t exponent, uint64_t modulus) {
   return out;
 }
 
-// The first twelve primes: as bases of Miller and Rabin's test they decide every odd number of 64 bits (Sorenson and
-// Webster 2015).
+// The first twelve primes. As bases of the Miller-Rabin test they decide every odd 64-bit number (Sorenson and Webster
+// 2015).
 constexpr uint64_t bases[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
 
-// n is odd and above 37.
+// n must be odd and above 37.
 bool is_prime(uint64_t n) {
   if (std::any_of(std::begin(bases), std::end(bases), [n](uint64_t base) { return n % base == 0; })) return false;
   const int twos = __builtin_ctzll(n - 1);
@@ -38,8 +38,8 @@ bool is_prime(uint64_t n) {
   });
 }
 
-uint64_t drawn_prime(const Point& point) {
-  constexpr uint64_t stream = 0x7072696d65;  // of no variable
+uint64_t random_prime(const Point& point) {
+  constexpr uint64_t stream = 0x7072696d65;  // "prime"; no variable has this stream
   const Philox4 out = philox(point.seed, stream, point.index);
   const uint64_t bits = (uint64_t{out.word[1]} << 32) | out.word[0];
   uint64_t candidate = (uint64_t{1} << 60) | (bits >> 4) | 1;
@@ -50,7 +50,7 @@ uint64_t drawn_prime(const Point& point) {
 }  // namespace
 
 ModularArithmetic::ModularArithmetic(const Point& point, Budget& budget)
-    : prime_(drawn_prime(point)), budget_(budget) {}
+    : prime_(random_prime(point)), budget_(budget) {}
 
 std::optional<uint64_t> ModularArithmetic::fail(Outcome why) {
   outcome = why;

@@ -1,7 +1,7 @@
 #pragma once
-// Values modulo a prime of 61 bits, for numbers that are too large to write out: 10^{10^{10}}. The prime is drawn from
-// the point's seed, which is a hash of both texts: for a prime that is known before the answer is written, unequal
-// numbers that are congruent are easy to write.
+// Values modulo a 61-bit prime, for numbers that are too large to write out: 10^{10^{10}}. The prime is random and
+// depends on the point's seed, a hash of both texts. With a fixed prime it would be easy to write an unequal number
+// that is congruent to the reference.
 #include <cstdint>
 #include <optional>
 #include <string_view>

@@ -1,10 +1,11 @@
-// The number in the last box, the one after a marker, or the one that the completion ends in is the answer's number. A
-// fraction counts as its value; a number inside a power, a range, a ratio or another expression is none. The answer may
-// be a number or a worked solution that ends in "#### 18" (GSM8K).
+// The "number" reward: 1 if the number of the completion equals the answer's. It reads the last box, else the number
+// after a marker, else the last number of the completion. A fraction counts as its value. A number inside a power, a
+// range, a ratio or another expression does not count. The task's answer may be a number or a worked solution that ends
+// in "#### 18" (GSM8K).
 #include <cmath>
 
-#include "rewards/answers/number_text.h"
 #include "rewards/answers/text.h"
+#include "rewards/math/number_answer.h"
 #include "rewards/reward.h"
 
 namespace hone {
@@ -15,15 +16,17 @@ class Number : public Reward {
  public:
   void fields(Fields& f) override {
     f("markers", markers_,
-      "the number after the last occurrence of the first of these that occurs is judged (any case)");
-    f("require_marker", require_marker_, "without a marker there is no answer; otherwise the last number is taken");
-    f("tolerance", tolerance_, "how far off the number may be, absolutely");
-    f("relative_tolerance", relative_tolerance_, "how far off the number may be, as a share of the answer");
+      "texts before the answer, in order of preference (any case); the number after the last occurrence of the first "
+      "one found counts");
+    f("require_marker", require_marker_, "a completion without a marker has no answer; false: its last number counts");
+    f("tolerance", tolerance_, "maximum absolute error");
+    f("relative_tolerance", relative_tolerance_, "maximum error relative to the answer");
   }
   void prepare() override {
-    HONE_CHECK(tolerance_ >= 0 && relative_tolerance_ >= 0, "tolerances are not negative");
+    HONE_CHECK(tolerance_ >= 0 && relative_tolerance_ >= 0, "tolerance (", tolerance_, ") and relative_tolerance (",
+               relative_tolerance_, ") must be 0 or more");
     for (std::string& marker : markers_) {
-      HONE_CHECK(!marker.empty(), "markers: an empty one");
+      HONE_CHECK(!marker.empty(), "markers has an empty text; remove it");
       marker = lower(marker);
     }
   }
@@ -53,7 +56,7 @@ class Number : public Reward {
     return given.digits == expected.digits || (allowed > 0 && std::fabs(given.value - expected.value) <= allowed);
   }
 
-  std::vector<std::string> markers_ = {"####", "answer is", "answer:"};
+  std::vector<std::string> markers_ = {"####", "answer is", "answer:", "答案是", "答案为", "答案:", "答案："};
   bool require_marker_ = false;
   double tolerance_ = 0, relative_tolerance_ = 0;
 };

@@ -1,3 +1,4 @@
+// Primaries of the parser: numbers, letters, commands, brackets, functions and environments.
 #include <charconv>
 
 #include "rewards/math/parser.h"
@@ -18,14 +19,14 @@ int32_t Parser::primary() {
     const int32_t inside = sum();
     in_bars_ = false;
     if (!take("|")) failed_ = true;
-    const size_t name = text_.size();  // "abs" is not in the source: an empty name
+    const size_t name = text_.size();  // an empty name, since "abs" is not in the source
     return add(Kind::function, {inside}, name, name);
   }
-  return failed_ = true, 0;
+  return fail();
 }
 
-// Digits with grouping: "1,000" and "1 000" outside brackets, "1_000" anywhere; a separator is dropped by leaving it in
-// the text, so a number's text may hold ',', ' ' and '_'.
+// Parses digits with grouping: "1,000" and "1 000" outside brackets, "1_000" anywhere. Separators stay in the node's
+// text, which may therefore contain ',', ' ' and '_'.
 int32_t Parser::number() {
   const size_t begin = at_;
   const auto three_digits = [&](size_t k) {
@@ -59,8 +60,8 @@ int32_t Parser::number() {
   return add(Kind::number, begin, at_);
 }
 
-// The rest of a number in another base, 1011_2 or 2E_{16}, whose first digits have been read: -1 if it is none, opaque
-// if a digit is not of its base.
+// Parses the rest of a number in another base, 1011_2 or 2E_{16}, after its first digits. Returns -1 if there is no
+// base, and an opaque node if a digit is not in its base.
 int32_t Parser::based_number(size_t begin) {
   size_t end = at_;
   while (end < text_.size() && text_[end] >= 'A' && text_[end] <= 'Z') ++end;
@@ -85,13 +86,16 @@ int32_t Parser::based_number(size_t begin) {
   const bool valid = value >= 2 && value <= 36 && std::all_of(digits.begin(), digits.end(), [value](char c) {
                        return c == '.' || digit_value(c) < value;
                      });
-  if (!valid && end != before) return at_ = before, -1;
+  if (!valid && end != before) {
+    at_ = before;
+    return -1;
+  }
   const int32_t out = add(valid ? Kind::based : Kind::opaque, begin, valid ? end : at_);
   if (valid && !failed_) node(out).columns = static_cast<uint16_t>(value);
   return out;
 }
 
-// A letter or a command with the primes and subscript that belong to it.
+// Parses a letter or a command with its primes and subscript.
 int32_t Parser::symbol(size_t begin) {
   while (peek() == '\'') ++at_;
   if (peek() == '_') {
@@ -147,10 +151,11 @@ int32_t Parser::command() {
   if (name == "text") return text_word();
   if (name == "begin") return environment();
   if (name == "infty") return add(Kind::infinity);
-  if (name == "mathbb" && rest().starts_with("{R}")) {  // all of (-\infty, \infty)
+  if (name == "mathbb" && rest().starts_with("{R}")) {  // (-\infty, \infty)
     braced();
     const int32_t low = add(Kind::negate, {add(Kind::infinity)}), out = add(Kind::tuple, {low, add(Kind::infinity)});
-    node(out).open = '(', node(out).close = ')';
+    node(out).open = '(';
+    node(out).close = ')';
     return out;
   }
   if (name == "emptyset") return add_all(Kind::set, {});
@@ -160,7 +165,7 @@ int32_t Parser::command() {
     return add(Kind::function, {inside}, begin + 1, end);
   }
   if (name == "boxed") return argument();
-  if (name == "dollar") return quantity(power(), begin, end);
+  if (is_currency_command(name)) return quantity(power(), begin, end);
   if (name == "binom") {
     const int32_t top = argument();
     return add(Kind::function, {top, argument()}, begin + 1, end);
@@ -175,7 +180,7 @@ int32_t Parser::command() {
   return symbol(begin);
 }
 
-// What a command without braces takes: one digit, one letter, one command.
+// Parses the argument of a command without braces: one digit, one letter or one command.
 int32_t Parser::argument() {
   spaces();
   if (is_digit(peek())) {
@@ -189,8 +194,8 @@ int32_t Parser::argument() {
   return primary();
 }
 
-// A function's name has been read: [order], _base, ^power and its argument, which without brackets reaches to the next
-// function or sign.
+// Parses a function after its name: [order], _base, ^power and the argument. An argument without brackets reaches to
+// the next function or sign.
 int32_t Parser::function(size_t begin, size_t end) {
   const std::string_view name = text_.substr(begin, end - begin);
   if (++depth_ > max_depth) failed_ = true;
@@ -244,14 +249,15 @@ int32_t Parser::bracketed() {
   spaces();
   const char close = peek();
   const bool closes = set ? rest().starts_with("\\}") : group ? close == '}' : close == ')' || close == ']';
-  if (failed_ || !closes) return failed_ = true, 0;
+  if (failed_ || !closes) return fail();
   at_ += set ? 2 : 1;
   if (set) return add_all(Kind::set, items);
   if (items.size() == 1) return items[0];
-  if (items.empty()) return failed_ = true, 0;
+  if (items.empty()) return fail();
   if (group) return add_all(Kind::list, items);
   const int32_t out = add_all(Kind::tuple, items);
-  node(out).open = open, node(out).close = close;
+  node(out).open = open;
+  node(out).close = close;
   return out;
 }
 
@@ -259,7 +265,7 @@ int32_t Parser::environment() {
   const std::string_view name = braced();
   if (name == "array") braced();
   if (++depth_ > max_depth) failed_ = true;
-  if (failed_ || !(name.ends_with("matrix") || name == "array")) return failed_ = true, 0;
+  if (failed_ || !(name.ends_with("matrix") || name == "array")) return fail();
   ++matrix_depth_;
   std::vector<int32_t> cells;
   size_t columns = 0, rows = 0, in_row = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// The reader of expr.h's trees; parse.cpp alone includes it. Recursive descent, one function a level of binding: list,
-// relation, ratio, union, sum, product, power, primary. A text that does not fit sets failed_, and every loop ends on
-// it.
+// The recursive-descent parser of expr.h's trees, included only by parse.cpp. It has one function per level of
+// precedence: list, relation, ratio, union, sum, product, power, primary. A text that does not parse sets failed_,
+// which ends every loop.
 #include <algorithm>
 #include <initializer_list>
 #include <span>
@@ -44,18 +44,26 @@ class Parser {
     while (from < text_.size() && is_letter(text_[from])) ++from;
     return from;
   }
-  // The content of {...} that starts here, brackets balanced; the cursor moves past it.
+  // Returns the content of the {...} at the cursor, with balanced brackets, and moves the cursor past it.
   std::string_view braced() {
-    if (!take("{")) return failed_ = true, std::string_view();
+    if (!take("{")) {
+      failed_ = true;
+      return {};
+    }
     const size_t begin = at_;
     for (int depth = 1; at_ < text_.size(); ++at_) {
       if (text_[at_] == '{') ++depth;
       if (text_[at_] == '}' && --depth == 0) return text_.substr(begin, at_++ - begin);
     }
-    return failed_ = true, std::string_view();
+    failed_ = true;
+    return {};
   }
 
   // -- nodes
+  int32_t fail() {
+    failed_ = true;
+    return 0;
+  }
   int32_t add(Kind kind, size_t begin = 0, size_t end = 0) {
     if (tree_.nodes.size() >= max_nodes) failed_ = true;
     if (failed_ && !tree_.nodes.empty()) return 0;
@@ -79,30 +87,43 @@ class Parser {
   }
 
   // -- lists
-  // "a, b" and "a and b" within groups that ';' divides; a group of several among several groups is a tuple (p=5,q=2;
-  // p=7,q=2).
+  // Parses "a, b" and "a and b" within groups separated by ';'. If there are several groups, a group of several values
+  // is a tuple (p=5,q=2; p=7,q=2).
   int32_t groups() {
     std::vector<std::vector<int32_t>> all;
+    bool alternatives = true;
     do {
       std::vector<int32_t> items;
       do items.push_back(relation());
-      while (!failed_ && separator());
+      while (!failed_ && separator(&alternatives));
       all.push_back(std::move(items));
     } while (!failed_ && take(";"));
     if (all.size() == 1 && all[0].size() == 2 && !failed_ && continues(last_quantity(all[0][0]), all[0][1]))
       return add(Kind::add, {all[0][0], all[0][1]});
-    if (all.size() == 1) return all[0].size() == 1 ? all[0][0] : add_all(Kind::list, all[0]);
+    if (all.size() == 1) {
+      if (all[0].size() == 1) return all[0][0];
+      const int32_t list = add_all(Kind::list, all[0]);
+      if (!failed_ && alternatives) node(list).op = '|';
+      return list;
+    }
     std::vector<int32_t> out;
     for (const auto& items : all) {
       out.push_back(items.size() == 1 ? items[0] : add_all(Kind::tuple, items));
-      if (!failed_ && items.size() > 1) node(out.back()).open = '(', node(out.back()).close = ')';
+      if (!failed_ && items.size() > 1) {
+        node(out.back()).open = '(';
+        node(out.back()).close = ')';
+      }
     }
     return add_all(Kind::list, out);
   }
-  bool separator() {
+  // Sets `alternatives` to false unless the separator is "or".
+  bool separator(bool* alternatives = nullptr) {
     spaces();
     const bool comma = take(",");
+    const size_t before = at_;
     const bool word = take("and") || take("or") || text_separator();
+    const bool is_or = word && text_.substr(before, at_ - before).find("or") != std::string_view::npos;
+    if (alternatives && (comma || word)) *alternatives = *alternatives && is_or;
     return comma || word;
   }
   // \text{ and }, \text{ for part (a) and }: a separator if it ends in one.
@@ -180,7 +201,7 @@ class Parser {
     take("+");
     return product();
   }
-  // Matrices of one shape are added place by place, so that a sum of two is a matrix.
+  // Adds matrices of equal shape elementwise, so that their sum is a matrix.
   int32_t sum_of(int32_t a, int32_t b) {
     if (failed_ || node(a).kind != Kind::matrix || node(b).kind != Kind::matrix || node(a).count != node(b).count ||
         node(a).columns != node(b).columns)
@@ -190,7 +211,8 @@ class Parser {
       const int32_t next_x = node(x).next, next_y = node(y).next;
       node(x).next = node(y).next = -1;
       cells.push_back(add(Kind::add, {x, y}));
-      x = next_x, y = next_y;
+      x = next_x;
+      y = next_y;
     }
     const uint16_t columns = node(a).columns;
     const int32_t out = add_all(Kind::matrix, cells);
@@ -228,14 +250,14 @@ class Parser {
   }
   // 2x is a product, 1\frac{1}{2} and 1 1/2 are mixed numbers, 3 4 is neither.
   int32_t juxtaposed(int32_t left) {
-    const bool digits = is_digit(peek()), whole = is_integer(left), bracket = peek() == '(';
+    const bool digits = is_digit(peek()), integer = is_integer(left), bracket = peek() == '(';
     if (digits) {
-      if (!whole) {
+      if (!integer) {
         const Kind kind = tree_.at(left).kind;
         if (kind == Kind::number || kind == Kind::based || kind == Kind::repeating) failed_ = true;
       } else {
         const int32_t top = power();
-        if (failed_ || !take("/")) return failed_ = true, 0;
+        if (failed_ || !take("/")) return fail();
         const int32_t fraction = add(Kind::divide, {top, power()});
         if (!failed_ && !is_integer_fraction(fraction)) failed_ = true;
         return add(Kind::add, {left, fraction});
@@ -244,7 +266,7 @@ class Parser {
     const int32_t right = power();
     if (failed_) return 0;
     const bool applied = bracket && node(left).kind == Kind::symbol;
-    const int32_t out = add(whole && is_integer_fraction(right) ? Kind::add : Kind::multiply, {left, right});
+    const int32_t out = add(integer && is_integer_fraction(right) ? Kind::add : Kind::multiply, {left, right});
     node(out).applied = applied;
     return out;
   }
@@ -259,6 +281,7 @@ class Parser {
     if (c != '\\') return false;
     const std::string_view name = text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1);
     if (name.empty()) return peek(1) == '{';
+    if (is_currency_command(name)) return false;
     for (const std::string_view stop : {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text",
                                         "end", "cap", "rightarrow", "setminus", "rfloor", "rceil", "over"})
       if (name == stop) return false;
@@ -278,8 +301,9 @@ class Parser {
     node(left).columns = static_cast<uint16_t>(zeros);
     return true;
   }
-  // Words after a value, each with its power: a unit of measure, or what was counted, which is dropped. A product whose
-  // nodes begin at `first_node` has a unit if none of its factors does (what 5 cm * 3 cm is measured in is left open).
+  // Takes the words after a value, each with its power. They are a unit of measure, or name what was counted and are
+  // dropped. A product whose nodes begin at `first_node` gets a unit only if none of its factors has one (the unit of 5
+  // cm * 3 cm stays open).
   bool take_unit(int32_t& left, int64_t first_node) {
     spaces();
     const size_t begin = at_;
@@ -291,16 +315,34 @@ class Parser {
     if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = quantity(left, begin, at_);
     return true;
   }
-  // True if something was passed over.
+  // Takes the currency sign after a number, "5 €", unless the sign belongs to the next number.
+  bool take_currency() {
+    if (peek() != '\\') return false;
+    const size_t end = letters_end(at_ + 1);
+    size_t next = end;
+    while (next < text_.size() && text_[next] == ' ') ++next;
+    const bool before_number = next < text_.size() && (is_digit(text_[next]) || text_[next] == '.');
+    if (before_number || !is_currency_command(text_.substr(at_ + 1, end - at_ - 1))) return false;
+    at_ = end;
+    return true;
+  }
+  // Returns true if it skipped a word.
   bool skip_unit_word() {
     spaces();
     const size_t before = at_;
-    if (text_separator()) return at_ = before, false;
+    if (take_currency()) return true;
+    if (text_separator()) {
+      at_ = before;
+      return false;
+    }
     if (rest().starts_with("\\text")) {
       at_ += 5;
       const std::string_view words = trimmed(braced());
-      // Part of what is said, not a unit: the text is then compared as it is.
-      if (words == "a.m." || words == "p.m." || (!words.empty() && is_digit(words[0]))) return failed_ = true, false;
+      // The words belong to the answer and are not a unit, so the text is compared as written.
+      if (words == "a.m." || words == "p.m." || (!words.empty() && is_digit(words[0]))) {
+        failed_ = true;
+        return false;
+      }
     } else if (is_letter(peek())) {
       if (!is_unit_word(before)) return false;
       at_ = letters_end(at_);
@@ -324,7 +366,7 @@ class Parser {
     if (word == "percent" || word == "pct" || word == "percentage" || is_unit(word)) return true;
     return apart && ((any_unit_ && word.size() > 2 && !is_product_of_letters(word)) || word == "per");
   }
-  // The second half of km/h.
+  // Skips the second half of km/h.
   bool skip_divisor_unit(size_t begin) {
     if (peek() != '/' || !read_unit(text_.substr(begin, at_ - begin))) return false;
     const size_t before = at_++;
@@ -341,13 +383,13 @@ class Parser {
   int32_t quantity(int32_t value, size_t begin, size_t end) {
     return static_cast<int32_t>(last_unit_ = add(Kind::unit, {value}, begin, end));
   }
-  // The last quantity of a value that is one or several: 1 hour 30 minutes; -1 if it is none.
+  // Returns the last quantity of a value of one or several quantities (1 hour 30 minutes); -1 if there is none.
   int32_t last_quantity(int32_t value) const {
     const Node& n = tree_.at(value);
     const int32_t last = n.kind == Kind::add ? tree_.at(n.first).next : value;
     return tree_.at(last).kind == Kind::unit ? last : -1;
   }
-  // Whether a smaller unit of the same kind may follow, which is added.
+  // Returns true if `small` has a smaller unit of the same kind and is therefore added to `large`.
   bool continues(int32_t large, int32_t small) const {
     if (large < 0 || small < 0 || tree_.at(small).kind != Kind::unit) return false;
     const auto a = read_unit(tree_.text(large)), b = read_unit(tree_.text(small));
@@ -358,8 +400,7 @@ class Parser {
   int32_t next_quantity(int32_t left) {
     const int64_t begin = static_cast<int64_t>(tree_.nodes.size());
     int32_t right = power();
-    if (failed_ || !take_unit(right, begin) || failed_ || !continues(last_quantity(left), right))
-      return failed_ = true, 0;
+    if (failed_ || !take_unit(right, begin) || failed_ || !continues(last_quantity(left), right)) return fail();
     return add(Kind::add, {left, right});
   }
 
@@ -392,11 +433,27 @@ class Parser {
         tree_.percent = true;
         value = add(Kind::percent, {value});
       } else if (take("\\degree")) {
-        value = angle_depth_ > 0 ? add(Kind::degree, {value}) : quantity(value, at_ - sizeof("degree"), at_);
+        const size_t begin = at_ - sizeof("degree");
+        value = angle_depth_ > 0 ? add(Kind::degree, {value}) : quantity(value, begin, temperature_end());
       } else
         break;
     }
     return value;
+  }
+
+  // Returns the end of "C" or "\text{F}" after a degree sign, if it is there.
+  size_t temperature_end() {
+    const size_t before = at_;
+    spaces();
+    std::string_view scale;
+    if (take("\\text")) {
+      scale = trimmed(braced());
+    } else {
+      scale = text_.substr(at_, letters_end(at_) - at_);
+      at_ += scale.size();
+    }
+    if (scale != "C" && scale != "F" && scale != "Celsius" && scale != "Fahrenheit") at_ = before;
+    return at_;
   }
 
   int32_t primary();
@@ -414,7 +471,7 @@ class Parser {
   Tree& tree_;
   std::string_view text_;
   size_t at_ = 0;
-  int64_t last_unit_ = -1;  // the unit node made last
+  int64_t last_unit_ = -1;  // the last unit node
   int depth_ = 0, bracket_depth_ = 0, matrix_depth_ = 0, angle_depth_ = 0;
   bool failed_ = false, in_bars_ = false, any_unit_ = false;
 };

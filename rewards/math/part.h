@@ -1,5 +1,5 @@
 #pragma once
-// Part of an answer as it is compared: a node of its tree, and which value of \pm is meant.
+// Part of an answer as it is compared: a node of its tree, and the sign that \pm stands for.
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -11,7 +11,7 @@ namespace hone::math {
 struct Part {
   const Tree* tree = nullptr;
   int32_t node = -1;
-  int sign = 0;  // 0: both, if it holds \pm
+  int sign = 0;  // sign of \pm; 0: both
 
   const Node& get() const { return tree->at(node); }
   Kind kind() const { return get().kind; }
@@ -30,10 +30,10 @@ struct Part {
   }
 };
 
-// Whether no variable is in it.
+// Returns true if the part contains no variable.
 bool is_constant(const Part& part);
 
-// What stands on the left of "x = 5" when 5 is the answer: x, f(x), AB, (p,q), A:B, "Area".
+// Returns true for the left side of "x = 5" when 5 is the answer: x, f(x), AB, (p,q), A:B, "Area".
 bool is_name(const Part& part);
 
 }  // namespace hone::math

@@ -19,7 +19,7 @@ uint64_t draw(uint64_t seed, uint64_t stream, uint64_t index) {
   return (uint64_t{out.word[1]} << 32) | out.word[0];
 }
 
-// A name as it is compared: x_{1} is x_1.
+// The hash of a name in its canonical spelling: x_{1} is x_1.
 uint64_t name_hash(std::string_view name) {
   uint64_t hash = fnv_start;
   for (const char c : name)
@@ -27,7 +27,7 @@ uint64_t name_hash(std::string_view name) {
   return hash;
 }
 
-// The stream of a variable's draws.
+// Returns the RNG stream of a variable.
 uint64_t identity(const Tree& tree, int32_t node, const Point& point) {
   const uint64_t own = name_hash(tree.text(node));
   if (point.names_matter || tree.at(node).kind != Kind::symbol || is_constant_name(tree.text(node))) return own;
@@ -51,7 +51,7 @@ bool is_negative(uint64_t variable, uint64_t bits, const Point& point) {
   return point.signs == Signs::negative || (point.signs == Signs::one_negative && variable == point.negative_variable);
 }
 
-// value is read after the operation that sets it and says whether it overflowed.
+// Returns nothing on overflow. `value` is a reference, since it is read after the operation that sets it.
 std::optional<int64_t> checked(bool overflow, const int64_t& value) {
   return overflow ? std::nullopt : std::optional(value);
 }

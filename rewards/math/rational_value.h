@@ -1,9 +1,9 @@
 #pragma once
-// The value of an expression that is rational in its variables, in any arithmetic that has + * and inverses: exactly
-// (exact.h), or modulo a prime (modular.h). An arithmetic has
+// Evaluates an expression that is rational in its variables, in any arithmetic that has + * and inverses: exactly
+// (exact.h), or modulo a prime (modular.h). An arithmetic defines
 //   Value; integer(digits), small(int64), symbol(draw, positive), imaginary(), plus, times, inverse, power(value,
 //   int64), function(name, value, order)
-// which return std::optional<Value> and, where that is empty, say why by `outcome`.
+// These return std::optional<Value>. If it is empty, `outcome` says why.
 #include <optional>
 
 #include "rewards/answers/units.h"
@@ -11,10 +11,10 @@
 
 namespace hone::math {
 
-// Why there is no value: it is not rational, it does not exist (0/0), or it needs too many digits or too much time.
+// Why there is no value: it is irrational, it is undefined (0/0), or it exceeds the limits of digits or time.
 enum class Outcome : uint8_t { value, irrational, undefined, too_large };
 
-// What one comparison may compute, in products of 64-bit words, whatever its numbers' sizes.
+// The computation budget of one comparison, in products of 64-bit words.
 struct Budget {
   int64_t left = 4'000'000;
 
@@ -124,8 +124,8 @@ class RationalEvaluator {
     const Result base = run(n.first);
     return base ? arithmetic_.power(*base, *exponent) : std::nullopt;
   }
-  // Operators on one or two operands. They nest to the left as deep as a text is long (a + b + c + ...), so that side
-  // is a loop.
+  // Operators with one or two operands. The left operand is handled by a loop, since operators nest to the left as deep
+  // as a text is long (a + b + c + ...).
   static bool is_operation(const Node& n) {
     return n.count >= 1 && n.count <= 2 && n.kind != Kind::function && n.kind != Kind::factorial &&
            n.kind != Kind::power;
@@ -138,7 +138,7 @@ class RationalEvaluator {
     for (; out && !operators.empty(); operators.pop_back()) out = applied(operators.back(), out);
     return out;
   }
-  // The operator at a node, whose first operand is a.
+  // Applies the operator at a node to its first operand a.
   Result applied(int32_t node, const Result& a) {
     const Node& n = tree_.at(node);
     const bool minus = point_.sign * (n.op == '-' ? -1 : 1) < 0;

@@ -17,16 +17,17 @@ constexpr uint64_t num_proportional_points = 3;
 
 constexpr Real relative_tolerance = 1e-15L, cancellation_tolerance = 1e-10L, absolute_tolerance = 1e-15L;
 
-// Not further apart than rounding explains. What cancellation leaves of a number is believed only to ten digits.
+// Returns true if two values differ by no more than rounding explains. After cancellation only ten digits of a number
+// count.
 bool close(const Approximate& x, const Approximate& y) {
   const Real size = std::max(std::abs(x.value), std::abs(y.value)), difference = std::abs(x.value - y.value);
   const Real rounding = std::min(32 * (x.error + y.error), cancellation_tolerance * size + absolute_tolerance);
   return difference <= relative_tolerance * size + rounding;
 }
 
-// A point of a floating-point comparison. Everyday points are those where both sides of equal functions can be computed
-// and are real or not alike; elsewhere a side may overflow, or leave the real numbers where the other does not
-// (\sqrt{xy} and \sqrt{x}\sqrt{y} for negative x and y).
+// A point of a floating-point comparison. At an everyday point both sides of equal functions can be computed, and
+// either both are real or neither is. At other points one side may overflow or leave the real numbers alone (\sqrt{xy}
+// and \sqrt{x}\sqrt{y} for negative x and y).
 struct Probe {
   Point point;
   bool everyday = true;
@@ -49,7 +50,7 @@ std::vector<Probe> probes(const Point& shape, const std::vector<uint64_t>& varia
   for (size_t v = 0; v < std::min(variables.size(), most_single); ++v) add(1, Signs::one_negative, true, variables[v]);
   add(1, Signs::negative, false);
   add(1, Signs::mixed, false);
-  // Far from zero, where |x - 50| is not 50 - x.
+  // Points far from zero, where |x - 50| is not 50 - x.
   for (const Real scale : {10.0L, 100.0L, 1000.0L}) {
     add(scale, Signs::positive, false);
     add(scale, Signs::mixed, false);
@@ -57,7 +58,7 @@ std::vector<Probe> probes(const Point& shape, const std::vector<uint64_t>& varia
   return out;
 }
 
-// Rounded to the precision's decimals, half away from zero.
+// Rounds to the precision's decimals, half away from zero.
 Integer rounded(const Fraction& x, const Integer& unit) {
   const Integer size = floor_of(absolute(x) * Fraction{unit} + Fraction{1, 2});
   return x.sign() < 0 ? Integer(-size) : size;
@@ -75,10 +76,18 @@ bool is_constant(const Part& part) {
   return true;
 }
 
+// True for a segment such as AB.
+static bool names_points(const Part& part) {
+  if (part.kind() == Kind::symbol) return part.text().size() == 1 && part.text()[0] >= 'A' && part.text()[0] <= 'Z';
+  const std::vector<Part> sides = part.children();
+  return part.kind() == Kind::multiply && names_points(sides[0]) && names_points(sides[1]);
+}
+
 bool is_name(const Part& part) {
   const Node& n = part.get();
   if (n.kind == Kind::symbol || n.kind == Kind::word || n.kind == Kind::opaque) return true;
   if (n.kind == Kind::multiply) {
+    if (names_points(part)) return true;
     const std::vector<Part> sides = part.children();
     if (n.applied) return sides[1].kind() == Kind::number || sides[1].kind() == Kind::tuple || is_name(sides[1]);
     return (is_name(sides[0]) && sides[0].text().starts_with('\\')) && is_name(sides[1]);
@@ -117,7 +126,7 @@ Outcome ValueComparison::compare_exactly(const Part& g, const Part& a, const Poi
     const auto y = RationalEvaluator(arithmetic, *a.tree, point(a, at)).run(a.node);
     if (!x || !y) return arithmetic.outcome;
     equal = *x == *y;
-    if (!equal || !(x->drawn || y->drawn)) break;
+    if (!equal || !(x->random || y->random)) break;
   }
   return Outcome::value;
 }
@@ -137,8 +146,8 @@ Outcome ValueComparison::compare_modulo_primes(const Part& g, const Part& a, con
   return Outcome::value;
 }
 
-// Real values have to agree wherever both sides have them. Values that are not real decide only where the imaginary
-// unit is written, or where there are no others: what they are of a root or a logarithm is a convention.
+// Real values must agree wherever both sides have them. Complex values count only if the imaginary unit is written or
+// if there are no real values, since the complex value of a root or logarithm is a convention.
 bool ValueComparison::compare_approximately(const Part& g, const Part& a, const Point& shape) const {
   std::vector<uint64_t> variables;
   collect_variables(*g.tree, g.node, point(g, shape), variables);
@@ -176,14 +185,14 @@ bool ValueComparison::compare_approximately(const Part& g, const Part& a, const 
   return real + complex >= enough;
 }
 
-// Both are constants, one of them a decimal, and they round to the same. Where little is left after rounding, .0000672
-// is still not .0000673.
+// Returns true if both are constants, one of them a decimal, and they round to the same value. Their difference must
+// also be small relative to the value: .0000672 is not .0000673.
 bool ValueComparison::rounds_alike(const Part& g, const Part& a, const Point& shape) {
   if (policy_.strict || !(g.tree->decimal || a.tree->decimal) || !is_constant(g) || !is_constant(a)) return false;
   ExactArithmetic arithmetic(budget_);
   const auto exact_g = RationalEvaluator(arithmetic, *g.tree, point(g, shape)).run(g.node);
   const auto exact_a = exact_g ? RationalEvaluator(arithmetic, *a.tree, point(a, shape)).run(a.node) : std::nullopt;
-  if (exact_g && exact_a && !exact_g->drawn && !exact_a->drawn) {
+  if (exact_g && exact_a && !exact_g->random && !exact_a->random) {
     const Integer unit = pow(Integer(10), static_cast<unsigned>(policy_.precision));
     const Exact difference{.real = exact_g->real - exact_a->real, .imaginary = exact_g->imaginary - exact_a->imaginary};
     return (norm(difference) * Fraction{unit} - norm(*exact_g)).sign() <= 0 &&
@@ -198,6 +207,14 @@ bool ValueComparison::rounds_alike(const Part& g, const Part& a, const Point& sh
   const Real unit = std::pow(10.0L, static_cast<Real>(policy_.precision));
   const auto alike = [unit](Real u, Real v) { return std::round(u * unit) == std::round(v * unit); };
   return alike(x->value.real(), y->value.real()) && alike(x->value.imag(), y->value.imag());
+}
+
+bool ValueComparison::nearly_same(const Part& g, const Part& a) const {
+  constexpr Real tolerance = 0.01L;
+  const auto rounds = [](const Part& p) { return p.tree->decimal || p.holds(Kind::divide) || p.holds(Kind::function); };
+  if (!rounds(g) && !rounds(a)) return false;
+  const auto x = evaluate(*g.tree, g.node, point(g, {})), y = evaluate(*a.tree, a.node, point(a, {}));
+  return x && y && std::abs(x->value - y->value) <= tolerance * std::max(std::abs(x->value), std::abs(y->value));
 }
 
 int ValueComparison::proportional(const Sides& g, const Sides& a) {

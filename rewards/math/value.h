@@ -1,6 +1,6 @@
 #pragma once
-// Whether two expressions have the same value, as numbers or as functions of their variables. Rational ones are
-// computed exactly or, where their numbers are too large to write out, modulo primes; all others in floating point
+// Compares two expressions by value, as numbers or as functions of their variables. Rational expressions are computed
+// exactly, or modulo primes if their numbers are too large to write out. All others are computed in floating point
 // (eval.h).
 #include "rewards/math/compare.h"
 #include "rewards/math/part.h"
@@ -12,11 +12,15 @@ class ValueComparison {
  public:
   ValueComparison(const MathPolicy& policy, uint64_t seed) : policy_(policy), seed_(seed) {}
 
-  // percent and units: whether "%" and units of measure are factors (else they are ignored).
+  // percent, units: "%" and units of measure are factors; otherwise they are ignored.
   bool same(const Part& g, const Part& a, bool percent, bool units);
 
-  // left - right of one relation is a constant times that of the other: the constant's sign, 0 if there is no such
-  // constant.
+  // Returns true if two constants, one of them a decimal or irrational, differ by at most a hundredth of their size: a
+  // rounded equality.
+  bool nearly_same(const Part& g, const Part& a) const;
+
+  // Returns the sign of the constant c for which left - right of one relation is c times that of the other; 0 if there
+  // is no such constant.
   struct Sides {
     Part left, right;
   };

@@ -1,6 +1,5 @@
 #pragma once
-// How a plug-in that may break is called: in batches, again where a call failed, and never for longer than its settings
-// say.
+// Calls a plug-in that may fail: in batches, with retries for failed calls, and with a timeout.
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -16,22 +15,22 @@ class PluginCalls {
  public:
   void fields(Fields& f);
 
-  // Gives every completion [0, scores.size()) of a group a score. call(begin, scores) asks for scores.size()
-  // completions from `begin` on and throws an Error when the call as a whole failed. Completions whose call failed are
-  // asked for again, each by itself; those that never got a score are failed ones. What a call holds depends on
-  // batch_size alone, never on timing. From any thread.
+  // Scores every completion [0, scores.size()) of a group. call(begin, scores) scores scores.size() completions from
+  // index `begin` and throws an Error if the entire call fails. Completions of a failed call are retried one by
+  // one; completions without a score after all retries get a failed score. The contents of a call depend only on
+  // batch_size, never on timing. Any thread may call it.
   using Call = std::function<void(size_t begin, std::span<RewardScore> scores)>;
   void score(std::span<RewardScore> scores, const Call& call) const;
 
-  double timeout = 30;     // seconds that a call may take
-  int64_t retries = 2;     // further attempts for a completion, each by itself
-  double retry_delay = 0;  // seconds before each
-  int64_t batch_size = 0;  // completions of a call at most; 0 = all of a group
-  int64_t workers = 4;     // calls at once
+  double timeout = 30;     // seconds per call
+  int64_t retries = 2;     // retries of a completion whose call failed, one completion per call
+  double retry_delay = 0;  // seconds before each retry
+  int64_t batch_size = 0;  // maximum completions per call; 0 = the entire group
+  int64_t workers = 4;     // concurrent calls
 
  private:
-  std::string attempt(size_t begin, std::span<RewardScore> scores, const Call& call) const;  // why it failed, or ""
-  mutable std::atomic<int> given_up_{0};  // completions in a row that never got a score
+  std::string attempt(size_t begin, std::span<RewardScore> scores, const Call& call) const;  // error text, or ""
+  mutable std::atomic<int> consecutive_failures_{0};  // completions without a score
 };
 
 }  // namespace hone

@@ -1,6 +1,5 @@
-// A reward behind HTTP, in the payload that OpenRLHF posts to a remote reward model: {"query": [prompt + completion],
-// "prompts": [...], "labels":
-// [...]}, answered by {"rewards": [...]}.
+// The "http" reward: a remote reward model that takes OpenRLHF's payload, {"query": [prompt + completion], "prompts":
+// [...], "labels": [...]}, and answers {"rewards": [...]}.
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/net/http_client.h"
@@ -15,19 +14,19 @@ class HttpReward : public Reward {
   HttpReward() { calls_.retry_delay = 1; }
 
   void fields(Fields& f) override {
-    f("url", url_text_, "where it is posted to, http:// or https://");
-    f("headers", headers_text_, "further headers, \"Name: value\"; ${NAME} is from the environment");
+    f("url", url_text_, "address to post to, http:// or https://");
+    f("headers", headers_text_, "additional headers, \"Name: value\"; ${NAME} is replaced by an environment variable");
     calls_.fields(f);
   }
 
   void prepare() override {
-    HONE_CHECK(!url_text_.empty(), "url: it says where to post to");
+    HONE_CHECK(!url_text_.empty(), "url is empty; set the address to post to");
     url_ = parse_url(url_text_);
     headers_.clear();
     for (const std::string& line : headers_text_) {
       const size_t colon = line.find(':');
       HONE_CHECK(colon != std::string::npos && colon > 0 && line.find_first_of("\r\n") == std::string::npos,
-                 "headers: '", line, "' is not Name: value");
+                 "headers: '", line, "' is not of the form Name: value");
       const size_t value = line.find_first_not_of(' ', colon + 1);
       headers_.emplace_back(line.substr(0, colon), value == std::string::npos ? "" : expand_path(line.substr(value)));
     }
@@ -60,7 +59,7 @@ class HttpReward : public Reward {
     const HttpResponse response = http_post(url_, {.body = body, .headers = headers_, .timeout = calls_.timeout});
     const std::string_view location = response.header("location");
     HONE_CHECK(location.empty() || response.status / 100 != 3, url_text_, ": it redirects to ", plain_text(location),
-               "; name that place instead");
+               "; set url to that address");
     HONE_CHECK(response.status == 200, url_text_, ": status ", response.status, ": ", plain_text(response.body));
     Json answer;
     try {

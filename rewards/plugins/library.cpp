@@ -1,4 +1,4 @@
-// A reward from a shared library: rewards/plugins/hone_reward.h is the interface.
+// The "library" reward: a shared library with the interface of rewards/plugins/hone_reward.h.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -29,15 +29,15 @@ class LibraryReward : public Reward {
 
   void fields(Fields& f) override {
     f("path", path_, "the shared library");
-    f("options", options_, "JSON text that the library is made with");
+    f("options", options_, "JSON text passed to the library's create()");
   }
 
   void prepare() override {
-    HONE_CHECK(!path_.empty(), "path: it names the shared library");
+    HONE_CHECK(!path_.empty(), "path is empty; set the shared library");
     if (!options_.empty()) parse_json(options_, "options");
-    // Without a slash the loader would look through the system's folders.
+    // Without a slash dlopen searches the system's folders.
     const std::string file = expand_path(path_), name = file.find('/') == std::string::npos ? "./" + file : file;
-    ::close(open_file(name));  // dlopen would wait at a FIFO
+    ::close(open_file(name));  // dlopen would block on a FIFO
     library_.reset(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
     HONE_CHECK(library_, ::dlerror());
     const auto describe =
@@ -51,7 +51,7 @@ class LibraryReward : public Reward {
                ": its description lacks create, score or destroy");
     std::array<char, 1024> error{};
     reward_ = description_->create({options_.data(), options_.size()}, error.data(), error.size());
-    HONE_CHECK(reward_, name, ": ", said(error));
+    HONE_CHECK(reward_, name, ": ", error_text_of(error));
   }
 
   RewardScore score(const Task& task, const Completion& completion) const override {
@@ -76,18 +76,19 @@ class LibraryReward : public Reward {
       std::unique_lock lock(one_thread_, std::defer_lock);
       if (description_->flags & HONE_REWARD_ONE_THREAD) lock.lock();
       problem = description_->score(reward_, items.data(), items.size(), results.data(), error.data(), error.size());
-    } catch (const std::exception& e) {  // of a library in C++
+    } catch (const std::exception& e) {  // a C++ library may throw
       std::snprintf(error.data(), error.size(), "it threw: %s", e.what());
     } catch (...) {
       std::snprintf(error.data(), error.size(), "it threw an exception");
     }
-    for (size_t i = 0; i < scores.size(); ++i) scores[i] = problem ? failed_score(said(error)) : to_score(results[i]);
+    for (size_t i = 0; i < scores.size(); ++i)
+      scores[i] = problem ? failed_score(error_text_of(error)) : to_score(results[i]);
   }
 
  private:
-  static std::string said(std::array<char, 1024>& error) {
+  static std::string error_text_of(std::array<char, 1024>& error) {
     error.back() = 0;
-    return error.front() ? plain_text(error.data()) : "it failed and does not say why";
+    return error.front() ? plain_text(error.data()) : "it failed without a message";
   }
 
   static RewardScore to_score(hone_reward_result& result) {

@@ -22,7 +22,7 @@ struct PipePair {
   int ours = -1, theirs = -1;
 };
 
-// Both ends close on exec, so that no other child holds them; ours never blocks.
+// Both ends close on exec, so that no other child inherits them. Our end is non-blocking.
 PipePair make_pipe(bool we_write) {
   std::array<int, 2> ends{};
   HONE_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "cannot make a pipe: ", std::strerror(errno));
@@ -31,7 +31,7 @@ PipePair make_pipe(bool we_write) {
   return out;
 }
 
-// What the child starts with: its pipes, a process group, and no signal blocked or ignored.
+// The child's pipes, its own process group, and default signal handling without blocked signals.
 class SpawnSettings {
  public:
   SpawnSettings(int in, int out, int err) {
@@ -57,7 +57,7 @@ class SpawnSettings {
   posix_spawnattr_t attributes{};
 };
 
-// A write to a pipe that nobody reads is EPIPE here and no signal, whatever the rest of the process does with SIGPIPE.
+// Writes without SIGPIPE: a pipe without a reader gives EPIPE, whatever the process does with that signal.
 ssize_t write_without_signal(int descriptor, const char* data, size_t size) {
   sigset_t pipe_signal, before;
   ::sigemptyset(&pipe_signal);
@@ -80,7 +80,7 @@ std::string describe_end(int status) {
   return concat("it ended with exit code ", WEXITSTATUS(status));
 }
 
-// Whether it ends by itself within 200 ms; it stays there to be waited for.
+// Returns true if the process ends within 200 ms. It is not reaped.
 bool ends_soon(pid_t pid) {
   siginfo_t info{};
   for (int i = 0;
@@ -98,9 +98,11 @@ void close_end(int& descriptor) {
 
 LineProcess::LineProcess(const std::vector<std::string>& command, std::function<void(std::string_view)> on_error)
     : on_error_(std::move(on_error)) {
-  HONE_CHECK(!command.empty() && !command[0].empty(), "there is no program to start");
+  HONE_CHECK(!command.empty() && !command[0].empty(), "command is empty; it must name a program");
   PipePair in = make_pipe(true), out = make_pipe(false), err = make_pipe(false);
-  in_ = in.ours, out_ = out.ours, err_ = err.ours;
+  in_ = in.ours;
+  out_ = out.ours;
+  err_ = err.ours;
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -128,7 +130,7 @@ LineProcess::~LineProcess() {
 
 void LineProcess::kill_group() {
   if (pid_ > 0) {
-    ::kill(-pid_, SIGKILL);  // before the leader is waited for: until then the number is the group's own
+    ::kill(-pid_, SIGKILL);  // before the leader is reaped, after which its id may be reused
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
     ending_ = describe_end(status);
@@ -149,7 +151,7 @@ void LineProcess::give_up_or_say_end(const std::string& why) {
   fail(ended ? ending_ : why);
 }
 
-// False once there is nothing more to come.
+// Returns false at the end of the output.
 bool LineProcess::read_output() {
   std::array<char, 65536> piece;
   const ssize_t count = ::read(out_, piece.data(), piece.size());
@@ -187,16 +189,16 @@ std::string LineProcess::exchange(std::string_view line, Clock::time_point deadl
   const std::string request = std::string(line) + "\n";
   std::string_view rest = request;
   size_t searched = 0;  // of output_, for the newline
-  for (bool asked = false;; asked = true) {
+  for (bool sent = false;; sent = true) {
     const Clock::time_point now = Clock::now();
     if (now >= deadline) give_up("it did not answer in time");
     std::array<pollfd, 3> ends{pollfd{out_, POLLIN, 0}, pollfd{err_, POLLIN, 0},
                                pollfd{rest.empty() ? -1 : in_, POLLOUT, 0}};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now).count() + 1;
-    ::poll(ends.data(), ends.size(), asked ? static_cast<int>(std::min<int64_t>(left, 60000)) : 0);
+    ::poll(ends.data(), ends.size(), sent ? static_cast<int>(std::min<int64_t>(left, 60000)) : 0);
     if (ends[1].revents) read_errors();
     if (ends[0].revents && !read_output()) give_up_or_say_end("it closed its output");
-    if (!asked && !output_.empty()) give_up("it wrote what nobody asked for: " + output_.substr(0, 100));
+    if (!sent && !output_.empty()) give_up("it wrote without a request: " + output_.substr(0, 100));
     if (ends[2].revents) write_some(rest);
     const size_t end = output_.find('\n', searched);
     searched = output_.size();
@@ -204,7 +206,7 @@ std::string LineProcess::exchange(std::string_view line, Clock::time_point deadl
       if (output_.size() > max_answer) give_up(concat("its answer is longer than ", max_answer, " bytes"));
       continue;
     }
-    if (!rest.empty()) give_up("it answered before it was asked: " + output_.substr(0, 100));
+    if (!rest.empty()) give_up("it answered before it had read the request: " + output_.substr(0, 100));
     if (end + 1 != output_.size()) give_up("it wrote more than one line: " + output_.substr(end + 1, 100));
     output_.pop_back();
     return std::exchange(output_, {});

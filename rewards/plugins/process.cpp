@@ -5,19 +5,19 @@
 namespace hone {
 
 void ProcessReward::shared_fields(Fields& f) {
-  f("start_timeout", start_timeout_, "seconds that a process may take to start");
+  f("start_timeout", start_timeout_, "seconds until a process must have answered its first line");
   calls_.fields(f);
   f.require("start_timeout", start_timeout_ > 0 && start_timeout_ <= 86400, "start_timeout must be in (0, 86400]");
 }
 
 void ProcessReward::fields(Fields& f) {
-  f("command", command_, "the program and its arguments; ${NAME} is from the environment");
-  f("options", options_, "JSON text that the program is given first");
+  f("command", command_, "program and arguments; ${NAME} is replaced by an environment variable");
+  f("options", options_, "JSON text sent to the program in the first line");
   shared_fields(f);
 }
 
 ProcessCommand ProcessReward::command() const {
-  HONE_CHECK(!command_.empty(), "command: it names the program and its arguments");
+  HONE_CHECK(!command_.empty(), "command is empty; set the program and its arguments");
   ProcessCommand out;
   for (const std::string& word : command_) out.command.push_back(expand_path(word));
   if (!options_.empty()) out.options = parse_json(options_, "options");

@@ -1,6 +1,6 @@
 #pragma once
-// ProcessReward: a reward judged by a pool of processes (kind = "process"), and what other kinds of processes share
-// with it.
+// ProcessReward: a reward that a pool of processes computes (kind = "process"), and the base of other kinds that start
+// processes.
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +21,8 @@ class ProcessReward : public Reward {
 
  protected:
   void shared_fields(Fields& f);
-  // What is started; an Error if the settings make no sense. Processes start with the first completion.
+  // Returns the command to start. Throws an Error if the settings are invalid. Processes start with the first
+  // completion.
   virtual ProcessCommand command() const;
 
  private:

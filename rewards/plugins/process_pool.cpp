@@ -54,7 +54,7 @@ void ProcessPool::show(std::string_view line) {
   constexpr int64_t most = 500;
   const int64_t before = lines_shown_++;
   if (before < most) log::info(command_.shown_as, ": ", line);
-  if (before == most) log::info(command_.shown_as, ": (what it writes from here on is not shown)");
+  if (before == most) log::info(command_.shown_as, ": (further lines are not logged)");
 }
 
 std::unique_ptr<ProcessPool::Worker> ProcessPool::start() {
@@ -69,7 +69,7 @@ std::unique_ptr<ProcessPool::Worker> ProcessPool::start() {
   return worker;
 }
 
-std::unique_ptr<ProcessPool::Worker> ProcessPool::take() {
+std::unique_ptr<ProcessPool::Worker> ProcessPool::acquire() {
   std::unique_lock lock(mutex_);
   freed_.wait(lock, [this] { return in_use_ < command_.workers; });
   ++in_use_;
@@ -79,7 +79,7 @@ std::unique_ptr<ProcessPool::Worker> ProcessPool::take() {
   return worker;
 }
 
-void ProcessPool::free_blocks_of(std::unique_ptr<Worker> worker) {
+void ProcessPool::release(std::unique_ptr<Worker> worker) {
   {
     const std::lock_guard lock(mutex_);
     --in_use_;
@@ -88,8 +88,8 @@ void ProcessPool::free_blocks_of(std::unique_ptr<Worker> worker) {
   freed_.notify_one();
 }
 
-std::string ProcessPool::ask(Worker& worker, const Task& task, std::span<const Completion> completions,
-                             std::span<RewardScore> scores, double timeout) {
+std::string ProcessPool::request_scores(Worker& worker, const Task& task, std::span<const Completion> completions,
+                                        std::span<RewardScore> scores, double timeout) {
   const int64_t id = worker.next_id++;
   const Json answer = exchange(worker.process, request_of(id, task, completions), id, after(timeout));
   if (std::string error = error_of(answer); !error.empty()) return error;
@@ -104,17 +104,17 @@ std::string ProcessPool::ask(Worker& worker, const Task& task, std::span<const C
 
 void ProcessPool::score(const Task& task, std::span<const Completion> completions, std::span<RewardScore> scores,
                         double timeout) {
-  std::unique_ptr<Worker> worker = take();
+  std::unique_ptr<Worker> worker = acquire();
   std::string error;
   try {
     if (!worker) worker = start();
-    error = ask(*worker, task, completions, scores, timeout);
+    error = request_scores(*worker, task, completions, scores, timeout);
   } catch (...) {
     worker.reset();
-    free_blocks_of(nullptr);
+    release(nullptr);
     throw;
   }
-  free_blocks_of(std::move(worker));
+  release(std::move(worker));
   HONE_CHECK(error.empty(), error);
 }
 

@@ -1,5 +1,5 @@
-// A reward function in a Python file, written for TRL: reward(prompts, completions, **columns) -> list of numbers or
-// None.
+// The "python" reward: a function in a Python file, written for TRL: reward(prompts, completions, **columns) -> list of
+// numbers or None.
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,17 +14,17 @@ namespace {
 class PythonReward : public ProcessReward {
  public:
   void fields(Fields& f) override {
-    f("file", file_, "the Python file");
-    f("function", function_, "a function in it; empty = the only one that the file defines");
-    f("python", python_, "the interpreter");
+    f("file", file_, "Python file with the reward function");
+    f("function", function_, "function in the file; empty = the only one that the file defines");
+    f("python", python_, "Python interpreter");
     shared_fields(f);
   }
 
  protected:
   ProcessCommand command() const override {
-    HONE_CHECK(!file_.empty(), "file: it names the Python file");
+    HONE_CHECK(!file_.empty(), "file is empty; set the Python file");
     const std::string file = expand_path(file_);
-    ::close(open_file(file));  // the interpreter's own words would not name it
+    ::close(open_file(file));  // the interpreter's message would not name the file
     return {.command = {expand_path(python_), "-u", "-c", std::string(python_adapter())},
             .options = JsonObject{{"file", file}, {"function", function_}},
             .shown_as = std::filesystem::path(file).filename().string()};

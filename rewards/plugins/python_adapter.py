@@ -1,10 +1,12 @@
-"""Runs a reward function written for TRL as a process of hone's (docs/howto/plugins.md).
+"""Runs a reward function written for TRL as a reward process of hone (docs/howto/plugins.md).
 
-The function is called as TRL calls it: by keyword with prompts, completions, completion_ids and every other column of the dataset, each a list with one
-entry a completion; for a conversation a prompt is its messages and a completion is [{"role": "assistant", "content": text}]. It returns a list of numbers
-or None; it may be a coroutine function. What it prints goes to standard error: requests and answers have descriptors of their own.
+It calls the function as TRL does: by keyword with prompts, completions, completion_ids and every other column of the
+dataset, each a list with one entry per completion. In a conversation a prompt is its messages and a completion is
+[{"role": "assistant", "content": text}]. The function returns a list of numbers or None and may be a coroutine
+function. Its output goes to standard error, since requests and answers use other descriptors.
 """
 import asyncio
+import importlib.machinery
 import importlib.util
 import inspect
 import json
@@ -14,7 +16,7 @@ import sys
 import traceback
 
 PROTOCOL = 1
-NOT_COLUMNS = ("prompt", "completion", "completion_ids")  # what TRL passes by another name
+NOT_COLUMNS = ("prompt", "completion", "completion_ids")  # TRL passes these under other names
 
 
 def take_over_streams():
@@ -30,11 +32,13 @@ def take_over_streams():
 
 def load(file, function):
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    spec = importlib.util.spec_from_file_location("reward_file", file)
+    loader = importlib.machinery.SourceFileLoader("reward_file", file)  # whatever the file's suffix is
+    spec = importlib.util.spec_from_file_location("reward_file", file, loader=loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules["reward_file"] = module
     spec.loader.exec_module(module)
-    found = {k: v for k, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "reward_file" and not k.startswith("_")}
+    found = {k: v for k, v in vars(module).items()
+             if inspect.isfunction(v) and v.__module__ == "reward_file" and not k.startswith("_")}
     if function:
         if not callable(getattr(module, function, None)):
             raise ValueError(f"{file} has no function {function}; it defines {', '.join(found) or 'none'}")
@@ -78,9 +82,11 @@ def judge(function, request, loop):
 
 
 def explain(error):
-    """The error, and the last line of the user's file that it passed through."""
+    """Returns the error and the last line of the user's file in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})" if frames and frames[-1].filename != "<string>" else ""
+    place = ""
+    if frames and frames[-1].filename != "<string>":
+        place = f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})"
     return f"{type(error).__name__}: {error}{place}"
 
 

@@ -1,5 +1,5 @@
 #pragma once
-// What plug-ins of all kinds share: how what comes back becomes a score.
+// Functions that all kinds of plug-ins share: they turn an answer into a RewardScore.
 #include <string>
 #include <string_view>
 
@@ -8,15 +8,14 @@
 
 namespace hone {
 
-// One line, 300 bytes at most, of whatever a plug-in wrote.
+// Returns at most 300 bytes of a plug-in's text as one printable line.
 std::string plain_text(std::string_view text);
 
 RewardScore failed_score(std::string why);
-// A score that is not finite, or too large for a float, has failed.
+// Returns a failed score if `score` is not finite or too large for a float.
 RewardScore checked_score(double score, std::string note = {});
-// What stands for one completion in an answer: a number, null (skipped), or {"score": number or null, "note": text,
-// "parts": {name: number}} or
-// {"error": text}. Anything else has failed.
+// Reads the answer for one completion: a number, null (skipped), {"score": number or null, "note": text, "parts":
+// {name: number}}, or {"error": text}. Anything else gives a failed score.
 RewardScore score_from_json(const Json& value);
 
 }  // namespace hone

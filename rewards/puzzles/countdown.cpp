@@ -1,7 +1,7 @@
-// The countdown game: an expression over some of the given numbers, each used at most once, with + - * / and brackets,
-// that equals the target. What the model wrote is read by a small parser into exact fractions. parts: format (an
-// expression that uses the numbers as allowed), answer. The rule and data are TinyZero's (Pan 2025), which asks for
-// every number; use_all does too.
+// The "countdown" reward: 1 for an expression over some of the given numbers, each used at most once, with + - * / and
+// brackets, that equals the target. A small parser evaluates the completion's expression in exact fractions. parts:
+// format (an expression that uses the numbers as allowed), answer. The rule and data are TinyZero's (Pan 2025).
+// TinyZero requires every number; use_all does too.
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -16,20 +16,21 @@ namespace hone {
 namespace {
 
 constexpr size_t longest_expression = 1024;
-constexpr int deepest = 32;  // brackets and signs
+constexpr int deepest = 32;  // nesting of brackets and signs
 
 // expression = term {(+|-) term};  term = factor {(*|/) factor};  factor = integer | - factor | ( expression )
 class Expression {
  public:
   explicit Expression(std::string_view text) : text_(text) {}
-  // The value; nothing if the text is no expression, divides by zero or leaves 64 bits: error says which.
+  // Returns the value. Returns nothing if the text is not an expression, divides by zero or overflows 64 bits; `error`
+  // then says which.
   std::optional<Rational> value() {
     const auto out = sum();
     spaces();
     if (error.empty() && at_ < text_.size()) error = "not an expression at '" + excerpt(text_.substr(at_)) + "'";
     return error.empty() ? out : std::nullopt;
   }
-  std::vector<int64_t> numbers;  // in order
+  std::vector<int64_t> numbers;  // in order of appearance
   std::string error;
 
  private:
@@ -91,7 +92,7 @@ class Expression {
   int depth_ = 0;
 };
 
-// Operators in one spelling: LaTeX and typographic signs become + - * /.
+// Normalizes operators: LaTeX and typographic signs become + - * /.
 std::string plain(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> spellings[] = {
       {"\\times", "*"}, {"\\cdot", "*"}, {"\\div", "/"}, {"\\left", ""}, {"\\right", ""},
@@ -110,9 +111,9 @@ std::string plain(std::string_view text) {
 class Countdown : public Reward {
  public:
   void fields(Fields& f) override {
-    f("numbers", numbers_, "the row's member that lists the integers there are");
-    f("target", target_, "the row's member that is the integer to make");
-    f("use_all", use_all_, "every number has to be used, not just at most once");
+    f("numbers", numbers_, "column with the list of given integers");
+    f("target", target_, "column with the target integer");
+    f("use_all", use_all_, "every number must be used exactly once; false: at most once");
     f("format_score", format_score_, "score of an expression that uses the numbers as allowed but misses the target");
   }
   RewardScore score(const Task& task, const Completion& completion) const override {
@@ -134,7 +135,8 @@ class Countdown : public Reward {
   }
 
  private:
-  // What is wrong with the expression a reply ends in, or "" and its value. "= 98" after it must be its value.
+  // Returns what is wrong with the final expression of a completion, or "" and its value. "= 98" after the expression
+  // must be its value.
   std::string judge(std::string_view text, std::vector<int64_t> given, std::optional<Rational>& value) const {
     std::string_view answer = final_answer(text);
     if (const size_t line = answer.rfind('\n'); line != std::string_view::npos) answer = trimmed(answer.substr(line));

@@ -1,4 +1,4 @@
-// Puzzles whose answer is a grid: sudoku, futoshiki, kakurasu, n_queens.
+// Judges for puzzles whose answer is a grid: sudoku, futoshiki, kakurasu, n_queens.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,7 @@ Grid grid_of(const Json& rows) {
   return out;
 }
 
-// Numbers of one digit between spaces, line by line; whatever stands in `marks` is looked past.
+// Reads one-digit numbers separated by spaces, line by line. Texts in `marks` are skipped.
 std::optional<Grid> read_grid(std::string_view text, std::initializer_list<std::string_view> marks = {}) {
   Grid out;
   for (const auto& words : words_by_line(text)) {
@@ -45,16 +45,18 @@ bool same_shape(const Grid& a, const Grid& b) {
   return true;
 }
 
-// 1..n once in each row and column, the clues (not 0) where they were; n up to 9.
+// Returns true if each row and column has 1..n once and the clues (not 0) are unchanged; n is at most 9.
 bool is_latin_square(const Grid& answer, const Grid& clues) {
   const size_t n = clues.size();
-  HONE_CHECK(n > 0 && n <= 9, "a puzzle of ", n, " rows");
-  for (const auto& row : clues) HONE_CHECK(row.size() == n, "a puzzle of ", n, " rows has one of ", row.size());
+  HONE_CHECK(n > 0 && n <= 9, "the puzzle has ", n, " rows; 1 to 9 are allowed");
+  for (const auto& row : clues)
+    HONE_CHECK(row.size() == n, "a row of the puzzle has ", row.size(), " members; its grid has ", n, " rows");
   if (!same_shape(answer, clues)) return false;
   for (size_t i = 0; i < n; ++i) {
     unsigned row = 0, column = 0;
     for (size_t j = 0; j < n; ++j) {
-      row |= 1u << answer[i][j], column |= 1u << answer[j][i];
+      row |= 1u << answer[i][j];
+      column |= 1u << answer[j][i];
       if (clues[i][j] != 0 && clues[i][j] != answer[i][j]) return false;
     }
     if (const unsigned all = (1u << (n + 1)) - 2; row != all || column != all) return false;
@@ -65,7 +67,7 @@ bool is_latin_square(const Grid& answer, const Grid& clues) {
 double sudoku(const Puzzle& puzzle, std::string_view text) {
   const Grid clues = grid_of(puzzle.metadata.at("puzzle"));
   const auto answer = read_grid(text);
-  HONE_CHECK(clues.size() == 9, "a sudoku of ", clues.size(), " rows");
+  HONE_CHECK(clues.size() == 9, "the sudoku has ", clues.size(), " rows; it must have 9");
   if (!answer || !is_latin_square(*answer, clues)) return 0;
   for (size_t box = 0; box < 9; ++box) {
     unsigned seen = 0;
@@ -82,12 +84,13 @@ double futoshiki(const Puzzle& puzzle, std::string_view text) {
   for (const Json& constraint :
        puzzle.metadata.at("constraints").as_array("constraints")) {  // [row, column, row, column, "<" or ">"]
     const JsonArray& c = constraint.as_array("constraint");
-    HONE_CHECK(c.size() == 5, "a futoshiki constraint of ", c.size(), " members");
+    HONE_CHECK(c.size() == 5, "a futoshiki constraint has ", c.size(), " members; it must have 5");
     int64_t side[2] = {};
     for (size_t k = 0; k < 2; ++k) {
       const int64_t row = c[2 * k].as_int("row"), column = c[2 * k + 1].as_int("column"),
                     n = static_cast<int64_t>(clues.size());
-      HONE_CHECK(row >= 0 && row < n && column >= 0 && column < n, "a futoshiki constraint outside the board");
+      HONE_CHECK(row >= 0 && row < n && column >= 0 && column < n,
+                 "a futoshiki constraint names a cell outside the board of ", n, " rows");
       side[k] = (*answer)[static_cast<size_t>(row)][static_cast<size_t>(column)];
     }
     if (c[4].as_string("sign") == "<" ? side[0] >= side[1] : side[0] <= side[1]) return 0;
@@ -95,7 +98,7 @@ double futoshiki(const Puzzle& puzzle, std::string_view text) {
   return 1;
 }
 
-// A 1 counts its column (from 1) to its row's sum and its row to its column's.
+// A 1 adds its column number (from 1) to its row's sum and its row number to its column's sum.
 double kakurasu(const Puzzle& puzzle, std::string_view text) {
   const JsonArray &rows = puzzle.metadata.at("row_sums").as_array("row_sums"),
                   &columns = puzzle.metadata.at("col_sums").as_array("col_sums");

@@ -1,4 +1,4 @@
-// Puzzles of logic and graphs: propositional_logic, graph_color.
+// Judges for puzzles of logic and graphs: propositional_logic, graph_color.
 #include <algorithm>
 #include <bitset>
 #include <optional>
@@ -15,12 +15,12 @@ namespace {
 constexpr size_t most_variables = 10, longest_formula = 4096;
 constexpr int deepest = 64;
 
-// A formula as its truth table: bit i is its value where variable v has bit v of i. An operation on formulas is one on
+// A formula as its truth table: bit i is its value if variable v has bit v of i. An operation on formulas is one on
 // tables.
 using Truth = std::bitset<size_t{1} << most_variables>;
 
-// formula = levels of binary operators, loosest first, each from left to right (↔, →, ∨, ∧), over ¬ and brackets:
-// reasoning-gym's reading.
+// formula = levels of binary operators, loosest first, each left-associative (↔, →, ∨, ∧), over ¬ and brackets. These
+// are reasoning-gym's rules.
 class Formula {
  public:
   Formula(std::string_view text, const std::string& variables) : text_(text), variables_(variables) {}
@@ -84,8 +84,7 @@ class Formula {
   bool failed_ = false;
 };
 
-// A formula that follows from the premises. One that says nothing (always true, or a variable alone) is worth a
-// quarter.
+// Scores a formula that follows from the premises. A trivial one (always true, or a variable alone) scores a quarter.
 double propositional_logic(const Puzzle& puzzle, std::string_view text) {
   std::string variables;
   for (const Json& variable : puzzle.metadata.at("variables").as_array("variables"))
@@ -95,7 +94,7 @@ double propositional_logic(const Puzzle& puzzle, std::string_view text) {
   Truth premises = ~Truth();
   for (const Json& premise : puzzle.metadata.at("premises").as_array("premises")) {
     const auto truth = Formula(premise.as_string("premise"), variables).truth();
-    HONE_CHECK(truth, "propositional_logic: the premise '", premise.as_string("premise"), "' is no formula");
+    HONE_CHECK(truth, "propositional_logic: the premise '", premise.as_string("premise"), "' is not a formula");
     premises &= *truth;
   }
   Formula conclusion(text, variables);
@@ -104,7 +103,7 @@ double propositional_logic(const Puzzle& puzzle, std::string_view text) {
   return truth->all() || conclusion.num_operators == 0 ? 0.25 : 1;
 }
 
-// A JSON object from each vertex to a colour, none the same along an edge.
+// Scores a JSON object from each vertex to a color, with different colors along each edge.
 double graph_color(const Puzzle& puzzle, std::string_view text) {
   Json colors;
   try {
@@ -121,9 +120,9 @@ double graph_color(const Puzzle& puzzle, std::string_view text) {
       return 0;
   for (const Json& edge : graph.at("edges").as_array("edges")) {
     const JsonArray& ends = edge.as_array("edge");
-    HONE_CHECK(ends.size() == 2, "graph_color: an edge of ", ends.size(), " vertices");
+    HONE_CHECK(ends.size() == 2, "graph_color: an edge has ", ends.size(), " vertices; it must have 2");
     const Json *a = color(ends[0]), *b = color(ends[1]);
-    HONE_CHECK(a && b, "graph_color: an edge of a vertex that there is not");
+    HONE_CHECK(a && b, "graph_color: an edge names an unknown vertex");
     if (*a == *b) return 0;
   }
   return 1;

@@ -1,4 +1,5 @@
-// Puzzles whose answer is a sequence of moves, which are played out: jugs, tower_of_hanoi, shortest_path, knight_swap.
+// Judges for puzzles whose answer is a sequence of moves: jugs, tower_of_hanoi, shortest_path, knight_swap. They
+// execute the moves.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -13,7 +14,7 @@ namespace hone {
 
 namespace {
 
-// A JSON list of strings, as some families ask for; nothing if the text is anything else.
+// Reads a JSON list of strings; nothing if the text is anything else.
 std::optional<std::vector<std::string>> list_of_strings(std::string_view text) {
   try {
     const Json list = parse_json(text, "answer");
@@ -29,7 +30,7 @@ std::optional<std::vector<std::string>> list_of_strings(std::string_view text) {
   }
 }
 
-// "fill A", "empty B", "pour A->B" from empty jugs; solved when one holds the target at the end.
+// Executes "fill A", "empty B", "pour A->B" from empty jugs. Solved if one jug holds the target at the end.
 double jugs(const Puzzle& puzzle, std::string_view text) {
   const Json& setup = puzzle.metadata.at("puzzle");
   const JsonArray& capacities = setup.at("jug_capacities").as_array("jug_capacities");
@@ -54,7 +55,8 @@ double jugs(const Puzzle& puzzle, std::string_view text) {
       held[from] = 0;
     } else if (verb == "pour" && from != to) {
       const int64_t amount = std::min(held[from], capacities[to].as_int("jug_capacities") - held[to]);
-      held[from] -= amount, held[to] += amount;
+      held[from] -= amount;
+      held[to] += amount;
     } else {
       return 0;
     }
@@ -62,7 +64,7 @@ double jugs(const Puzzle& puzzle, std::string_view text) {
   return std::find(held.begin(), held.end(), setup.at("target").as_int("target")) != held.end() ? 1 : 0;
 }
 
-// Lines "Move disk 2 from Peg 1 to Peg 3".
+// Executes lines "Move disk 2 from Peg 1 to Peg 3".
 double tower_of_hanoi(const Puzzle& puzzle, std::string_view text) {
   const auto setting = [&](const char* name) { return puzzle.metadata.at(name).as_int(name); };
   const int64_t num_disks = setting("num_disks"), num_pegs = setting("num_pegs"), target = setting("target_peg"),
@@ -71,7 +73,7 @@ double tower_of_hanoi(const Puzzle& puzzle, std::string_view text) {
                  std::max(start, target) <= num_pegs,
              "tower_of_hanoi: ", num_disks, " disks from peg ", start, " to ", target, " of ", num_pegs);
   std::vector<std::vector<int64_t>> pegs(static_cast<size_t>(num_pegs) +
-                                         1);  // disks from the lowest up; peg 0 is not used
+                                         1);  // disks from the bottom up; peg 0 is unused
   for (int64_t disk = num_disks; disk > 0; --disk) pegs[static_cast<size_t>(start)].push_back(disk);
   const auto moves = words_by_line(text);
   for (const auto& words : moves) {
@@ -97,8 +99,8 @@ double tower_of_hanoi(const Puzzle& puzzle, std::string_view text) {
   return detour_score(static_cast<size_t>(setting("solution_length")), moves.size());
 }
 
-// Directions between spaces from '*' to '#' past 'X'; a longer way than the reference's is half as good. "infeasible"
-// where that is so.
+// Executes directions, separated by spaces, from '*' to '#' around 'X'. A path longer than the reference's scores half.
+// "infeasible" is right if there is no path.
 double shortest_path(const Puzzle& puzzle, std::string_view text) {
   const JsonArray& matrix = puzzle.metadata.at("matrix").as_array("matrix");
   const size_t fewest = puzzle.metadata.at("solution").as_array("solution").size();
@@ -113,7 +115,7 @@ double shortest_path(const Puzzle& puzzle, std::string_view text) {
       if (cell(r, c) == "*") row = r, column = c;
   for (const auto& words : words_by_line(text))
     for (const std::string_view word : words) {
-      // Off the upper or left edge wraps to a row or column that there is not.
+      // A step off the upper or left edge wraps to an index that is out of range.
       if (word == "up")
         --row;
       else if (word == "down")
@@ -131,7 +133,8 @@ double shortest_path(const Puzzle& puzzle, std::string_view text) {
   return steps <= fewest ? 1 : 0.5;
 }
 
-// A JSON list of "w,A1,B3" in turns until white and black stand where the other stood, or "No" where that cannot be.
+// Executes a JSON list of alternating moves "w,A1,B3" until white and black have swapped places. "No" is right if that
+// is impossible.
 double knight_swap(const Puzzle& puzzle, std::string_view text) {
   const bool possible = puzzle.metadata.at("is_possible").as_bool("is_possible"), says_no = same_answer("No", text);
   if (!possible || says_no) return !possible && says_no ? 1 : 0;

@@ -1,5 +1,5 @@
-// Families whose answer is a number or numbers that may be written in several ways: power_function, coin_flip,
-// number_format, dice, fraction_simplification, complex_arithmetic, prime_factorization, cryptarithm.
+// Judges for families whose answer is a number or numbers that may be written in several ways: power_function,
+// coin_flip, number_format, dice, fraction_simplification, complex_arithmetic, prime_factorization, cryptarithm.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -31,35 +31,35 @@ std::string three_figures(double value) {
   return out;
 }
 
-// Three significant figures.
+// Equal to three significant figures.
 double power_function(const Puzzle& puzzle, std::string_view text) {
   const auto expected = number(puzzle.reference);
-  HONE_CHECK(expected, "power_function: the answer '", puzzle.reference, "' is no number");
+  HONE_CHECK(expected, "power_function: the answer '", puzzle.reference, "' is not a number");
   const auto given = number(text);
   return given && three_figures(*expected) == three_figures(*given) ? 1 : 0;
 }
 
-// A decimal or a fraction within 1e-4.
+// Compares a decimal or a fraction within 1e-4.
 double coin_flip(const Puzzle& puzzle, std::string_view text) {
   const auto expected = number(puzzle.reference);
-  HONE_CHECK(expected, "coin_flip: the answer '", puzzle.reference, "' is no number");
+  HONE_CHECK(expected, "coin_flip: the answer '", puzzle.reference, "' is not a number");
   const size_t slash = text.find('/');
   const auto top = number(text.substr(0, slash)),
              bottom = slash == std::string_view::npos ? std::optional(1.0) : number(text.substr(slash + 1));
   return top && bottom && *bottom != 0 && std::fabs(*top / *bottom - *expected) <= 1e-4 ? 1 : 0;
 }
 
-// Within a hundredth, in any of the forms that the question shows: 1,234.5, 1234.500, 1.2345e+03.
+// Compares within a hundredth, in any form that the question shows: 1,234.5, 1234.500, 1.2345e+03.
 double number_format(const Puzzle& puzzle, std::string_view text) {
   const auto expected = number(puzzle.reference);
-  HONE_CHECK(expected, "number_format: the answer '", puzzle.reference, "' is no number");
+  HONE_CHECK(expected, "number_format: the answer '", puzzle.reference, "' is not a number");
   std::string digits(text);
   std::erase(digits, ',');
   const auto given = number(digits);
   return given && std::fabs(*given - *expected) < 1e-2 ? 1 : 0;
 }
 
-// The same fraction in the same terms, in LaTeX or plain.
+// Compares fractions in the same terms, in LaTeX or plain notation.
 double fraction(const Puzzle& puzzle, std::string_view text) {
   return math_equal(puzzle.reference, text, {.strict = true}) ? 1 : 0;
 }
@@ -68,7 +68,7 @@ double complex_arithmetic(const Puzzle& puzzle, std::string_view text) {
   return math_equal(puzzle.reference, text) ? 1 : 0;
 }
 
-// Pieces of an answer whose order does not count.
+// Splits an answer into pieces whose order does not matter.
 std::vector<std::string> sorted_pieces(std::string_view text, std::string_view separator) {
   std::vector<std::string> out;
   for (const std::string_view piece : split(text, separator)) {

@@ -1,6 +1,6 @@
-// Tasks of reasoning-gym: the row says which family it is of (task) and what the puzzle was (metadata). Families with
-// many right answers have judges of their own (rewards/puzzles/puzzle.h); the others compare the answer with the
-// reference's.
+// The "reasoning_gym" reward. The row names the puzzle's family (task) and describes the puzzle (metadata). Families
+// with several right answers have a judge (rewards/puzzles/puzzle.h). Other families compare the answer with the
+// reference.
 #include "core/io/file.h"
 #include "rewards/answers/answer_text.h"
 #include "rewards/answers/text.h"
@@ -19,10 +19,10 @@ namespace {
 class ReasoningGym : public Reward {
  public:
   void fields(Fields& f) override {
-    f("family", family_, "the row's member that names the family");
-    f("metadata", metadata_, "the row's member with the puzzle itself, for families that many answers solve");
+    f("family", family_, "column with the family");
+    f("metadata", metadata_, "column with the puzzle, for families with several right answers");
     f("words", words_file_,
-      "a dictionary for word_ladder, one word a line; without it the words of the reference are all that is known");
+      "dictionary file for word_ladder, one word per line; empty = only the words of the reference are known");
   }
   void prepare() override {
     words_.clear();
@@ -30,14 +30,14 @@ class ReasoningGym : public Reward {
     const std::string text = read_file(expand_path(words_file_));
     for (const std::string_view word : split(text, "\n"))
       if (!word.empty()) words_.insert(upper(word));
-    HONE_CHECK(!words_.empty(), "words: ", words_file_, " has none");
+    HONE_CHECK(!words_.empty(), "words: ", words_file_, " has no words");
   }
   RewardScore score(const Task& task, const Completion& completion) const override {
     const std::string where = "reward reasoning_gym: task '" + task.id + "'";
     const std::string& family = task.columns.at(family_, where).as_string(where + ": " + family_);
     const PuzzleJudge* judge = puzzle_judges().find(family);
     const std::string_view answer = final_answer(completion.text);
-    // An empty reference is one where the row has it so: a program of family "ab" may reduce to nothing.
+    // An empty text is a valid reference if the row has it: a program of family "ab" may reduce to nothing.
     const Json* written = task.columns.find("answer");
     HONE_CHECK(judge || !task.answer.empty() || (written && written->is_string()), where, " of family '", family,
                "' has no answer");
@@ -54,8 +54,7 @@ class ReasoningGym : public Reward {
             .note = (task.answer.empty() ? "no solution: " : "expected " + excerpt(task.answer) + ", got ") +
                     excerpt(answer)};
   }
-  // Families with a judge of their own have many right answers: two that differ may both be right, so there is nothing
-  // to vote on.
+  // Families with a judge have several right answers. Two different answers may both be right, so votes make no sense.
   bool reads_answers(const Task& task) const override {
     const Json* family = task.columns.find(family_);
     return family && family->is_string() && !puzzle_judges().find(family->as_string());

@@ -1,4 +1,4 @@
-// Puzzles of letters and words: palindrome_generation, word_ladder.
+// Judges for puzzles of letters and words: palindrome_generation, word_ladder.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace hone {
 
 namespace {
 
-// All the letters given, in an order that reads the same from both ends.
+// Scores an arrangement of all given letters that reads the same in both directions.
 double palindrome(const Puzzle& puzzle, std::string_view text) {
   std::string given, written = lower(text);
   for (const Json& letter : puzzle.metadata.at("letters").as_array("letters"))
@@ -21,8 +21,8 @@ double palindrome(const Puzzle& puzzle, std::string_view text) {
   return given == written ? 1 : 0;
 }
 
-// Words between commas from start to end, each one letter off the one before; every word that is not known halves the
-// score.
+// Scores a comma-separated chain of words from start to end, each one letter different from the previous one. Every
+// unknown word halves the score.
 double word_ladder(const Puzzle& puzzle, std::string_view text) {
   const std::string &start = puzzle.metadata.at("start_word").as_string("start_word"),
                     &end = puzzle.metadata.at("end_word").as_string("end_word");

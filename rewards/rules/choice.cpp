@@ -1,4 +1,4 @@
-// The letter that the completion decides for is the answer's (choice_text.h says which that is).
+// The "choice" reward: 1 if the letter that the completion chooses (choice_text.h) is the answer's letter.
 #include "rewards/answers/choice_text.h"
 #include "rewards/answers/text.h"
 #include "rewards/reward.h"
@@ -9,16 +9,16 @@ namespace {
 
 class Choice : public Reward {
  public:
-  void fields(Fields& f) override { f("letters", letters_, "the letters there are to choose from"); }
+  void fields(Fields& f) override { f("letters", letters_, "the option letters"); }
   void prepare() override {
-    HONE_CHECK(!letters_.empty(), "letters: there is nothing to choose from");
+    HONE_CHECK(!letters_.empty(), "letters is empty; set the option letters");
     for (const char c : letters_)
       HONE_CHECK(is_letter(c) && to_lower(c) != c, "letters: '", c, "' is not a capital letter");
   }
   RewardScore score(const Task& task, const Completion& completion) const override {
     const auto expected = choice_answer(task.answer, letters_);
     HONE_CHECK(expected, "reward choice: task '", task.id, "': the answer '", excerpt(task.answer),
-               "' is none of the letters ", letters_);
+               "' is not one of the letters ", letters_);
     const auto given = choice_answer(completion.text, letters_);
     if (!given) return {.score = 0, .note = "no choice found"};
     const bool right = *given == *expected;

@@ -1,7 +1,7 @@
-// Several rewards added up: sum of weight * score over the parts that have something to say. Every part's score is
-// reported by name. A completion that every part skipped is skipped; one that a part failed on has failed, since a sum
-// without it would be another reward. A part may apply to some rows only (`when`); a row to which no part applies is an
-// error, since nothing would ever be learned from it.
+// The "composite" reward: the sum of weight * score over the parts that apply. Each part's score is reported by name.
+// If every part skips a completion, it is skipped. If a part fails, the completion has failed, since a sum without that
+// part would be another reward. A part may apply to some rows only (`when`). A row to which no part applies is an
+// error, since no completion of it would ever be scored.
 #include <algorithm>
 
 #include "rewards/reward.h"
@@ -10,18 +10,18 @@ namespace hone {
 
 namespace {
 
-// Which rows a part judges, by one of their columns.
+// The rows that a part scores, selected by one of their columns.
 struct Condition {
   std::string column;
   std::string equals;
   std::vector<std::string> one_of;
 
   void fields(Fields& f) {
-    f("column", column, "the row's member that decides; empty = the part judges every row");
-    f("equals", equals, "the part judges rows whose member is this text (numbers and booleans as JSON writes them)");
-    f("one_of", one_of, "or one of these; without either: every row that has the member");
+    f("column", column, "column that selects rows; empty = the part scores every row");
+    f("equals", equals, "the part scores rows whose column is this text (numbers and booleans as in JSON)");
+    f("one_of", one_of, "or one of these texts; if both are empty, every row that has the column");
     f.require("column", !column.empty() || (equals.empty() && one_of.empty()),
-              "equals and one_of compare a column: name it (column = \"domain\")");
+              "equals and one_of need a column: set it (column = \"domain\")");
   }
   bool compares() const { return !equals.empty() || !one_of.empty(); }
   bool holds(const Task& task) const {
@@ -39,18 +39,18 @@ struct CompositePart : RewardSpec {
 
   void fields(Fields& f) {
     RewardSpec::fields(f);
-    f("when", when, "which rows the part judges");
+    f("when", when, "rows that the part scores; empty = all");
   }
 };
 
 class Composite : public Reward {
  public:
   void fields(Fields& f) override {
-    f("parts", parts_, "the rewards that are added, each with its kind, weight and own keys");
-    f("normalize", normalize_, "divide by the sum of the weights of the parts that were not skipped");
+    f("parts", parts_, "rewards to add, each with its kind, weight and own keys");
+    f("normalize", normalize_, "divide the sum by the weights of the parts that were not skipped");
   }
   void prepare() override {
-    HONE_CHECK(!parts_.empty(), "parts: there are none");
+    HONE_CHECK(!parts_.empty(), "parts is empty; add at least one reward");
     names_.clear();
     for (const CompositePart& part : parts_) {
       std::string name = part.label();
@@ -76,23 +76,23 @@ class Composite : public Reward {
   }
   void score_groups(std::span<const GroupScores> groups) const override {
     std::vector<std::vector<std::vector<RewardScore>>> given;  // [part][group][completion]
-    std::vector<bool> judged(groups.size());                   // by some part
+    std::vector<bool> scored(groups.size());                   // by some part
     for (const CompositePart& part : parts_) {
       std::vector<std::vector<RewardScore>> by_group;
-      std::vector<GroupScores> asked;
+      std::vector<GroupScores> applicable;
       for (const GroupScores& group : groups)
         by_group.emplace_back(group.completions.size(), RewardScore{.skipped = true});
       for (size_t g = 0; g < groups.size(); ++g) {
         if (!part.when.holds(groups[g].task)) continue;
-        judged[g] = true;
+        scored[g] = true;
         std::fill(by_group[g].begin(), by_group[g].end(), RewardScore());
-        asked.push_back({groups[g].task, groups[g].completions, by_group[g]});
+        applicable.push_back({groups[g].task, groups[g].completions, by_group[g]});
       }
-      if (!asked.empty()) part.reward->score_groups(asked);
+      if (!applicable.empty()) part.reward->score_groups(applicable);
       given.push_back(std::move(by_group));
     }
     for (size_t g = 0; g < groups.size(); ++g)
-      HONE_CHECK(judged[g], "reward composite: no part applies to task '", groups[g].task.id, "'; ",
+      HONE_CHECK(scored[g], "reward composite: no part applies to task '", groups[g].task.id, "'; ",
                  conditions(groups[g].task));
     for (size_t g = 0; g < groups.size(); ++g)
       for (size_t i = 0; i < groups[g].scores.size(); ++i) {
@@ -104,7 +104,7 @@ class Composite : public Reward {
         groups[g].scores[i] = std::move(sum);
       }
   }
-  // Answers are those of the first part that applies to the task and reads any.
+  // The first part that applies to the task and reads answers provides them.
   bool reads_answers(const Task& task) const override { return reader_of(task); }
   std::optional<std::string> read_answer(const Task& task, const Completion& completion) const override {
     const Reward* reader = reader_of(task);
@@ -144,12 +144,12 @@ class Composite : public Reward {
     for (const auto& [inner, score] : part.parts) sum.parts[name + "/" + inner] = score;
   }
 
-  // What the parts' conditions see in a row, for a message.
+  // Describes the parts' conditions and the row's values for a message.
   std::string conditions(const Task& task) const {
     std::string out;
     for (size_t p = 0; p < parts_.size(); ++p) {
       const Json* member = task.columns.is_object() ? task.columns.find(parts_[p].when.column) : nullptr;
-      out += concat(p == 0 ? "" : ", ", names_[p], " asks for column '", parts_[p].when.column, "', which is ",
+      out += concat(p == 0 ? "" : ", ", names_[p], " needs column '", parts_[p].when.column, "', which is ",
                     member ? member->dump() : "missing");
     }
     return out;
@@ -157,7 +157,7 @@ class Composite : public Reward {
 
   std::vector<CompositePart> parts_;
   bool normalize_ = false;
-  std::vector<std::string> names_;  // of the parts, each once: a second "math" is "math_2"
+  std::vector<std::string> names_;  // unique names of the parts: a second "math" is "math_2"
 };
 
 [[maybe_unused]] const bool added = rewards().add("composite", [] { return std::unique_ptr<Reward>(new Composite); });

@@ -1,4 +1,4 @@
-// The completion is the answer, character for character.
+// The "exact" reward: 1 if the completion equals the answer character for character.
 #include "rewards/answers/text.h"
 #include "rewards/reward.h"
 
@@ -9,8 +9,8 @@ namespace {
 class Exact : public Reward {
  public:
   void fields(Fields& f) override {
-    f("trim", trim_, "spaces at either end of completion and answer do not count");
-    f("ignore_case", ignore_case_, "A and a are the same (ASCII)");
+    f("trim", trim_, "ignore white space at both ends of completion and answer");
+    f("ignore_case", ignore_case_, "compare without case (ASCII)");
   }
   RewardScore score(const Task& task, const Completion& completion) const override {
     const std::string_view given = trim_ ? trimmed(completion.text) : completion.text,

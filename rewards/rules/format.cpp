@@ -1,5 +1,5 @@
-// The completion has the form asked for: blocks <tag>...</tag>, each exactly once and in order, and, where given, a
-// pattern.
+// The "format" reward: 1 if the completion has blocks <tag>...</tag>, each exactly once and in order, and matches a
+// pattern if one is set.
 #include <optional>
 
 #include "core/text/unicode/bounded_regex.h"
@@ -13,20 +13,23 @@ namespace {
 class Format : public Reward {
  public:
   void fields(Fields& f) override {
-    f("tags", tags_, "blocks <tag>...</tag> that must be there, each exactly once, in this order, none inside another");
-    f("opened", opened_, "the prompt ends in the first tag's opening, so the completion starts inside that block");
-    f("nothing_else", nothing_else_, "outside the blocks only spaces are allowed");
+    f("tags", tags_, "names of required blocks <tag>...</tag>, each exactly once, in this order, not nested");
+    f("opened", opened_, "the prompt ends with the first opening tag, so the completion starts inside that block");
+    f("nothing_else", nothing_else_, "allow only white space outside the blocks");
     f("pattern", pattern_,
-      "a regular expression (PCRE2; '.' matches newlines) that must match somewhere; anchor it with ^ and $");
-    f("max_bytes", max_bytes_, "a longer completion does not match the pattern (bounds the time a pattern may take)");
-    f("step_limit", step_limit_, "pattern items tried before a completion counts as not matching");
+      "regular expression (PCRE2; '.' matches newlines) that must match somewhere; anchor it with ^ and $; empty = "
+      "none");
+    f("max_bytes", max_bytes_,
+      "maximum bytes of a completion to match; a longer one counts as not matching, which bounds the time");
+    f("step_limit", step_limit_, "maximum match steps of the pattern; past it a completion counts as not matching");
   }
   void prepare() override {
     for (const std::string& tag : tags_)
       HONE_CHECK(!tag.empty() && tag.find_first_of("<> /") == std::string::npos, "tags: '", tag,
-                 "' is not a tag's name (write \"think\")");
-    HONE_CHECK(!opened_ || !tags_.empty(), "opened needs tags");
-    HONE_CHECK(max_bytes_ > 0 && step_limit_ > 0, "max_bytes and step_limit are positive");
+                 "' is not a tag name (write \"think\")");
+    HONE_CHECK(!opened_ || !tags_.empty(), "opened = true needs at least one entry in tags");
+    HONE_CHECK(max_bytes_ > 0 && step_limit_ > 0, "max_bytes (", max_bytes_, ") and step_limit (", step_limit_,
+               ") must be positive");
     if (!pattern_.empty())
       regex_.emplace(pattern_, BoundedRegexOptions{.dot_all = true, .step_limit = static_cast<uint64_t>(step_limit_)});
   }

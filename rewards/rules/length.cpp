@@ -1,4 +1,4 @@
-// Short enough: 1 up to `target`, falling in a straight line to 0 at `limit`, 0 beyond.
+// The "length" reward: 1 up to `target`, falling linearly to 0 at `limit`, 0 beyond.
 #include <algorithm>
 
 #include "rewards/reward.h"
@@ -10,13 +10,13 @@ namespace {
 class Length : public Reward {
  public:
   void fields(Fields& f) override {
-    f("unit", unit_, "what is counted: tokens or bytes");
+    f("unit", unit_, "unit of length: \"tokens\" or \"bytes\"");
     f("target", target_, "the score is 1 up to this length");
     f("limit", limit_, "the score is 0 from this length on");
   }
   void prepare() override {
-    HONE_CHECK(unit_ == "tokens" || unit_ == "bytes", "unit is '", unit_, "'; it is tokens or bytes");
-    HONE_CHECK(target_ >= 0 && limit_ > target_, "limit (", limit_, ") is not above target (", target_, ")");
+    HONE_CHECK(unit_ == "tokens" || unit_ == "bytes", "unit is '", unit_, "'; it must be tokens or bytes");
+    HONE_CHECK(target_ >= 0 && limit_ > target_, "limit (", limit_, ") must be above target (", target_, ")");
   }
   RewardScore score(const Task&, const Completion& completion) const override {
     const bool tokens = unit_ == "tokens";

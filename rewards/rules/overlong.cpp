@@ -1,5 +1,5 @@
-// The soft overlong punishment (Yu et al. 2025, "DAPO", eq. 13): 0 up to L_max - L_cache tokens, from there in a
-// straight line down to -1 at L_max, -1 beyond. Added to a reward for being right.
+// The soft overlong punishment (Yu et al. 2025, "DAPO", eq. 13): 0 up to L_max - L_cache tokens, falling linearly to -1
+// at L_max, -1 beyond. It is added to a reward for correctness.
 #include <algorithm>
 
 #include "rewards/reward.h"
@@ -11,13 +11,13 @@ namespace {
 class Overlong : public Reward {
  public:
   void fields(Fields& f) override {
-    f("max_completion_length", max_length_, "L_max: tokens from which on the punishment is whole");
-    f("soft_punish_cache", cache_, "L_cache: how many tokens before that it begins");
+    f("max_completion_length", max_length_, "L_max in tokens: the penalty is -1 from this length on");
+    f("soft_punish_cache", cache_, "L_cache in tokens: the penalty starts this far below L_max");
   }
   void prepare() override {
-    HONE_CHECK(max_length_ > 0, "max_completion_length is ", max_length_, "; it is positive");
+    HONE_CHECK(max_length_ > 0, "max_completion_length is ", max_length_, "; it must be positive");
     HONE_CHECK(cache_ > 0 && cache_ <= max_length_, "soft_punish_cache is ", cache_,
-               "; it is between 1 and max_completion_length (", max_length_, ")");
+               "; it must be between 1 and max_completion_length (", max_length_, ")");
   }
   RewardScore score(const Task&, const Completion& completion) const override {
     if (completion.ids.empty() && !completion.text.empty()) return {.note = "no token ids", .skipped = true};
@@ -28,7 +28,7 @@ class Overlong : public Reward {
   }
 
  private:
-  int64_t max_length_ = 20480, cache_ = 4096;  // the paper's
+  int64_t max_length_ = 20480, cache_ = 4096;  // the values of the paper
 };
 
 [[maybe_unused]] const bool added = rewards().add("overlong", [] { return std::unique_ptr<Reward>(new Overlong); });

@@ -1,8 +1,11 @@
-// The R1-Zero rule (Guo et al. 2025; graded as in Liu et al. 2025, "Understanding R1-Zero-like training"): the reply
-// closes its thoughts and gives the answer in tags, "... </think> <answer> 18 </answer>", and the answer is strictly
-// right. parts: format, answer; the score is 1 when both are. With from = "boxed" the form asked for is a \boxed{}
-// anywhere.
-#include "rewards/answers/math_answer.h"
+// The "r1_zero" reward (Guo et al. 2025; graded as in Liu et al. 2025, "Understanding R1-Zero-like training"). The
+// completion must close its thoughts and give the answer in tags, "... </think> <answer> 18 </answer>", and the answer
+// must be strictly right. parts: format, answer; the score is 1 if both are 1. With from = "boxed" the required form is
+// a \boxed{} anywhere.
+#include <algorithm>
+
+#include "rewards/answers/box_context.h"
+#include "rewards/answers/spans.h"
 #include "rewards/answers/text.h"
 #include "rewards/math/compare.h"
 #include "rewards/reward.h"
@@ -14,13 +17,14 @@ namespace {
 class R1Zero : public Reward {
  public:
   void fields(Fields& f) override {
-    f("from", from_, "where the answer stands: \"answer_tag\" or \"boxed\"");
+    f("from", from_, "where the answer is: \"answer_tag\" or \"boxed\"");
     f("allow_whitespace", allow_whitespace_,
-      "any white space, or none, may stand between </think> and <answer>; otherwise exactly one space");
-    f("format_score", format_score_, "score of a reply in the right form with a wrong answer");
+      "allow any white space between </think> and <answer>; false: exactly one space");
+    f("format_score", format_score_, "score of a completion in the right form with a wrong answer");
   }
   void prepare() override {
-    HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_, "'; it is \"answer_tag\" or \"boxed\"");
+    HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_,
+               "'; it must be \"answer_tag\" or \"boxed\"");
   }
   RewardScore score(const Task& task, const Completion& completion) const override {
     std::string answer;
@@ -48,13 +52,24 @@ class R1Zero : public Reward {
   bool find(std::string_view text, std::string& answer) const {
     return from_ == "boxed" ? boxed(text, answer) : tagged(text, answer);
   }
+  // Reads the last box. Boxes that form one list with it are read as that list unless all have the same value. A box
+  // whose value the surrounding text changes or negates gives no answer.
   static bool boxed(std::string_view text, std::string& answer) {
-    std::string_view content;
-    if (!last_boxed(text, content)) return false;
-    answer = content;
+    constexpr size_t most_boxes = 16;
+    const auto boxes = find_boxes(text, most_boxes);
+    if (boxes.empty()) return false;
+    const MathSpan& last = boxes.back();
+    const auto changed = [&](const MathSpan& box) { return changes_box_value(text, box) || denies_box(text, box); };
+    const auto differs = [&](const MathSpan& box) {
+      return !math_equal(last.content(text), box.content(text), {.strict = true});
+    };
+    answer =
+        std::any_of(boxes.begin(), boxes.end(), differs) ? joined_spans(text, boxes) : std::string(last.content(text));
+    answer = with_multiplier(std::move(answer), text.substr(last.end));
+    if (std::any_of(boxes.begin(), boxes.end(), changed)) answer = "";
     return true;
   }
-  // The last answer block; a box inside it is the answer.
+  // Reads the last answer block. A box inside it is the answer.
   bool tagged(std::string_view text, std::string& answer) const {
     constexpr std::string_view open = "<answer>", close = "</answer>";
     if (!thoughts_end_before_answer(text) || text.find(close) == std::string_view::npos) return false;
@@ -78,12 +93,12 @@ class R1Zero : public Reward {
     }
     return false;
   }
-  // A box within the answer's own text is what it holds.
+  // Returns the content of a box inside the answer, if there is one.
   static std::string unboxed(std::string answer) {
     std::string inside;
     return boxed(answer, inside) ? inside : answer;
   }
-  // Any of several references, where the row gives a list.
+  // Returns true if any reference matches, since a row may list several.
   static bool matches(const Task& task, std::string found) {
     const MathPolicy policy{.strict = true};
     const std::string answer = unboxed(std::move(found));

@@ -1,11 +1,10 @@
-// Continuing an arithmetic sequence modulo a number (the digit_completion toy). The prompt is
-// "first,second:modulus,count", the row's columns as the published data has them ("7,7:9,4": four more numbers after
-// 7,7 modulo 9); the numbers asked for are
-//   next[0] = (second + d) mod modulus,  next[k] = (next[k-1] + d) mod modulus,  d = (second - first) mod modulus,  k <
-//   count,
-// written with commas between them and nothing else. The score is the share of places that hold the right number, of
-// max(count, places written), so that neither stopping early nor running on pays. When count is 0 the empty completion
-// is right (1) and any other wrong (0).
+// The "sequence_completion" reward: an arithmetic sequence modulo a number (the digit_completion toy task). The prompt
+// is "first,second:modulus,count", as in the published data ("7,7:9,4": four more numbers after 7,7 modulo 9). The
+// expected numbers are
+//   next[0] = (second + d) mod modulus,  next[k] = (next[k-1] + d) mod modulus,
+//   d = (second - first) mod modulus,  k < count,
+// separated by commas and nothing else. The score is the number of right places divided by max(count, places written),
+// so that neither a short nor a long completion pays. If count is 0, the empty completion scores 1 and any other 0.
 #include <algorithm>
 #include <charconv>
 
@@ -23,13 +22,13 @@ struct Problem {
 class SequenceCompletion : public Reward {
  public:
   void fields(Fields& f) override {
-    f("order", order_, "what stands after the colon: \"modulus,count\" or \"count,modulus\"");
-    f("max_count", max_count_, "a task that asks for more numbers is an error");
+    f("order", order_, "order of the numbers after the colon: \"modulus,count\" or \"count,modulus\"");
+    f("max_count", max_count_, "maximum count; a task with a larger one is an error");
   }
   void prepare() override {
     HONE_CHECK(order_ == "modulus,count" || order_ == "count,modulus", "order is '", order_,
-               "'; it is \"modulus,count\" or \"count,modulus\"");
-    HONE_CHECK(max_count_ > 0, "max_count is positive");
+               "'; it must be \"modulus,count\" or \"count,modulus\"");
+    HONE_CHECK(max_count_ > 0, "max_count is ", max_count_, "; it must be positive");
   }
   RewardScore score(const Task& task, const Completion& completion) const override {
     const Problem problem = parse(task.prompt);

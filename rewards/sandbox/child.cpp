@@ -24,7 +24,7 @@ namespace hone {
 
 namespace {
 
-// The child runs on borrowed thread-local storage, whose sanitizer state it would leave behind.
+// The child uses its parent's thread-local storage; a sanitizer would leave its own state there.
 #define HONE_CHILD __attribute__((no_sanitize("thread", "address", "undefined")))
 
 // Ends the child unless the call succeeded.
@@ -49,7 +49,7 @@ HONE_CHILD void set_flags(SandboxStart& start, const char* path, unsigned flags,
   step(start, ::syscall(SYS_mount_setattr, AT_FDCWD, path, flags, &attr, sizeof(attr)), "make read-only", path);
 }
 
-// Shows the host's file or folder at /old/PATH as PATH.
+// Mounts the host's file or folder at /old/PATH as PATH.
 HONE_CHILD void show(SandboxStart& start, const SandboxPath& shown) {
   char source[4096] = "/old";
   std::strncat(source, shown.path, sizeof(source) - 5);
@@ -63,7 +63,7 @@ HONE_CHILD void show(SandboxStart& start, const SandboxPath& shown) {
             MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | (device ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_NODEV));
 }
 
-// A root of its own: a bounded tmpfs whose /tmp alone can be written, with the host's paths bound read-only.
+// Makes a new root: a bounded tmpfs in which only /tmp is writable, with the host's paths bound read-only.
 HONE_CHILD void enter_view(SandboxStart& start) {
   step(start, ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "make mounts private");
   step(start, ::mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, start.scratch_size), "mount tmpfs");
@@ -82,8 +82,8 @@ HONE_CHILD void enter_view(SandboxStart& start) {
   step(start, ::mkdir("/tmp", 0700), "make folder", "/tmp");
   if (start.as_root) step(start, ::chown("/tmp", start.uid, start.gid), "give away", "/tmp");
   step(start, ::mount("/tmp", "/tmp", nullptr, MS_BIND, nullptr), "bind", "/tmp");
-  // A fresh /proc shows the sandbox's own processes. Where it cannot be had (a container that hides parts of the
-  // host's) there is none.
+  // A new /proc shows only the sandbox's processes. If the kernel refuses it (a container that hides parts of the
+  // host's /proc) there is none.
   if (start.proc && start.guards.pid && ::mkdir("/proc", 0555) == 0)
     ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid");
   step(start, ::umount2("/old", MNT_DETACH), "leave the old root");
@@ -91,7 +91,7 @@ HONE_CHILD void enter_view(SandboxStart& start) {
   set_flags(start, "/", 0, MOUNT_ATTR_RDONLY);
 }
 
-// An identity without privileges: root becomes start.uid, in a user namespace where that guard is; others are in theirs
+// Drops privileges. Root becomes start.uid, in a new user namespace if that guard is on. Other users are in theirs
 // already.
 HONE_CHILD void drop_privileges(SandboxStart& start) {
   if (start.as_root) {
@@ -117,7 +117,7 @@ HONE_CHILD void write_files(SandboxStart& start) {
   }
 }
 
-// Standard input, output and errors are those given; nothing else of the parent's stays open.
+// Installs the given standard streams and closes all other descriptors of the parent.
 HONE_CHILD void take_descriptors(SandboxStart& start) {
   int given[3] = {start.in, start.out, start.err};
   for (int& descriptor : given) step(start, descriptor = ::fcntl(descriptor, F_DUPFD, 3), "dup");
@@ -134,8 +134,7 @@ HONE_CHILD void reset_signals() {
   ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, NSIG / 8);
 }
 
-// Ends a trial: the kernel must keep to a limit of one process, which it does not for root of the machine, in whatever
-// namespace.
+// Ends a trial. The kernel must enforce a limit of one process. It does not for the machine's root, in any namespace.
 HONE_CHILD void try_limits(SandboxStart& start) {
   const long second = ::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
   if (second > 0) {
@@ -158,7 +157,7 @@ HONE_CHILD int enter(void* argument) {
   if (start.guards.mount) enter_view(start);
   drop_privileges(start);
   write_files(start);
-  // A hone that is killed takes its programs along. After the change of identity, which forgets it.
+  // Kills the program if hone dies. Set after the change of identity, which clears it.
   step(start, ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "pdeathsig");
   if (start.arguments) take_descriptors(start);
   for (const SandboxLimit& limit : start.limits) {
@@ -180,8 +179,8 @@ void set_identity(SandboxStart& start, bool privileged) {
                            gid_map = concat(nobody, " ", ::getegid(), " 1");
   start.as_root = privileged || (::geteuid() == 0 && !start.guards.user);
   start.uid = start.as_root ? nobody : ::geteuid();
-  // Without a namespace that counts them apart, runs have users apart (of those that systemd gives to services as they
-  // start), or they would share a limit of processes and could signal one another.
+  // Without a user namespace each run gets its own user id (from the range that systemd assigns to services
+  // dynamically). Otherwise runs would share a process limit and could signal each other.
   static std::atomic<unsigned> runs = 0;
   if (start.as_root && !start.guards.user) start.uid = 61184 + (static_cast<unsigned>(::getpid()) * 61 + runs++) % 4096;
   start.gid = start.as_root ? nobody : ::getegid();
@@ -194,7 +193,7 @@ std::string failure_of(const SandboxStart& start) {
 }
 
 pid_t start_sandboxed(SandboxStart& start, int& pidfd) {
-  // Becoming another user marks the shared memory as not to be dumped, which the parent takes back.
+  // A change of user marks the shared memory as not dumpable, which the parent undoes.
   static const int dumpable = ::prctl(PR_GET_DUMPABLE);
   int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
   if (start.guards.user && !start.as_root) flags |= CLONE_NEWUSER;
@@ -204,7 +203,7 @@ pid_t start_sandboxed(SandboxStart& start, int& pidfd) {
   if (start.guards.ipc) flags |= CLONE_NEWIPC | CLONE_NEWUTS;
   constexpr size_t stack_bytes = size_t{64} * 1024;
   std::vector<std::max_align_t> stack(stack_bytes / sizeof(std::max_align_t));
-  // Until the child has handlers of its own, a signal must not run the parent's in shared memory.
+  // Blocks signals until the child has its own handlers, since the parent's must not run in shared memory.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);

@@ -1,8 +1,9 @@
 #pragma once
-// The way of a new process into the sandbox: from clone() to execve(). The process shares its parent's memory until it
-// execs (CLONE_VM | CLONE_VFORK: no page table of a large trainer is copied) while other threads of the parent go on,
-// so it allocates nothing, locks nothing and makes system calls alone, raw ones where the C library's would speak to
-// other threads. Everything it needs lies prepared in SandboxStart.
+// Starts a process inside the sandbox: the steps from clone() to execve(). The child shares its parent's memory until
+// it calls execve (CLONE_VM | CLONE_VFORK), so that no page table of a large trainer is copied. Other threads of the
+// parent keep running. The child therefore allocates nothing, takes no lock and makes only system calls; it uses raw
+// ones if the C library's version would signal other threads. SandboxStart holds everything it needs, prepared by the
+// parent.
 #include <linux/filter.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -15,12 +16,12 @@
 
 namespace hone {
 
-// A path that the program sees: the same one of the host, read-only (folders with what is below), or a link.
+// A path that the program sees: the host's path mounted read-only (folders recursively), or a link.
 struct SandboxPath {
-  enum class Kind { folder, file, device, parent, link };  // parent: an empty folder for those below
+  enum class Kind { folder, file, device, parent, link };  // parent: an empty folder for paths below it
   Kind kind;
   const char* path;    // absolute
-  const char* target;  // of a link
+  const char* target;  // target of a link
 };
 
 struct SandboxLimit {
@@ -35,38 +36,38 @@ struct SandboxFileView {
 
 struct SandboxStart {
   Guards guards;
-  bool proc = true;      // a fresh /proc, where it can be had
-  bool as_root = false;  // the parent may do all this without a user namespace; the program becomes uid and gid
+  bool proc = true;      // mount a new /proc if the kernel allows it
+  bool as_root = false;  // the parent needs no user namespace; the program becomes uid and gid
   uid_t uid = 0;
   gid_t gid = 0;
-  const char* uid_map = nullptr;       // "0 1000 1" and the like, for those who are not root
-  const char* gid_map = nullptr;       //
-  const char* scratch_size = nullptr;  // mount options that bound the scratch folder
-  const char* scratch =
-      nullptr;  // the working folder: /tmp of the sandbox, or a folder of the host where there is no mount guard
+  const char* uid_map = nullptr;  // "0 1000 1"; used unless as_root
+  const char* gid_map = nullptr;
+  const char* scratch_size = nullptr;  // mount options with the size limit of the scratch folder
+  const char* scratch = nullptr;       // working folder: the sandbox's /tmp, or a host folder without the mount guard
   std::span<const SandboxPath> paths;
   std::span<const SandboxFileView> files;  // written into the scratch folder
   std::span<const SandboxLimit> limits;
   const sock_fprog* filter = nullptr;
   int in = -1, out = -1, err = -1;
-  char* const* arguments =
-      nullptr;  // of execve; nullptr: a trial, with limits that allow one process: enter, and exit with 0
+  // Arguments of execve. nullptr is a trial with a limit of one process: the child enters the sandbox and exits with 0.
+  char* const* arguments = nullptr;
   char* const* environment = nullptr;
-  // Written by the child where it fails: the step ("mount /usr") and errno. It then exits with 127.
+  // Written by the child if a step fails: the step ("mount /usr") and errno. The child then exits with 127.
   const char* failed = nullptr;
   const char* failed_path = "";
   int error = 0;
 };
 
-// Who the program is to be: nobody, for a parent that is root (privileged: one that may make namespaces as it is) or
-// has no user guard to hide behind; itself otherwise.
+// Sets the program's user: nobody if the parent is privileged (it may make namespaces without a user namespace) or is
+// root without the user guard; else the parent's own user.
 void set_identity(SandboxStart& start, bool privileged);
 
-// Clones a process that enters the sandbox. Returns when it has become the program or has ended: its pid, with a pidfd
-// (close-on-exec, the caller's), or -1 and errno. The caller waits for it, and reads start.failed.
+// Clones a process that enters the sandbox. Returns when the process has become the program or has ended. Returns its
+// pid and sets pidfd (close-on-exec, owned by the caller), or returns -1 and sets errno. The caller waits for the
+// process and reads start.failed.
 pid_t start_sandboxed(SandboxStart& start, int& pidfd);
 
-// Of a start that failed: "execve /usr/bin/python3: No such file or directory".
+// Describes a failed start: "execve /usr/bin/python3: No such file or directory".
 std::string failure_of(const SandboxStart& start);
 
 }  // namespace hone

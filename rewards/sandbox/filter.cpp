@@ -22,8 +22,8 @@ namespace hone {
 
 namespace {
 
-// What CPython, the C library, a shell and a compiler's output call. Names that this machine's kernel interface lacks
-// are passed over.
+// Calls of CPython, the C library, a shell and compiled programs. Names that this machine's kernel interface lacks are
+// skipped.
 constexpr const char* kAllowed[] = {
     // files
     "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "open",
@@ -42,26 +42,26 @@ constexpr const char* kAllowed[] = {
     "nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "time", "times",
     // memory
     "mmap", "mprotect", "munmap", "mremap", "madvise", "brk", "msync", "mincore",
-    // processes and threads; clone has a rule of its own
+    // processes and threads; clone has a separate rule
     "fork", "vfork", "execve", "execveat", "exit", "exit_group", "wait4", "waitid", "set_tid_address",
     "set_robust_list", "get_robust_list", "rseq", "futex", "futex_waitv", "membarrier", "arch_prctl", "sched_yield",
     "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min",
     "getcpu", "getpriority", "getpid", "getppid", "gettid", "getuid", "geteuid", "getgid", "getegid", "getgroups",
     "getresuid", "getresgid", "getpgrp", "getpgid", "getsid", "capget", "uname", "sysinfo", "getrusage", "getrlimit",
     "setrlimit", "getrandom", "restart_syscall",
-    // its own signals
+    // signals to itself
     "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigtimedwait", "rt_sigsuspend",
     "sigaltstack",
     // both ends of a socketpair
     "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg", "shutdown", "getsockname", "getpeername",
     "getsockopt", "setsockopt"};
-// Where process ids are the program's own.
+// Allowed only in a process namespace.
 constexpr const char* kAllowedAmongOwn[] = {"kill",   "tkill",  "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo",
                                             "setsid", "setpgid"};
 
 using Filter = std::unique_ptr<void, decltype(&seccomp_release)>;
 
-// Adds a rule for a call that meets `conditions`.
+// Allows a call that meets `conditions`.
 void allow(const Filter& filter, const char* name, const std::vector<scmp_arg_cmp>& conditions = {}) {
   const int number = seccomp_syscall_resolve_name(name);
   if (number < 0) return;
@@ -73,7 +73,7 @@ void allow(const Filter& filter, const char* name, const std::vector<scmp_arg_cm
 std::vector<sock_filter> compile(bool own_pids) {
   const Filter filter(seccomp_init(SCMP_ACT_ERRNO(ENOSYS)), seccomp_release);
   HONE_CHECK(filter, "seccomp: cannot make a filter");
-  // By number, in a tree: a plain list would cost each call a walk through hundreds of rules.
+  // A binary tree by call number: a linear list would cost each call hundreds of comparisons.
   seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
   for (const char* name : kAllowed) allow(filter, name);
   if (own_pids)
@@ -87,9 +87,8 @@ std::vector<sock_filter> compile(bool own_pids) {
     allow(filter, "ioctl", {SCMP_A1(SCMP_CMP_EQ, request)});
   for (const scmp_datum_t option : {PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ})
     allow(filter, "prctl", {SCMP_A0(SCMP_CMP_EQ, option)});
-  allow(
-      filter, "prctl",
-      {SCMP_A0(SCMP_CMP_EQ, PR_SET_DUMPABLE), SCMP_A1(SCMP_CMP_EQ, 0)});  // to be hidden from others, not the other way
+  // A process may hide from others, but not expose itself.
+  allow(filter, "prctl", {SCMP_A0(SCMP_CMP_EQ, PR_SET_DUMPABLE), SCMP_A1(SCMP_CMP_EQ, 0)});
 
   const int file = memfd_create("seccomp", MFD_CLOEXEC);
   HONE_CHECK(file >= 0, "seccomp: memfd_create: ", std::strerror(errno));

@@ -1,16 +1,16 @@
 #pragma once
-// The system calls that a sandboxed program may make: a seccomp filter (libseccomp) in the form that the kernel takes,
-// so that a process which has just been cloned can install it without allocating.
+// The seccomp filter of a sandboxed program: the system calls that it may make. libseccomp compiles it into the
+// kernel's form in advance, so that a cloned process can install it without allocating.
 #include <linux/filter.h>
 
 namespace hone {
 
-// Listed calls are allowed; any other fails with ENOSYS ("this kernel does not have it", which libraries take for a
-// reason to fall back). Never listed: sockets other than socketpair, ptrace and other processes' memory, mounts and
-// namespaces, modules, keys, bpf, io_uring, and memory that no limit of a process counts (memfd, System V). With
-// own_pids = false (the program shares the host's process ids) signals to others, setsid and setpgid are not allowed
-// either: what the program starts stays in its process group. Made once; the program lives as long as the process. An
-// Error says why there can be none. Any thread.
+// Returns the filter. Listed calls are allowed; any other call fails with ENOSYS, which libraries take as a reason to
+// fall back. Never listed: sockets other than socketpair, ptrace and access to other processes' memory, mounts and
+// namespaces, modules, keys, bpf, io_uring, and memory that no process limit counts (memfd, System V). With own_pids =
+// false the program shares the host's process ids. Signals to other processes, setsid and setpgid are then refused too,
+// so that every child stays in its process group. The filter is compiled once and lives as long as this process. Throws
+// an Error if it cannot be compiled. Any thread may call it.
 const sock_fprog& syscall_filter(bool own_pids);
 
 }  // namespace hone

@@ -35,7 +35,7 @@ bool may_administer() {
   return ::geteuid() == 0 && ::syscall(SYS_capget, &header, data) == 0 && (data[0].effective & needed) == needed;
 }
 
-// Why a process cannot enter a sandbox with these guards; "" if it can.
+// Returns why a process cannot enter a sandbox with these guards; "" if it can.
 std::string try_entering(const Guards& guards, bool privileged) {
   SandboxStart start;
   start.guards = guards;
@@ -63,9 +63,9 @@ std::string try_entering(const Guards& guards, bool privileged) {
 
 GuardReport find_guards() {
   GuardReport out{.guards = {}, .privileged = may_administer(), .why_not = std::vector<std::string>(std::size(kKinds))};
-  const std::string whole = try_entering(out.guards, out.privileged);
-  if (whole.empty()) return out;
-  // One by one. Without privileges every other namespace is made inside a user namespace.
+  const std::string all = try_entering(out.guards, out.privileged);
+  if (all.empty()) return out;
+  // Tries the guards one by one. Without privileges every other namespace needs a user namespace around it.
   for (size_t i = 0; i < std::size(kKinds); ++i) {
     Guards one{.user = false, .pid = false, .mount = false, .net = false, .ipc = false, .seccomp = false};
     one.*kKinds[i].flag = true;

@@ -1,5 +1,5 @@
 #pragma once
-// The guards around a sandboxed program that not every machine offers: what each is, and which are in force here.
+// Sandbox guards that not every machine offers: their kinds, and which of them work here.
 #include <span>
 #include <string>
 #include <vector>
@@ -11,23 +11,23 @@ struct Guards {
 };
 
 struct GuardKind {
-  const char* name;  // as sandbox.allow_missing and `hone doctor` name it
+  const char* name;  // name in sandbox.allow_missing and `hone doctor`
   bool Guards::*flag;
   const char* does;
 };
 std::span<const GuardKind> guard_kinds();
 
-// What this machine and this process' privileges allow, found once by trying. why_not: of each kind, in order; "" where
-// it is in force. Any thread.
+// What this machine and this process's privileges allow, determined once by trial. why_not has one entry per kind, in
+// order; "" if the guard works. Any thread may call available_guards().
 struct GuardReport {
   Guards guards;
-  bool privileged = false;  // root that may make namespaces without a user namespace; it then enters one last
+  bool privileged = false;  // root that may make namespaces without a user namespace; it enters one last
   std::vector<std::string> why_not;
 };
 const GuardReport& available_guards();
 
-// While it lives, available_guards() says `report` instead: how tests forbid guards. One at a time; no other thread
-// asks as it comes or goes.
+// Makes available_guards() return `report` during its lifetime, so that tests can remove guards. Only one may exist. No
+// other thread may call available_guards() during construction and destruction.
 class PretendedGuards {
  public:
   explicit PretendedGuards(GuardReport report);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file of /proc; "" where the process is gone.
+// Reads a file of /proc; "" if the process is gone.
 std::string read_proc(const fs::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return "";
@@ -26,7 +26,7 @@ std::string read_proc(const fs::path& path) {
   return out;
 }
 
-// Adds the children of one thread, ids apart by spaces.
+// Adds the children of one thread. ids: process ids separated by spaces.
 void add_children(const std::string& ids, std::vector<pid_t>& out) {
   char* end = nullptr;
   for (const char* at = ids.c_str();; at = end) {
@@ -40,7 +40,7 @@ void add_children(const std::string& ids, std::vector<pid_t>& out) {
 
 int64_t tree_memory(pid_t root) {
   static const int64_t page = ::sysconf(_SC_PAGESIZE);
-  constexpr size_t most = 4096;  // processes looked at
+  constexpr size_t most = 4096;  // maximum number of processes read
   int64_t sum = 0;
   std::vector<pid_t> found{root};
   for (size_t i = 0; i < found.size() && i < most; ++i) {

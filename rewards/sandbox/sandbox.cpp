@@ -49,7 +49,8 @@ class Descriptor {
   int value_;
 };
 
-// What a program prints, up to a bound; what is past it is read and dropped, so that the program does not hang on it.
+// Captures a program's output up to a bound. Output past the bound is read and dropped, so that the program does not
+// block.
 class Capture {
  public:
   explicit Capture(size_t most) : most_(most) {
@@ -59,9 +60,9 @@ class Capture {
     write_end.reset(ends[1]);
     ::fcntl(ends[1], F_SETFL, 0);  // the program's end blocks, as programs expect
   }
-  // Takes what is there; closes the end when there will be no more. At most a few buffers at once: a flood must not
-  // keep its reader from the clock.
-  void take() {
+  // Reads what is available, and closes the pipe at its end. It reads a few buffers at most, so that a flood of output
+  // does not delay the deadline check.
+  void read_available() {
     char buffer[1 << 16];
     for (int i = 0; i < 16; ++i) {
       const ssize_t got = ::read(read_end.get(), buffer, sizeof(buffer));
@@ -82,7 +83,7 @@ class Capture {
   size_t most_;
 };
 
-// Standard input: a file in memory that is read from its beginning and that nobody can write.
+// Standard input: a sealed memory file, read from its beginning.
 Descriptor input_file(std::string_view text) {
   Descriptor file(::memfd_create("input", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   HONE_CHECK(file.get() >= 0, "memfd_create: ", std::strerror(errno));
@@ -103,13 +104,14 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return out;
 }
 
-// Ends a run: its first process, which takes its process namespace along; where there is none, its process group.
+// Kills a run: its first process, which ends its process namespace, or its process group without one.
 void kill_run(pid_t pid, const Guards& guards) {
   ::kill(pid, SIGKILL);
   if (!guards.pid) ::kill(-pid, SIGKILL);
 }
 
-// Until the process ends, for its time at most: takes output, watches the clock and the memory of its tree.
+// Waits until the process ends. Collects output and enforces the wall-clock limit and the memory limit of its process
+// tree.
 void watch(pid_t pid, int pidfd, const SandboxConfig& config, const Guards& guards, Capture& out, Capture& err,
            SandboxFinished& finished) {
   const auto deadline =
@@ -124,8 +126,8 @@ void watch(pid_t pid, int pidfd, const SandboxConfig& config, const Guards& guar
   for (;;) {
     pollfd waiting[3] = {{pidfd, POLLIN, 0}, {out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}};
     ::poll(waiting, 3, watch_milliseconds);
-    if (waiting[1].revents) out.take();
-    if (waiting[2].revents) err.take();
+    if (waiting[1].revents) out.read_available();
+    if (waiting[2].revents) err.read_available();
     if (waiting[0].revents) return;
     const auto now = Clock::now();
     if (killed) continue;
@@ -144,24 +146,25 @@ double seconds(const timeval& time) {
 }  // namespace
 
 void SandboxConfig::fields(Fields& f) {
-  f("wall_seconds", wall_seconds, "time by the clock on the wall, for all processes of a run");
+  f("wall_seconds", wall_seconds, "wall-clock limit of a run in seconds");
   f.require("wall_seconds", wall_seconds > 0 && wall_seconds <= 86400, "wall_seconds must be in (0, 86400]");
-  f("cpu_seconds", cpu_seconds, "processor time of each process (rounded up to whole seconds)");
+  f("cpu_seconds", cpu_seconds, "limit on processor time of each process in seconds, rounded up");
   f.require("cpu_seconds", cpu_seconds > 0 && cpu_seconds <= 86400, "cpu_seconds must be in (0, 86400]");
-  f("memory_mb", memory_mb, "MiB of address space of each process, and of memory in use by all of them together");
+  f("memory_mb", memory_mb,
+    "limit in MiB on the address space of each process and on the memory of all processes together");
   f.require("memory_mb", memory_mb >= 16 && memory_mb <= (1 << 24), "memory_mb must be in [16, 16777216]");
-  f("scratch_mb", scratch_mb, "MiB of the scratch folder, and of any one file");
+  f("scratch_mb", scratch_mb, "limit in MiB on the scratch folder and on each file");
   f.require("scratch_mb", scratch_mb >= 1 && scratch_mb <= (1 << 20), "scratch_mb must be in [1, 1048576]");
-  f("processes", processes, "processes and threads of a run");
+  f("processes", processes, "limit on processes and threads of a run");
   f.require("processes", processes >= 1 && processes <= 4096, "processes must be in [1, 4096]");
-  f("open_files", open_files, "open files of each process");
+  f("open_files", open_files, "limit on open files of each process");
   f.require("open_files", open_files >= 8 && open_files <= 65536, "open_files must be in [8, 65536]");
-  f("output_kb", output_kb, "KiB kept of standard output, and of standard error; more is read and dropped");
+  f("output_kb", output_kb, "KiB kept of standard output and of standard error; the rest is dropped");
   f.require("output_kb", output_kb >= 1 && output_kb <= (1 << 20), "output_kb must be in [1, 1048576]");
   f("allow_missing", allow_missing,
-    "guards that may be missing on this machine: user, pid, mount, net, ipc, seccomp (hone doctor says which are "
-    "there)");
-  f("readable", readable, "further files and folders that programs may read (a Python environment, say)");
+    "guards that may be missing on this machine: user, pid, mount, net, ipc, seccomp (`hone doctor` lists those that "
+    "work); empty = all are required");
+  f("readable", readable, "more files and folders that programs may read, such as a Python environment");
 }
 
 Sandbox::Sandbox(SandboxConfig config, const GuardReport& available)
@@ -171,8 +174,8 @@ Sandbox::Sandbox(SandboxConfig config, const GuardReport& available)
       view_(config_.readable) {
   for (const std::string& name : config_.allow_missing) {
     const auto named = [&](const GuardKind& kind) { return kind.name == name; };
-    HONE_CHECK(std::any_of(guard_kinds().begin(), guard_kinds().end(), named), "allow_missing: there is no guard '",
-               name, "'; they are user, pid, mount, net, ipc, seccomp");
+    HONE_CHECK(std::any_of(guard_kinds().begin(), guard_kinds().end(), named), "allow_missing: unknown guard '", name,
+               "'; known are user, pid, mount, net, ipc, seccomp");
   }
   std::string missing;
   for (size_t i = 0; i < guard_kinds().size(); ++i) {
@@ -193,7 +196,7 @@ Sandbox::Sandbox(SandboxConfig config, const GuardReport& available)
              {RLIMIT_CORE, 0},
              {RLIMIT_MEMLOCK, 0},
              {RLIMIT_MSGQUEUE, 0}};
-  // An inode for each 4 KiB: a million empty files would cost memory that size= does not count.
+  // One inode per 4 KiB: empty files cost memory that size= does not count.
   scratch_size_ = concat("size=", config_.scratch_mb, "m,nr_inodes=", config_.scratch_mb * 256, ",mode=755");
 }
 
@@ -220,7 +223,7 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
   start.paths = view_.paths();
   std::vector<SandboxFileView> files;
   for (const auto& [name, bytes] : job.files) {
-    HONE_CHECK(!name.empty() && name.find('/') == std::string::npos, "file '", name, "': a plain name is wanted");
+    HONE_CHECK(!name.empty() && name.find('/') == std::string::npos, "file '", name, "': use a plain name without '/'");
     files.push_back({name.c_str(), bytes});
   }
   start.files = files;
@@ -249,24 +252,24 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
   err.write_end.reset();
   SandboxFinished finished;
   if (!start.failed) watch(pid, pidfd, config_, guards_, out, err, finished);
-  // What shares its process group goes before it is reaped and its id may be another's.
+  // Kills the process group before the leader is reaped, after which its id may be reused.
   if (!guards_.pid) ::kill(-pid, SIGKILL);
   int status = 0;
   rusage used{};
   while (::wait4(pid, &status, 0, &used) < 0 && errno == EINTR) continue;
   HONE_CHECK(!start.failed, failure_of(start));
 
-  out.take();
-  err.take();
+  out.read_available();
+  err.read_available();
   finished.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   finished.cpu_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
   finished.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   if (WIFSIGNALED(status) && finished.how == SandboxFinished::How::exited) {
-    // The kernel's account that ends a process for its processor time counts ticks and runs ahead of the one it
-    // reports, by a sixth on a busy machine.
+    // The kernel's counter that ends a process for its processor time counts ticks and is ahead of the reported one, by
+    // a sixth on a busy machine.
     const bool used_up = finished.cpu_seconds >= 0.5 * config_.cpu_seconds;
     finished.how =
-        finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signalled;
+        finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signaled;
   }
   finished.out = std::move(out.text);
   finished.err = std::move(err.text);
@@ -278,7 +281,7 @@ std::string describe(const SandboxFinished& finished) {
   switch (finished.how) {
     case SandboxFinished::How::exited:
       return concat("exit code ", finished.code);
-    case SandboxFinished::How::signalled:
+    case SandboxFinished::How::signaled:
       return concat("killed by signal ", finished.code, " (", ::strsignal(finished.code), ")");
     case SandboxFinished::How::wall_clock:
       return "out of time";

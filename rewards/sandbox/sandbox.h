@@ -1,7 +1,7 @@
 #pragma once
-// Runs an untrusted program on files of its own, behind guards (docs/explain/sandbox.md): namespaces for user,
-// processes, files, network and IPC, a seccomp filter, limits on time, memory, processes and files, a scratch folder,
-// and a bounded capture of its output. If this machine lacks a guard, the run is refused unless allow_missing names the
+// Runs an untrusted program on its own files, behind guards (docs/explain/sandbox.md): namespaces for user, processes,
+// files, network and IPC, a seccomp filter, limits on time, memory, processes and files, a scratch folder, and a
+// bounded capture of its output. If this machine lacks a guard, the run is refused unless allow_missing names the
 // guard.
 #include <cstdint>
 #include <string>
@@ -23,43 +23,45 @@ struct SandboxConfig {
   void fields(Fields& f);
 };
 
-// What to run.
+// One run of a program.
 struct SandboxJob {
   std::vector<std::string> command;  // an absolute path, then arguments
-  std::vector<std::pair<std::string, std::string>> files =
-      {};                  // name (no '/') and bytes, in the scratch folder, which is where the program begins
-  std::string input = {};  // standard input
-  std::vector<std::string> environment = {};  // "NAME=value", besides PATH, HOME, TMPDIR and LANG
-  bool proc = true;                           // shows /proc (of the sandbox's processes alone)
+
+  // Name (no '/') and bytes of files in the scratch folder, the program's working folder.
+  std::vector<std::pair<std::string, std::string>> files = {};
+  std::string input = {};                     // standard input
+  std::vector<std::string> environment = {};  // "NAME=value", in addition to PATH, HOME, TMPDIR and LANG
+  bool proc = true;                           // mount a /proc that shows only the sandbox's processes
 };
 
 struct SandboxFinished {
-  enum class How { exited, signalled, wall_clock, cpu_time, memory } how = How::exited;
+  enum class How { exited, signaled, wall_clock, cpu_time, memory } how = How::exited;
   int code = 0;  // exit code, or the signal's number
   double seconds = 0, cpu_seconds = 0;
-  int64_t peak_memory = 0;  // bytes of all its processes, the largest sum of those seen (every 10 ms)
-  std::string out, err;     // at most output_kb each; the rest was read and dropped
+  int64_t peak_memory = 0;  // bytes of all its processes, the largest sum sampled (every 10 ms)
+  std::string out, err;     // at most output_kb each; the rest is dropped
   bool truncated = false;
 };
-// Nothing ran.
+// Nothing ran; `reason` says why.
 struct SandboxRefused {
   std::string reason;
 };
 using SandboxOutcome = std::variant<SandboxFinished, SandboxRefused>;
 
-// run() may be called from any thread, also at once. No process of a run is left when it returns.
+// Any thread may call run(), also concurrently. All processes of a run have ended when run() returns.
 class Sandbox {
  public:
-  // An Error where the settings make no sense. `available` is what there is to work with: tests take guards away.
+  // Throws an Error if a setting is invalid. Tests pass `available` to remove guards.
   explicit Sandbox(SandboxConfig config, const GuardReport& available = available_guards());
-  // Why every run is refused: the guards that are missing and not allowed to be; "" if none is.
+  // Returns why every run is refused (guards that are missing and not in allow_missing), or "".
   const std::string& refusal() const { return refusal_; }
   SandboxOutcome run(const SandboxJob& job) const;
-  // True if no process of a run can look into another one of its user: none sees the machine's /proc, none has ptrace.
+  // Returns true if a process of one run cannot inspect a process of another run of the same user: none sees the
+  // machine's /proc, and none has ptrace.
   bool keeps_processes_apart() const { return guards_.mount && guards_.seccomp; }
 
  private:
-  SandboxFinished run_guarded(const SandboxJob& job) const;  // an Error where it cannot start
+  SandboxFinished run_guarded(const SandboxJob& job) const;  // throws an Error if it cannot start
   SandboxConfig config_;
   Guards guards_;
   bool privileged_;
@@ -68,7 +70,7 @@ class Sandbox {
   SandboxView view_;
 };
 
-// "killed by signal 9 (Killed)", "exit code 1", "out of time (10 s)": for people.
+// Describes the end of a run for people: "killed by signal 9 (Killed)", "exit code 1", "out of time".
 std::string describe(const SandboxFinished& finished);
 
 }  // namespace hone

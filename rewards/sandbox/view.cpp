@@ -9,7 +9,7 @@ namespace hone {
 namespace fs = std::filesystem;
 
 SandboxView::SandboxView(const std::vector<std::string>& readable) {
-  // /bin and the like are links into /usr on most systems.
+  // /bin and similar folders are links into /usr on most systems.
   for (const char* path : {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"}) add_existing(path);
   add(SandboxPath::Kind::parent, "/etc");
   for (const char* path : {"/etc/ld.so.cache", "/etc/alternatives"}) add_existing(path);
@@ -28,7 +28,7 @@ SandboxView::SandboxView(const std::vector<std::string>& readable) {
     for (const char* own : {"/tmp", "/proc", "/dev"})
       HONE_CHECK(path != own && !path.starts_with(std::string(own) + "/"), "readable: ", path, " is below ", own,
                  ", where the sandbox has its own");
-    HONE_CHECK(fs::exists(path), "readable: ", path, " is not there");
+    HONE_CHECK(fs::exists(path), "readable: ", path, " does not exist");
     fs::path above;
     for (const fs::path& part : fs::path(path).parent_path()) {
       above /= part;

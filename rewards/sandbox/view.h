@@ -1,6 +1,6 @@
 #pragma once
-// What a sandboxed program sees of the host's files: the system's programs and libraries, a few devices, and what the
-// settings add; all read-only.
+// The host files that a sandboxed program sees: the system's programs and libraries, a few devices, and the paths of
+// `readable`. All are read-only.
 #include <deque>
 #include <string>
 #include <vector>
@@ -11,8 +11,8 @@ namespace hone {
 
 class SandboxView {
  public:
-  // readable: further files and folders of the host, absolute and there, not below /tmp, /proc or /dev; an Error
-  // otherwise.
+  // readable: more files and folders of the host. Each must be an absolute path that exists, not below /tmp, /proc or
+  // /dev. Throws an Error otherwise.
   explicit SandboxView(const std::vector<std::string>& readable);
   SandboxView(const SandboxView&) = delete;
   SandboxView& operator=(const SandboxView&) = delete;
@@ -21,7 +21,7 @@ class SandboxView {
  private:
   void add(SandboxPath::Kind kind, const std::string& path, const std::string& target = "");
   void add_existing(const std::string& path);
-  std::deque<std::string> names_;  // what paths_ point into
+  std::deque<std::string> names_;  // owns the strings that paths_ points to
   std::vector<SandboxPath> paths_;
 };
 

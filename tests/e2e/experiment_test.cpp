@@ -1,6 +1,6 @@
-// The recipes of configs/experiment one after another, as one compares objectives: each starts from what the one before
-// left. With a small model and few steps, for what they promise whatever the size: they run, on-policy log-probs are
-// exact, and another seed is another run.
+// The recipes of configs/experiment in order, as for a comparison of objectives: each starts from the result of the
+// previous one. With a small model and few steps they check what holds at any size: the recipes run, on-policy
+// log-probs are exact, and another seed gives another run.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -63,7 +63,7 @@ TEST_F(ExperimentTest, EveryObjectiveStartsFromOneSft) {
     const std::string stage = std::string("stage.") + objective + ".";
     const fs::path done =
         run(objective, {"model.path=" + start.string(), stage + "steps=2", stage + "prompts_per_step=2",
-                        stage + "num_generations=4", stage + "mini_batches=1", stage + "sampling.max_tokens=40"});
+                        stage + "num_generations=4", stage + "num_mini_batches=1", stage + "sampling.max_tokens=40"});
     EXPECT_EQ(column(done, "sampling/sampling_logp_difference/max"), std::vector<double>(2, 0.0)) << objective;
   }
 }

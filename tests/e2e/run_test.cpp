@@ -1,4 +1,4 @@
-// Whole runs through the program: what a run promises about its bits, and what it does when it is stopped.
+// Complete runs of the program: the bits of a run, and stopping and resuming it.
 #include <cstdlib>
 
 #include "core/base/rng.h"
@@ -32,7 +32,7 @@ prompts_per_step = 3
 filter_groups = { enable = true, max_num_gen_batches = 3 }
 curriculum = { revisit_epochs = 2, easy = 0.6, hard = 0.0, threshold = 0.02 }
 num_generations = 4
-mini_batches = 2
+num_mini_batches = 2
 steps = 10
 save_steps = 3
 save_total_limit = 0
@@ -60,7 +60,7 @@ TEST_F(RunTest, RepeatsBitForBitWithOneThreadAndWithTwo) {
 }
 
 TEST_F(RunTest, OnPolicyLogProbsDifferByNothing) {
-  ASSERT_EQ(run_hone(arguments("on_policy", {"stage.grpo.mini_batches=1"})).code, 0);
+  ASSERT_EQ(run_hone(arguments("on_policy", {"stage.grpo.num_mini_batches=1"})).code, 0);
   int64_t steps = 0;
   read_jsonl(folder.path() / "on_policy" / "metrics.jsonl", [&](const Json& row, int64_t) {
     const Json* difference = row.find("sampling/sampling_logp_difference/max");
@@ -74,7 +74,7 @@ TEST_F(RunTest, OnPolicyLogProbsDifferByNothing) {
 TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
   const Finished done = run_hone(arguments("truncated", {"stage.grpo.sampling.top_p=0.5"}));
   ASSERT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.err.find("drawn off policy, from the distribution that sampling's top_p makes"), std::string::npos)
+  EXPECT_NE(done.err.find("completions are sampled off policy, since sampling sets top_p:"), std::string::npos)
       << done.err;
   const fs::path at = folder.path() / "truncated";
   EXPECT_NE(read_file(at / "recipe.toml").find("importance_sampling_mode = \"token_truncate\""), std::string::npos);
@@ -83,8 +83,7 @@ TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
     if (!row.find("sampling/sampling_logp_difference/max")) return;
     ++steps;
     EXPECT_GT(row.at("sampling/sampling_logp_difference/mean").as_double(), 0.1);
-    // What is left after truncation is likelier than it was: its weight is the mass that was kept, at least top_p of
-    // it.
+    // After truncation the kept tokens are likelier than before: the weight is the kept mass, at least top_p.
     EXPECT_LE(row.at("sampling/importance_sampling_ratio/max").as_double(), 1 + 1e-5);
     EXPECT_GE(row.at("sampling/importance_sampling_ratio/min").as_double(), 0.5 - 1e-5);
     EXPECT_LT(row.at("sampling/importance_sampling_ratio/mean").as_double(), 0.999);
@@ -184,8 +183,8 @@ TEST_F(RunTest, LeavesWhatItPromises) {
   expect_same_bits(at, folder.path() / "b");
 }
 
-// Runs whose reward is a Python function: it raises from its tenth call on while there is a file "away", and cannot
-// judge a reply that has a 7.
+// Runs whose reward is a Python function. It raises from its tenth call on while a file "away" exists, and fails on a
+// completion with a 7.
 class PluginRunTest : public RunTest {
  protected:
   void SetUp() override {
@@ -211,7 +210,7 @@ def odd(completions, **columns):
     const std::string file = (folder.path() / "rewards.py").string();
     return arguments(
         name, {"stage.grpo.reward={kind = 'python', workers = 1, file = '" + file + "', function = '" + function + "'}",
-               "stage.grpo.max_failure_rate=" + rate});
+               "stage.grpo.max_reward_failure_rate=" + rate});
   }
 };
 
@@ -223,7 +222,7 @@ TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverF
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("RuntimeError: the service is away (line 10 of rewards.py)"), std::string::npos)
       << stopped.err;
-  EXPECT_NE(stopped.err.find("max_failure_rate is 0.1"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("max_reward_failure_rate is 0.1"), std::string::npos) << stopped.err;
   EXPECT_NE(stopped.err.find("stopped after step 3 of stage grpo, everything is saved; go on with: hone run --resume"),
             std::string::npos)
       << stopped.err;
@@ -234,7 +233,8 @@ TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverF
   expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
 }
 
-// The round has been sampled and judged, and its credit cannot be given: the third kind of thing that ends a step.
+// The batch has been sampled and scored, and its advantages cannot be computed: the third kind of error that ends a
+// step.
 TEST_F(PluginRunTest, AnErrorAfterTheRewardsSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
   std::ofstream(folder.path() / "rewards.py", std::ios::app) << R"(
 def below(completions, **columns):
@@ -257,7 +257,7 @@ def below(completions, **columns):
       << stopped.err;
   fs::remove(folder.path() / "away");
   const Finished resumed =
-      run_hone({"run", "--resume", (folder.path() / "stopped").string()});  // the round is drawn and judged again
+      run_hone({"run", "--resume", (folder.path() / "stopped").string()});  // the batch is sampled and scored again
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
 }

@@ -1,4 +1,4 @@
-// `hone serve` as the system runs it: signals, exit codes, and what hundreds of bad clients leave behind.
+// `hone serve` as a service: signals, exit codes, and resources after hundreds of bad clients.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -30,7 +30,7 @@ class ServeTest : public ::testing::Test {
       return true;
     }
   }
-  // Of the whole answer a second or so is spent on the first replies alone.
+  // The first completions alone take about a second of the complete response.
   static std::string long_request(int n) {
     return post_request(
         "/v1/completions",
@@ -40,7 +40,7 @@ class ServeTest : public ::testing::Test {
 };
 
 TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
-  Process serving(arguments({"--max-sequences", "1"}));
+  Process serving(arguments({"--max-num-seqs", "1"}));
   const int64_t port = serving.port();
   HttpClient idle(port), busy(port);
   EXPECT_EQ(idle.get("/health").status, 200);
@@ -54,11 +54,11 @@ TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
   ASSERT_TRUE(serving.ends_within(20));
   const Finished done = serving.wait();
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err.find("cut off"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("were dropped"), std::string::npos) << done.err;
 }
 
 TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
-  Process serving(arguments({"--max-sequences", "1", "--drain-seconds", "600"}));
+  Process serving(arguments({"--max-num-seqs", "1", "--drain-seconds", "600"}));
   const int64_t port = serving.port();
   HttpClient busy(port);
   busy.send(long_request(1000));
@@ -74,7 +74,7 @@ TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
 }
 
 TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
-  Process serving(arguments({"--max-sequences", "1", "--drain-seconds", "0.3"}));
+  Process serving(arguments({"--max-num-seqs", "1", "--drain-seconds", "0.3"}));
   HttpClient busy(serving.port());
   busy.send(long_request(1000));
   ASSERT_TRUE(busy.read_until("data: "));
@@ -82,23 +82,23 @@ TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
   ASSERT_TRUE(serving.ends_within(20));
   const Finished done = serving.wait();
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.err.find("requests under way were cut off after 0."), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("pending requests were dropped after 0."), std::string::npos) << done.err;
 }
 
-TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
+TEST_F(ServeTest, ATakenPortIsAnError) {
   const Process serving(arguments());
   const Finished second =
       run_hone({"serve", "--model", (folder.path() / "tiny").string(), "--port", std::to_string(serving.port())});
   EXPECT_EQ(second.code, 1);
-  EXPECT_NE(second.err.find(concat("cannot listen at 127.0.0.1 port ", serving.port())), std::string::npos)
+  EXPECT_NE(second.err.find(concat("cannot listen on 127.0.0.1 port ", serving.port())), std::string::npos)
       << second.err;
 }
 
-// Of a client whose cable is pulled nothing comes any more, not even that it left.
-TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
+// After a client's cable is cut, nothing arrives from it, not even the end of its connection.
+TEST_F(ServeTest, AVanishedClientIsDropped) {
   if (!Network::allowed()) GTEST_SKIP() << "no network of its own here (root, and Debian's iproute2)";
   const Network network;
-  const Process serving(arguments({"--max-sequences", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
+  const Process serving(arguments({"--max-num-seqs", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
                         network.launcher());
   const int64_t port = serving.port();
   const auto metrics = [&] { return HttpClient(port, 0, network.address()).get("/metrics").body; };
@@ -115,7 +115,7 @@ TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
   EXPECT_NE(metrics().find("\nhone_replies 0\n"), std::string::npos);
 }
 
-// Clients of every bad kind, round after round: memory stays where the first rounds brought it.
+// Bad clients of every kind, repeatedly: memory stays at its level after the first rounds.
 TEST_F(ServeTest, BadClientsLeaveNoMemoryBehind) {
   Process serving(arguments({"--request-timeout", "0.5", "--kv-cache-tokens", "8192"}));
   const int64_t port = serving.port();

@@ -1,4 +1,4 @@
-// The bits of a run are those of one without workers, whatever happens to workers, to the network and to the learner.
+// The bits of a run equal those of one without workers, whatever fails: workers, the network or the learner.
 #include <signal.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST_F(WorkersRun, WhatAKilledWorkerHadIsWrittenByAnother) {
+TEST_F(WorkersRun, RequestsOfAKilledWorkerMoveToAnother) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 3));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
@@ -27,10 +27,10 @@ TEST_F(WorkersRun, WhatAKilledWorkerHadIsWrittenByAnother) {
   EXPECT_EQ(count(log, lost(one.url())), 1u) << "its absence is said once: " << log;
   EXPECT_EQ(count(log, lost(two.url())), 0u) << log;
   EXPECT_EQ(sum_of(path("run"), "workers/lost"), 1);
-  EXPECT_GE(sum_of(path("run"), "workers/asked_again"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/retried"), 1);
 }
 
-TEST_F(WorkersRun, KilledAtRandomAndStartedAgainAWorkerLosesNothingAndIsBroughtItsWeights) {
+TEST_F(WorkersRun, AWorkerKilledAtRandomAndRestartedLosesNothingAndGetsItsWeights) {
   auto worker = std::make_unique<WorkerProcess>();
   const std::string address = worker->address();
   Process learner(with("run", {worker->url()}, 5));
@@ -46,10 +46,10 @@ TEST_F(WorkersRun, KilledAtRandomAndStartedAgainAWorkerLosesNothingAndIsBroughtI
   const std::string log = expect_ends(learner, "run", 30);
   EXPECT_EQ(count(log, lost("http://" + address)), 4u) << log;
   EXPECT_EQ(count(log, "has joined"), 5u) << log;
-  EXPECT_EQ(count(worker->err(), "writes for"), 1u) << worker->err();
+  EXPECT_EQ(count(worker->err(), "generates for run"), 1u) << worker->err();
 }
 
-TEST_F(WorkersRun, AWorkerThatHangsIsLostInTimeAndWelcomeWhenItGoesOn) {
+TEST_F(WorkersRun, AHangingWorkerIsLostInTimeAndJoinsAgainLater) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 1.5));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
@@ -62,25 +62,26 @@ TEST_F(WorkersRun, AWorkerThatHangsIsLostInTimeAndWelcomeWhenItGoesOn) {
   ASSERT_TRUE(soon([&] { return count(learner.err(), one.url() + " has joined") == 2; }, 15)) << learner.err();
   const std::string log = expect_ends(learner, "run", 25);
   two.signal(SIGCONT);
-  EXPECT_NE(log.find("no answer within 1.5 seconds"), std::string::npos) << log;
-  EXPECT_NE(log.find("are asked again"), std::string::npos) << log;
+  EXPECT_NE(log.find("no response within 1.5 seconds"), std::string::npos) << log;
+  EXPECT_NE(log.find("are assigned again"), std::string::npos) << log;
 }
 
-TEST_F(WorkersRun, AWorkerThatIsSlowIsHelped) {
+TEST_F(WorkersRun, ASlowWorkersRequestsAreDuplicated) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 60));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
   one.signal(SIGSTOP);
-  ASSERT_TRUE(says(
-      learner, concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " writes a request of it, too"), 20))
+  ASSERT_TRUE(
+      says(learner,
+           concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " also generates one of its requests"), 20))
       << learner.err();
   one.signal(SIGCONT);
   const std::string log = expect_ends(learner, "run", 30);
   EXPECT_EQ(count(log, "is lost"), 0u) << log;
-  EXPECT_GE(sum_of(path("run"), "workers/asked_twice"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/duplicated"), 1);
 }
 
-TEST_F(WorkersRun, ANarrowCableTakesTimeAndNothingElse) {
+TEST_F(WorkersRun, ASlowConnectionChangesOnlyTheTime) {
   const WorkerProcess one, two;
   TcpProxy narrow(one.port());
   Process learner(with("run", {url(narrow.port()), two.url()}, 20));
@@ -90,12 +91,12 @@ TEST_F(WorkersRun, ANarrowCableTakesTimeAndNothingElse) {
   EXPECT_EQ(count(log, "is lost"), 0u) << log;
 }
 
-TEST_F(WorkersRun, AWorkerCutOffAndBackGoesOn) {
+TEST_F(WorkersRun, ADisconnectedWorkerContinuesAfterwards) {
   const WorkerProcess one;
   TcpProxy cable(one.port());
   Process learner(with("run", {url(cable.port())}, 6));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
-  cable.set(TcpProxy::Mode::stall);  // for less than the time after which anybody is lost
+  cable.set(TcpProxy::Mode::stall);  // for less than worker_timeout
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   cable.set(TcpProxy::Mode::pass);
   ASSERT_TRUE(reaches("run", "grpo/step-4"));
@@ -122,11 +123,11 @@ TEST_F(WorkersRun, WithItsCablePulledAWorkerIsLostAndComesBack) {
   EXPECT_LT(since.seconds(), 6);
   network.plug();
   const std::string log = expect_ends(learner, "run", 25);
-  EXPECT_NE(log.find("no answer within 2 seconds"), std::string::npos) << log;
+  EXPECT_NE(log.find("no response within 2 seconds"), std::string::npos) << log;
   EXPECT_EQ(count(log, "has joined"), 2u) << log;
 }
 
-TEST_F(WorkersRun, OverTlsItHasTheSameBitsAndNobodyIsTakenForAWorkerUnvouched) {
+TEST_F(WorkersRun, TlsHasTheSameBitsAndUntrustedWorkersAreRefused) {
   const auto [certificate, key] = make_certificate(folder.path(), "IP:127.0.0.1");
   if (certificate.empty()) GTEST_SKIP() << "no openssl program to make a certificate with";
   const WorkerProcess worker("127.0.0.1:0", {"--tls-cert", certificate, "--tls-key", key});
@@ -148,8 +149,8 @@ TEST_F(WorkersRun, MessagesThatAreDamagedAreNeverTaken) {
   EXPECT_GE(count(log, lost(url(cable.port()))), 1u) << log;
 }
 
-// A worker that says what it should, with the right digests, and writes by weights that nobody gave it.
-TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
+// A fake worker that answers correctly, with the right digests, but samples with other weights.
+TEST_F(WorkersRun, AServerThatIsNoWorkerIsRefused) {
   const auto answer = [](const Json& body) {
     const std::string text = body.dump();
     return http_response(text, 200, concat("x-hone-digest: ", base64(sha256(text)), "\r\n"));
@@ -195,16 +196,16 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
   Process learner(with("run", {liar_url, nonsense_url, web_url, one.url()}, 5));
   const std::string log = expect_ends(learner, "run", 40);
   EXPECT_GE(turns, 1);
-  EXPECT_NE(log.find(lost(liar_url) + "a token was drawn by version 9187201950435737471"), std::string::npos) << log;
+  EXPECT_NE(log.find(lost(liar_url) + "a token was sampled by version 9187201950435737471"), std::string::npos) << log;
   EXPECT_NE(log.find(lost(nonsense_url) + "session: expected a string"), std::string::npos) << log;
-  EXPECT_NE(log.find(lost(web_url) + "messages are damaged on their way"), std::string::npos) << log;
+  EXPECT_NE(log.find(lost(web_url) + "messages arrive damaged"), std::string::npos) << log;
   EXPECT_EQ(count(log, lost(one.url())), 0u) << log;
   EXPECT_LE(count(log, lost(liar_url)), 8u) << "it is asked less and less often: " << log;
 }
 
-TEST_F(WorkersRun, AKeyFileThatIsMissingOrEmptyIsSaidBeforeAnythingIsWritten) {
+TEST_F(WorkersRun, AMissingOrEmptyKeyFileIsAnErrorBeforeAnythingIsWritten) {
   std::ofstream(path("empty")) << "# nothing\n";
-  for (const auto& [file, words] : {std::pair{"empty", "the file holds no key"}, {"missing", "missing"}}) {
+  for (const auto& [file, words] : {std::pair{"empty", "the file has no key"}, {"missing", "missing"}}) {
     const Finished refused =
         run_hone(with("run", {"http://127.0.0.1:9"}, 1, {"rollout.worker_key_file=" + path(file).string()}));
     EXPECT_EQ(refused.code, 1) << refused.err;
@@ -213,7 +214,7 @@ TEST_F(WorkersRun, AKeyFileThatIsMissingOrEmptyIsSaidBeforeAnythingIsWritten) {
   }
 }
 
-TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
+TEST_F(WorkersRun, AWrongKeyStopsARunWithoutAnotherEngine) {
   std::ofstream(path("keys")) << "sesame\n";
   std::ofstream(path("wrong")) << "open\n";
   const WorkerProcess closed("127.0.0.1:0", {"--api-key-file", path("keys")}),
@@ -223,13 +224,13 @@ TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
   ASSERT_TRUE(alone.ends_within(15)) << alone.err();
   const Finished stopped = alone.wait();
   EXPECT_EQ(stopped.code, 1);
-  EXPECT_NE(stopped.err.find(concat("; ", closed.url(), ": a key is needed")), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find(concat("; ", closed.url(), ": an API key is needed")), std::string::npos) << stopped.err;
   Process learner(with("run", {closed.url(), open.url()}, 3, {key}));
   const std::string log = expect_ends(learner, "run", 30);
-  EXPECT_NE(log.find(lost(closed.url()) + "a key is needed"), std::string::npos) << log;
+  EXPECT_NE(log.find(lost(closed.url()) + "an API key is needed"), std::string::npos) << log;
 }
 
-TEST_F(WorkersRun, WithoutAnyWorkerStopsInTimeAndGoesOnOnceTheyAreBack) {
+TEST_F(WorkersRun, ARunWithoutWorkersStopsInTimeAndContinuesWhenTheyReturn) {
   auto one = std::make_unique<WorkerProcess>(), two = std::make_unique<WorkerProcess>();
   const std::string first = one->address(), second = two->address();
   Process learner(with("run", {one->url(), two->url()}, 1.5));

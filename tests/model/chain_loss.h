@@ -1,16 +1,17 @@
 #pragma once
-// The whole chain from weights to a loss, and its gradient against finite differences.
+// The gradient of a loss with respect to all weights, compared with finite differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "kernels/elementwise/noise.h"
 #include "kernels/lm_head/logprob.h"
 #include "model/lora.h"
 #include "tests/model/tiny_model.h"
 
 namespace hone::test {
 
-// A loss that reads every log-prob and entropy with a weight of its own, and its gradient.
+// A loss that reads every log-prob and entropy with a different weight, and its gradient.
 class ChainLoss {
  public:
   ChainLoss(Context& context, Model& model, std::span<const BatchPart> parts)
@@ -29,8 +30,13 @@ class ChainLoss {
     ScratchScope scope(context_);
     const DropoutScope dropout(model_, draws);
     const Outputs out = outputs();
-    logprob_forward(context_, out.logp, out.lse, out.entropy, infer(context_, model_, batch_, rows_, nullptr),
-                    model_.lm_head().value, targets_, 0.8f);
+    logprob_forward(context_, {.logp = out.logp,
+                               .lse = out.lse,
+                               .entropy = out.entropy,
+                               .hidden = infer(context_, model_, batch_, rows_, nullptr),
+                               .w = model_.lm_head().value,
+                               .targets = targets_,
+                               .inv_temperature = 0.8f});
     double sum = 0;
     for (size_t t = 0; t < weights_.size(); ++t)
       sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
@@ -42,11 +48,23 @@ class ChainLoss {
     const Outputs out = outputs();
     const Tensor hidden = pass.forward(batch_, rows_, {}, draws),
                  dhidden = context_.scratch().take(DType::f32, hidden.dims());
-    logprob_forward(context_, out.logp, out.lse, out.entropy, hidden, model_.lm_head().value, targets_, 0.8f);
+    logprob_forward(context_, {.logp = out.logp,
+                               .lse = out.lse,
+                               .entropy = out.entropy,
+                               .hidden = hidden,
+                               .w = model_.lm_head().value,
+                               .targets = targets_,
+                               .inv_temperature = 0.8f});
     model_.zero_grad(context_);
-    logprob_backward(context_, dhidden, model_.lm_head().grad,
-                     {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse, out.entropy,
-                     hidden, model_.lm_head().value, targets_, 0.8f);
+    logprob_backward(context_, {.dhidden = dhidden,
+                                .dw = model_.lm_head().grad,
+                                .grad = {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))},
+                                .lse = out.lse,
+                                .entropy = out.entropy,
+                                .hidden = hidden,
+                                .w = model_.lm_head().value,
+                                .targets = targets_,
+                                .inv_temperature = 0.8f});
     pass.backward(dhidden);
   }
 
@@ -67,8 +85,8 @@ class ChainLoss {
   std::vector<float> weights_, entropy_weights_;
 };
 
-// The gradient of each named row block that is trained against central differences along a direction that is half the
-// gradient's own, half random; the differences of two steps are extrapolated (Richardson), which leaves an error of the
+// Compares the gradient of each trained parameter slice with central differences along a direction that is half the
+// gradient's own and half random. The differences of two steps are extrapolated (Richardson), which leaves an error of
 // fourth order.
 inline void expect_chain_gradient(ChainLoss& loss, Model& model, Recompute recompute = Recompute::none,
                                   const std::optional<DropoutStream>& draws = {}) {

@@ -1,11 +1,11 @@
-// Real weights: the numbers that an independent forward gave for them.
+// Real weights, compared with the results of an independent forward pass.
 #include <cmath>
 
 #include "core/io/jsonl.h"
 #include "core/io/safetensors.h"
-#include "kernels/gemm/gemm.h"
 #include "model/token_logprobs.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 namespace {
@@ -19,8 +19,8 @@ std::vector<int32_t> ids_of(const Json& list) {
 std::vector<float> logits_of(Context& context, Model& model, std::vector<float> hidden) {
   const int64_t width = model.shape().hidden_size, rows = static_cast<int64_t>(hidden.size()) / width;
   std::vector<float> out(static_cast<size_t>(rows * model.shape().vocab_size));
-  gemm_forward(context, host_view(std::span(out)).view({rows, model.shape().vocab_size}),
-               host_view(std::span(hidden)).view({rows, width}), model.lm_head().value, {}, {});
+  lm_head_logits(context, model, host_view(std::span(out)).view({rows, model.shape().vocab_size}),
+                 host_view(std::span(hidden)).view({rows, width}));
   return out;
 }
 
@@ -67,8 +67,8 @@ TEST_F(ReferenceTest, Stories260KWritesItsGreedyStory) {
     if (row.at("kind").as_string() == "greedy") expected = ids_of(row.at("output_ids"));
   });
   ASSERT_EQ(expected.size(), 257u);
-  // Each of the story's tokens is the likeliest after those before it, so greedy decoding from the first writes all of
-  // them.
+  // Each token of the story is the likeliest after the previous ones, so greedy decoding from the first one writes all
+  // of them.
   const std::vector<float> logits = logits_of(context_, *model, hidden_of(context_, *model, {{BatchPart{expected}}}));
   for (size_t t = 0; t + 1 < expected.size(); ++t)
     ASSERT_EQ(likeliest(std::span(logits).subspan(t * 512, 512)), expected[t + 1]) << "token " << t + 1;

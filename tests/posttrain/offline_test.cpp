@@ -55,7 +55,7 @@ constexpr size_t lengths[] = {7, 12, 3, 9};
 TEST(MeasureLoss, IsTheLossOfAStepThatLearnsNothing) {
   for (const char* name : {"sft", "dpo", "simpo", "orpo"}) {
     TrainerConfig config;
-    config.optimizer = "sgd", config.micro_batch_tokens = 20;
+    config.optimizer = Choice<OptimizerSettings>("sgd"), config.micro_batch_tokens = 20;
     Rig rig(config);
     std::vector<Sample> samples = make_samples(lengths);
     for (Sample& sample : samples) sample.columns.assign(columns::reference_logp, sample.tokens.size(), -2.5f);

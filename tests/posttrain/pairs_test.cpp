@@ -105,7 +105,7 @@ TEST(Pairs, SampledOnesAreTheSameEachTimeAndOrderedByReward) {
   source.tasks.answer = "";
   source.actor.num_generations = 6;
   source.actor.sampling.max_tokens = 30;
-  source.actor.reward.reward = std::make_shared<Length>();
+  source.actor.reward.reward.set("", std::make_shared<Length>());
   source.pairs_per_prompt = 2;
   std::vector<Json> rows, again;
   const PairReport report =

@@ -7,7 +7,7 @@
 #include "core/base/parallel_for.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "data/index_loader.h"
+#include "pretrain/token_loader.h"
 #include "tests/data/entries.h"
 #include "tests/support/support.h"
 

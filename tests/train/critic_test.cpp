@@ -71,7 +71,7 @@ TEST_P(CriticTrunk, LearnsWhatStatesAreWorth) {
 
 TEST_P(CriticTrunk, GradientIsTheLosssOwn) {
   TrainerConfig config = with_trunk(GetParam());
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   config.max_grad_norm = 0;
   Rig rig(config);
   const std::vector<Sample> samples = with_returns();

@@ -170,7 +170,7 @@ TEST(Trainer, GivesTheSameBitsWithOneAndTwoThreads) {
 TEST(Trainer, RecomputingBlocksChangesNothing) {
   const std::vector<Sample> samples = make_samples(lengths);
   std::vector<std::vector<float>> weights;
-  for (const char* recompute : {"none", "block"}) {
+  for (const char* recompute : {"none", "full"}) {
     TrainerConfig config;
     config.recompute = recompute;
     Rig rig(config);
@@ -183,7 +183,7 @@ TEST(Trainer, RecomputingBlocksChangesNothing) {
 TEST(Trainer, ClipsTheGlobalNorm) {
   const std::vector<Sample> samples = make_samples(lengths);
   TrainerConfig config;
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   config.max_grad_norm = 0.01;
   Rig rig(config);
   const std::vector<float> before = weights_of(*rig.model);
@@ -259,7 +259,7 @@ TEST(Trainer, AllocatesNothingOnceItHasSeenItsLargestBatch) {
 
 TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
   TrainerConfig config;
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   Rig rig(config);
   std::vector<Sample> samples = make_samples(lengths);
   for (Sample& sample : samples) std::ranges::fill(sample.columns[columns::mask], 0.f);
@@ -290,7 +290,7 @@ TEST(Trainer, PackedSamplesDoNotSeeEachOther) {
 
 TrainerConfig noisy_config(int64_t micro_batch_tokens = 8192) {
   TrainerConfig config;
-  config.optimizer = "sgd", config.micro_batch_tokens = micro_batch_tokens;
+  config.optimizer = Choice<OptimizerSettings>("sgd"), config.micro_batch_tokens = micro_batch_tokens;
   config.neftune_noise_alpha = 5, config.noise_seed = 3;
   return config;
 }

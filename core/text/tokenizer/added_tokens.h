@@ -1,6 +1,6 @@
 #pragma once
-// Tokens that are recognised in text as a whole (special ones among them), before the words are cut: the `added_tokens`
-// of a tokenizer.json.
+// The `added_tokens` of a tokenizer.json: tokens (special ones too) that are found in the text before it is split into
+// words.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -15,21 +15,21 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool special = false;      // left out of decoded text on request
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // ... after it
-  bool normalized = false;   // looked for in normalised text
+  bool single_word = false;  // matches only between non-word characters
+  bool lstrip = false;       // matches white space before it too
+  bool rstrip = false;       // matches white space after it too
+  bool normalized = false;   // searched in the normalized text
 };
 
-// Finds tokens in text: leftmost first, the longest where several begin. Matches do not overlap.
+// Finds tokens in text: leftmost match, longest of several. Matches do not overlap.
 class AddedTokenMatcher {
  public:
   // Tokens with empty content are never found.
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens = {});
   bool empty() const { return tokens_.empty(); }
 
-  // Calls text(begin, end) for what lies between tokens (never empty) and token(id) in order. Without `special`,
-  // special tokens are text.
+  // Calls text(begin, end) for each non-empty text between tokens and token(id) for each token, in order. Unless
+  // `special`, special tokens count as text.
   void each(std::string_view input, bool special, FunctionRef<void(size_t begin, size_t end)> text,
             FunctionRef<void(int32_t id)> token) const;
 

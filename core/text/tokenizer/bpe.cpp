@@ -63,8 +63,8 @@ Bpe::Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, B
   add_merges(merges, source);
   stands_alone_ = std::make_unique<std::atomic<uint8_t>[]>(spellings_.size());
 
-  // No merge joins a space mark to a character before it that is none: then words may be cut there without changing a
-  // result.
+  // True if no merge joins a space mark to a preceding character that is no space mark. Words may then be cut there
+  // without changing a result.
   space_mark_begins_segment_ = !affixes_ && find(space_mark) >= 0;
   for (const auto& [left, right] : merge_pairs_)
     if (spellings_[static_cast<size_t>(right)].starts_with(space_mark) &&
@@ -91,7 +91,7 @@ void Bpe::add_merges(const std::vector<Merge>& merges, const std::string& source
     while (slots_[at].pair != UINT64_MAX && slots_[at].pair != key) at = (at + 1) & (capacity - 1);
     slots_[at] = {
         key,
-        {static_cast<uint32_t>(rank), id}};  // of a pair given twice the later rank counts, as in Hugging Face's reader
+        {static_cast<uint32_t>(rank), id}};  // the later rank of a repeated pair counts, as in Hugging Face's reader
     merge_pairs_.emplace_back(left_id, right_id);
   }
 }
@@ -130,10 +130,10 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
 
 void Bpe::encode_segment(std::string_view segment, std::vector<int32_t>& ids) const {
   if (segment.empty()) return;
-  const int32_t whole = !affixes_ && segment.size() <= longest_spelling_ ? find(segment) : -1;
-  const uint8_t known = whole >= 0 ? stands_alone_[static_cast<size_t>(whole)].load(std::memory_order_relaxed) : 2;
+  const int32_t word_id = !affixes_ && segment.size() <= longest_spelling_ ? find(segment) : -1;
+  const uint8_t known = word_id >= 0 ? stands_alone_[static_cast<size_t>(word_id)].load(std::memory_order_relaxed) : 2;
   if (known == 1) {
-    ids.push_back(whole);
+    ids.push_back(word_id);
     return;
   }
   const size_t begin = ids.size();
@@ -143,8 +143,8 @@ void Bpe::encode_segment(std::string_view segment, std::vector<int32_t>& ids) co
   else
     merge_long(ids, begin);
   if (known == 0) {
-    const bool alone = ids.size() == begin + 1 && ids.back() == whole;
-    stands_alone_[static_cast<size_t>(whole)].store(alone ? 1 : 2, std::memory_order_relaxed);
+    const bool alone = ids.size() == begin + 1 && ids.back() == word_id;
+    stands_alone_[static_cast<size_t>(word_id)].store(alone ? 1 : 2, std::memory_order_relaxed);
   }
 }
 
@@ -186,7 +186,7 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
   }
 }
 
-// Few symbols: the ranks of all neighbours are kept and searched in a row.
+// For few symbols: searches the ranks of all adjacent pairs.
 void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
   size_t n = ids.size() - begin;
   if (n < 2) return;
@@ -209,10 +209,10 @@ void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
   ids.resize(begin + n);
 }
 
-// Many symbols: a linked list, and a heap of candidates of which the outdated are dropped when they come up.
+// For many symbols: a linked list and a heap of candidates; outdated candidates are dropped when they are popped.
 void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
   const size_t n = ids.size() - begin;
-  HONE_CHECK(n < INT32_MAX, "a word of ", n, " characters");
+  HONE_CHECK(n < INT32_MAX, "a word has ", n, " characters; the limit is ", INT32_MAX);
   std::vector<Symbol> symbols(n);
   for (size_t i = 0; i < n; ++i)
     symbols[i] = {ids[begin + i], i + 1 < n ? static_cast<int32_t>(i + 1) : -1, static_cast<int32_t>(i) - 1};
@@ -242,7 +242,7 @@ void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     if (right.id != best.right) continue;
     left.id = best.id;
-    right.id = -1;  // taken
+    right.id = -1;  // merged into the left symbol
     left.next = right.next;
     if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = best.place;
     consider(left.previous);

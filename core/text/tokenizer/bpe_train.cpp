@@ -28,7 +28,7 @@ Json pre_tokenizer_json(const std::string& pattern) {
   return JsonObject{{"type", "Sequence"}, {"pretokenizers", JsonArray{split, byte_level(false)}}};
 }
 
-// How often each word (spelled in the byte alphabet) occurs. Sums, so neither threads nor batches matter.
+// Counts each word (spelled in the byte alphabet). Counts are sums, so neither threads nor batches matter.
 class WordCounter {
  public:
   explicit WordCounter(const BpeTrainOptions& options)
@@ -98,7 +98,7 @@ struct PairHash {
   }
 };
 
-// The words' symbols and the counts of all neighbouring pairs, both exact at all times.
+// The symbols of the words and the counts of all neighboring pairs, both always exact.
 class Merger {
  public:
   Merger(std::vector<Word> words, const std::vector<std::string>& vocab)
@@ -109,7 +109,8 @@ class Merger {
     push_increased();
   }
 
-  // The most frequent pair (of equals the one of greater byte strings) that occurs min_count times, if there is one.
+  // Returns the most frequent pair that occurs at least min_count times, if there is one. Among equals the pair with
+  // the greater byte strings wins.
   std::optional<Pair> best(int64_t min_count) {
     while (!queue_.empty()) {
       const Entry top = queue_.top();
@@ -121,7 +122,7 @@ class Merger {
     return std::nullopt;
   }
 
-  // Puts `symbol` in the pair's place in every word.
+  // Replaces the pair by `symbol` in every word.
   void merge(Pair pair, int32_t symbol) {
     const std::vector<uint32_t> places = std::exchange(pairs_.at(pair).words, {});
     for (const uint32_t w : places) merge_in(w, pair, symbol);
@@ -144,7 +145,7 @@ class Merger {
   };
   struct Occurrences {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // every word that holds the pair; some may no longer, or be named twice
+    std::vector<uint32_t> words;  // every word with the pair; may also have repeats and words that no longer have it
     bool increased = false;
   };
 
@@ -157,7 +158,8 @@ class Merger {
   }
   void decrease(Pair pair, uint32_t w) { pairs_.at(pair).count -= words_[w].count; }
 
-  // The queue holds, for every pair, an entry of at least its count; counts that fell are noticed when they come up.
+  // For every pair the queue has an entry of at least its count. A count that fell is corrected when its entry is
+  // popped.
   void push_increased() {
     for (const Pair pair : increased_) {
       Occurrences& entry = pairs_.at(pair);
@@ -169,7 +171,7 @@ class Merger {
 
   void merge_in(uint32_t w, Pair pair, int32_t symbol) {
     std::vector<int32_t>& s = words_[w].symbols;
-    size_t kept = 0;  // at every step the word is s[0, kept) followed by s[i, ...)
+    size_t kept = 0;  // the word is s[0, kept) followed by s[i, ...)
     for (size_t i = 0; i < s.size();) {
       if (i + 1 == s.size() || s[i] != pair.left || s[i + 1] != pair.right) {
         s[kept++] = s[i++];
@@ -246,7 +248,7 @@ BpeTrainResult train_bpe(const std::function<bool(std::string&)>& next, const Bp
     if (!pair) break;
     std::pair<std::string, std::string> parts(result.vocab[static_cast<size_t>(pair->left)],
                                               result.vocab[static_cast<size_t>(pair->right)]);
-    // Two ways to make the same bytes are two merges, but one token.
+    // Two merges that make the same bytes share one token.
     const auto [entry, is_new] = known.emplace(parts.first + parts.second, static_cast<int32_t>(result.vocab.size()));
     if (is_new) result.vocab.push_back(entry->first);
     merger.merge(*pair, entry->second);

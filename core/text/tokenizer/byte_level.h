@@ -1,6 +1,6 @@
 #pragma once
-// The byte alphabet of GPT-2 style vocabularies: every byte is spelled as one printable character (a space as U+0120),
-// so that vocabularies are ordinary text without spaces.
+// The byte alphabet of GPT-2's vocabulary: each byte is spelled as one printable character (a space as U+0120), so that
+// a vocabulary is text without spaces.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -15,12 +15,12 @@ struct ByteAlphabet {
 };
 const ByteAlphabet& byte_alphabet();
 
-// Bytes as characters, and back; characters that spell no byte make it nullopt.
+// Converts bytes to characters and back. unspell_bytes() returns nullopt if a character spells no byte.
 void append_byte_spelling(std::string& out, std::string_view bytes);
 std::string spell_bytes(std::string_view bytes);
 std::optional<std::string> unspell_bytes(std::string_view spelling);
 
-// GPT-2's pre-tokenisation.
+// GPT-2's pre-tokenization pattern.
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

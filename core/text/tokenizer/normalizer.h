@@ -1,6 +1,6 @@
 #pragma once
-// What a tokenizer does to text before splitting it: the `normalizer` of a tokenizer.json. A kind ("NFC", "Replace",
-// ...) is a factory in normalizers(); normalizer.cpp holds those of the supported families.
+// The `normalizer` of a tokenizer.json: changes the text before it is split. Each type ("NFC", "Replace", ...) is a
+// factory in normalizers(); normalizer.cpp has those of the supported families.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,11 +16,11 @@ class Normalizer {
   virtual std::string apply(std::string text) const = 0;
 };
 
-// json is the object that has the "type"; where names it in errors.
+// json: the object with the "type" member. where: its name in errors.
 using NormalizerFactory = std::unique_ptr<Normalizer> (*)(const Json& json, const std::string& where);
 Registry<NormalizerFactory>& normalizers();
 
-// nullptr for null.
+// Returns nullptr for JSON null.
 std::unique_ptr<Normalizer> make_normalizer(const Json& json, const std::string& where);
 
 }  // namespace hone

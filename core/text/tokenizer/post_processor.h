@@ -1,5 +1,5 @@
 #pragma once
-// What a tokenizer puts around a whole document: the `post_processor` of a tokenizer.json, for single sequences. A kind
+// The `post_processor` of a tokenizer.json: the tokens before and after a document (single sequences only). Each type
 // ("TemplateProcessing", ...) is a reader in post_processors().
 #include <cstdint>
 #include <string>
@@ -14,11 +14,11 @@ struct DocumentFrame {
   std::vector<int32_t> before, after;
 };
 
-// Puts what the object asks for around what the frame holds.
+// Adds the object's tokens around those that the frame has.
 using PostProcessorReader = void (*)(const Json& json, const std::string& where, DocumentFrame& frame);
 Registry<PostProcessorReader>& post_processors();
 
-// null frames nothing.
+// JSON null adds nothing.
 void read_post_processor(const Json& json, const std::string& where, DocumentFrame& frame);
 
 }  // namespace hone

@@ -1,6 +1,6 @@
 #pragma once
-// How a tokenizer cuts text into the words that BPE sees: the `pre_tokenizer` of a tokenizer.json. A kind ("ByteLevel",
-// "Split", ...) is a factory in pre_tokenizers().
+// The `pre_tokenizer` of a tokenizer.json: splits text into the words that BPE encodes. Each type ("ByteLevel", "Split"
+// and others) is a factory in pre_tokenizers().
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,18 +13,18 @@ namespace hone {
 
 class PreTokenizer {
  public:
-  // A word is valid during the call; first: it begins the whole text (Metaspace asks).
+  // word: valid only during the call. first: the word begins the entire text (Metaspace needs it).
   using Emit = FunctionRef<void(std::string_view word, bool first)>;
 
   virtual ~PreTokenizer() = default;
-  // Emits the words of the text in order; empty words are left out by the caller.
+  // Emits the words of the text in order. The caller skips empty words.
   virtual void split(std::string_view text, bool first, Emit emit) const = 0;
 };
 
 using PreTokenizerFactory = std::unique_ptr<PreTokenizer> (*)(const Json& json, const std::string& where);
 Registry<PreTokenizerFactory>& pre_tokenizers();
 
-// null gives the text as one word.
+// JSON null: the entire text is one word.
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, const std::string& where);
 
 }  // namespace hone

@@ -1,5 +1,5 @@
 #pragma once
-// SentencePiece's tokenizer.model (a protocol buffer) of BPE type, as a tokenizer.json: its pieces and scores become
+// Converts SentencePiece's tokenizer.model (a protocol buffer, BPE type) to tokenizer.json: pieces and scores become
 // vocabulary and merges.
 #include <string>
 #include <string_view>
@@ -10,11 +10,11 @@ namespace hone {
 
 struct SentencePieceJson {
   Json tokenizer;  // tokenizer.json
-  Json config;     // tokenizer_config.json: bos_token, eos_token, pad_token, unk_token as far as the model has them
+  Json config;     // tokenizer_config.json: bos_token, eos_token, pad_token and unk_token, as far as the model has them
 };
 
-// bytes is the whole file. Lengths and field types are checked before use; Errors name source and what was found.
-// Unigram models and text normalisation by a character map are Errors that say so.
+// bytes: the entire file. Lengths and field types are checked before use. Errors name `source` and the bad value.
+// Unigram models and normalization by a character map are not supported (Error).
 SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& source);
 
 }  // namespace hone

@@ -1,6 +1,6 @@
 #pragma once
-// How spelled tokens become text again: the `decoder` of a tokenizer.json. A kind ("ByteLevel", "ByteFallback", ...) is
-// a factory in token_decoders().
+// The `decoder` of a tokenizer.json: turns spellings of tokens into text. Each type ("ByteLevel", "ByteFallback", ...)
+// is a factory in token_decoders().
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,16 +13,15 @@ namespace hone {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  // Rewrites the tokens; their join is the text. whole: they are all of a text (false for one token within a text,
-  // where nothing is stripped because it begins or ends there). Bytes are kept as they are, whether or not they make up
-  // valid UTF-8.
-  virtual void decode(std::vector<std::string>& tokens, bool whole) const = 0;
+  // Rewrites the tokens; joined they are the text. complete: the tokens are a complete text. If false, nothing is
+  // stripped at its begin and end. Bytes are kept even if they are no valid UTF-8.
+  virtual void decode(std::vector<std::string>& tokens, bool complete) const = 0;
 };
 
 using TokenDecoderFactory = std::unique_ptr<TokenDecoder> (*)(const Json& json, const std::string& where);
 Registry<TokenDecoderFactory>& token_decoders();
 
-// null joins with single spaces, as Hugging Face does without a decoder.
+// JSON null: tokens are joined with single spaces, as in Hugging Face's tokenizers.
 std::unique_ptr<TokenDecoder> make_token_decoder(const Json& json, const std::string& where);
 
 }  // namespace hone

@@ -1,6 +1,6 @@
 #pragma once
-// Reading the members of tokenizer.json objects: each returns the member's value or the default when it is absent or
-// null; the wrong kind is an Error that names where.key.
+// Reads members of tokenizer.json objects. Each function returns the member, or the default if it is absent or null. A
+// member of the wrong type is an Error that names where.key.
 #include <string>
 
 #include "core/base/registry.h"
@@ -12,9 +12,9 @@ namespace hone {
 bool bool_field(const Json& json, std::string_view key, bool otherwise, const std::string& where);
 int64_t int_field(const Json& json, std::string_view key, int64_t otherwise, const std::string& where);
 std::string string_field(const Json& json, std::string_view key, std::string_view otherwise, const std::string& where);
-// The name of the object's kind, its "type".
+// The object's "type" member.
 std::string type_field(const Json& json, const std::string& where);
-// The registered thing of that kind.
+// The registered entry of the object's type.
 template <class T>
 const T& at_type(const Registry<T>& registry, const Json& json, const std::string& where) {
   const std::string type = type_field(json, where);
@@ -26,10 +26,9 @@ const T& at_type(const Registry<T>& registry, const Json& json, const std::strin
 }
 // "pattern": {"String": ...} or {"Regex": ...}.
 Regex pattern_field(const Json& json, const std::string& where);
-// What a file may make of a text: its steps one after another could otherwise double it a hundred times. Past it an
-// Error.
+// Throws Error if a step of a tokenizer file makes a text too large: a hundred steps could each double it.
 void check_growth(size_t before, size_t after);
-// The text with every match replaced by content.
+// Replaces every match of the pattern by `content`.
 std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content);
 
 }  // namespace hone

@@ -18,10 +18,10 @@ namespace fs = std::filesystem;
 const std::vector<std::string> vocabulary_names = {"tokenizer.json", "tokenizer.model", "vocab.json",
                                                    "tokenizer_config.json"};
 
-// folder/name or folder/name.gz, or empty.
+// folder/name or folder/name.gz, or empty. A link that leads nowhere is found: reading it is an Error with its name.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   for (const char* suffix : {"", ".gz"})
-    if (fs::exists(folder / (name + suffix))) return folder / (name + suffix);
+    if (fs::exists(fs::symlink_status(folder / (name + suffix)))) return folder / (name + suffix);
   return {};
 }
 
@@ -40,7 +40,7 @@ Json added_token_json(int64_t id, std::string_view content, bool special) {
                     {"rstrip", false}, {"normalized", !special}, {"special", special}};
 }
 
-// source: of config.
+// source: the name of config in errors.
 void read_chat_template(const fs::path& folder, const std::string& source, TokenizerFiles& files) {
   if (const fs::path path = find_file(folder, "chat_template.jinja"); !path.empty()) {
     files.chat_template = read_file(path);
@@ -55,16 +55,16 @@ void read_chat_template(const fs::path& folder, const std::string& source, Token
     files.chat_template = found->as_string();
     return;
   }
-  // Several by name; "default" is the one for conversations.
+  // Several templates by name; "default" is for conversations.
   std::string& text = files.chat_template;
-  for (const Json& named : found->as_array(where)) {
-    named.as_object(where);
-    const std::string body = named.at("template", where).as_string(where + ".template");
-    if (text.empty() || string_field(named, "name", "", where) == "default") text = body;
+  for (const Json& entry : found->as_array(where)) {
+    entry.as_object(where);
+    const std::string body = entry.at("template", where).as_string(where + ".template");
+    if (text.empty() || string_field(entry, "name", "", where) == "default") text = body;
   }
 }
 
-// The vocabulary of a file by what it holds; adds what it says of special tokens to files.config.
+// Reads a vocabulary file by its content. Adds its special tokens to files.config.
 void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   files.source = path.string();
   std::string bytes = read_file(path, max_tokenizer_bytes);
@@ -77,7 +77,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
     return;
   }
   Json json = parse_json(bytes, files.source);
-  // A vocabulary may well have tokens of these names.
+  // These names may also be tokens of a vocabulary.
   const auto has = [&json](std::string_view key, bool (Json::*kind)() const) {
     return json.find(key) && (json.find(key)->*kind)();
   };
@@ -89,7 +89,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   } else {
     const fs::path merges = find_file(path.parent_path(), "merges.txt");
     HONE_CHECK(!merges.empty(), files.source,
-               ": neither a tokenizer.json (no 'model') nor a vocab.json with merges.txt beside it");
+               ": neither a tokenizer.json (no 'model') nor a vocab.json with merges.txt next to it");
     files.tokenizer =
         vocab_merges_json(std::move(json), read_file(merges, max_tokenizer_bytes), files.config, files.source);
   }
@@ -106,7 +106,7 @@ fs::path vocabulary_file(const fs::path& folder) {
 
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
   TokenizerFiles files;
-  files.chat_template_source = path.string();  // where there is none
+  files.chat_template_source = path.string();  // if there is no template
   if (!fs::is_directory(path)) {
     read_vocabulary(path, files);
     read_chat_template({}, files.source, files);
@@ -177,7 +177,7 @@ Json vocab_merges_json(Json vocab, std::string_view merges, const Json& config, 
       const std::string where = source + ": added_tokens_decoder['" + key + "']";
       int64_t id = -1;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      HONE_CHECK(error == std::errc() && end == key.data() + key.size(), where, ": the key is no id");
+      HONE_CHECK(error == std::errc() && end == key.data() + key.size(), where, ": the key is not an id");
       token.as_object(where);
       Json entry = token;
       entry.set("id", id);

@@ -1,6 +1,5 @@
 #pragma once
-// The files of a tokenizer in a model folder, brought to one form: the content of tokenizer.json and
-// tokenizer_config.json.
+// Reads the tokenizer files of a model folder, whatever their format, as tokenizer.json and tokenizer_config.json.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,12 +14,12 @@ struct TokenizerFiles {
   Json config = JsonObject{};                       // tokenizer_config.json, special_tokens_map.json's members added
   Json model_config = JsonObject{};                 // config.json
   Json generation = JsonObject{};                   // generation_config.json
-  std::string chat_template, chat_template_source;  // source: the file, and the member of it, for messages
+  std::string chat_template, chat_template_source;  // source: file and member, for messages
 };
 
-// The file of a folder that holds the vocabulary; empty where there is none.
+// The folder's file with the vocabulary; empty if there is none.
 std::filesystem::path vocabulary_file(const std::filesystem::path& folder);
-// What Tokenizer::load reads: a folder or one file. A lone file has no config but what it says itself.
+// path: a folder, or a single file, which then is its own config.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 
 // A vocabulary of single characters {"char_ords": [48, 49, ...]} (tokenizer_config.json) as tokenizer.json: "S"

@@ -45,10 +45,10 @@ std::vector<Bpe::Merge> read_merges(const JsonArray& json, const std::string& so
       merge = {line.substr(0, space), line.substr(space + 1)};
     } else {
       const JsonArray& pair = json[i].is_array() ? json[i].as_array() : json[i].as_array(where());
-      HONE_CHECK(pair.size() == 2, where(), ": ", pair.size(), " parts, not two");
+      HONE_CHECK(pair.size() == 2, where(), " has ", pair.size(), " parts; it must have two");
       merge = {pair[0].as_string(where()), pair[1].as_string(where())};
     }
-    HONE_CHECK(!merge.first.empty() && !merge.second.empty(), where(), ": an empty part");
+    HONE_CHECK(!merge.first.empty() && !merge.second.empty(), where(), ": a part is empty");
     merges.push_back(std::move(merge));
   }
   return merges;
@@ -168,8 +168,8 @@ Json write_tokenizer_json(const TokenizerParts& parts) {
   const auto& spellings = parts.model->spellings();
   for (size_t id = 0; id < spellings.size(); ++id)
     if (!spellings[id].empty()) vocab.emplace_back(spellings[id], id);
-  // One string a merge is read by every version of Hugging Face's library; a pair of strings by the newer ones, and
-  // only it can hold spaces.
+  // Every version of Hugging Face's library reads merges as one string; newer ones also read pairs of strings, and only
+  // pairs can have spaces.
   const auto pairs = parts.model->merges();
   const bool as_lines = std::all_of(pairs.begin(), pairs.end(), spelled_apart);
   JsonArray merges;

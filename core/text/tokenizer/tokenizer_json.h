@@ -1,5 +1,5 @@
 #pragma once
-// A Hugging Face tokenizer.json, read and written: added tokens, normaliser, pre-tokeniser, BPE model, post-processor
+// Reads and writes a Hugging Face tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE model, post-processor
 // and decoder.
 #include <memory>
 #include <string>
@@ -26,8 +26,8 @@ struct TokenizerParts {
   Json document;           // the file without vocabulary, merges and added tokens
 };
 
-// Errors name source and field. Ids may have gaps, but lie within a small multiple of the number of tokens, so that no
-// file makes hone allocate much more than its own size.
+// Errors name source and field. Ids may have gaps, but must be below a small multiple of the number of tokens: a file
+// cannot make hone allocate much more than its own size.
 TokenizerParts read_tokenizer_json(const Json& json, const std::string& source);
 Json write_tokenizer_json(const TokenizerParts& parts);
 

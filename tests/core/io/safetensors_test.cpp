@@ -15,7 +15,7 @@
 namespace hone {
 namespace {
 
-// A file of this header and so many bytes of data.
+// Returns a file with this header and data_bytes bytes of data.
 std::string file_of(std::string_view header, size_t data_bytes) {
   std::string out(8, '\0');
   for (size_t i = 0; i < 8; ++i) out[i] = static_cast<char>(header.size() >> (8 * i) & 255);
@@ -172,7 +172,7 @@ TEST(Safetensors, OverlapsHolesAndDuplicatesAreRefused) {
   EXPECT_NE(check_error("{" + a + "," + a + "}", 4).find("tensor 'a' appears twice"), std::string::npos);
 }
 
-TEST(Safetensors, AFolderThatIsNoModelIsNamed) {
+TEST(Safetensors, AFolderWithoutAModelIsNamed) {
   const test::TemporaryFolder folder;
   EXPECT_NE(error_of([&] { SafetensorsReader{folder.path()}; }).find("no model.safetensors in the folder"),
             std::string::npos);

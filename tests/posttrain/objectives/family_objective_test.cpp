@@ -39,7 +39,7 @@ class FamilyObjective : public testing::TestWithParam<std::tuple<std::string, st
 TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   const auto& [family, name, lora] = GetParam();
   TrainerConfig config;
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   config.micro_batch_tokens = 16;
   Rig rig(config, family, lora ? LoraConfig{.r = 3, .target_modules = {"all-linear"}} : LoraConfig{});
   const std::unique_ptr<Objective> objective = make_objective(name);

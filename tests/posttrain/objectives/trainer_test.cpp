@@ -32,7 +32,7 @@ std::vector<Sample> make_experience(Trainer& trainer) {
 TEST(Trainer, ResumedIsUninterruptedBitForBit) {
   for (const char* optimizer : {"adamw", "rmsprop"}) {
     TrainerConfig config;
-    config.optimizer = optimizer;
+    config.optimizer = Choice<OptimizerSettings>(optimizer);
     config.micro_batch_tokens = 20;
     const auto ppo = make("ppo");
     Rig whole(config), resumed(config);

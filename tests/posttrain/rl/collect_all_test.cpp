@@ -18,7 +18,7 @@ class CollectAll : public ::testing::Test {
   CollectAll() {
     config.num_generations = 2;
     config.sampling.max_tokens = 3;
-    config.reward.reward = std::make_shared<Length>();
+    config.reward.reward.set("", std::make_shared<Length>());
     for (int i = 0; i < 300; ++i)
       tasks.push_back(
           {.id = std::to_string(i), .prompt = std::to_string(i % 7), .messages = {}, .answer = {}, .columns = {}});

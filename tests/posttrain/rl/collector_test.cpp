@@ -37,7 +37,7 @@ class CollectorTest : public ::testing::Test {
     config.num_generations = 3;
     config.sampling.max_tokens = 5;
     config.sampling.temperature = 0.7;
-    config.reward.reward = std::make_shared<Length>();
+    config.reward.reward.set("", std::make_shared<Length>());
   }
   Collector actor() { return Collector(sampler, tokenizer, config); }
 
@@ -184,7 +184,7 @@ TEST_F(CollectorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
 }
 
 TEST_F(CollectorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
-  config.reward.reward = std::make_shared<NotANumber>();
+  config.reward.reward.set("", std::make_shared<NotANumber>());
   try {
     actor().gather(asked, 0);
     FAIL() << "no error";

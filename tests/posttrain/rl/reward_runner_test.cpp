@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/data/entries.h"
+#include "train/loop.h"
 
 namespace hone::test {
 namespace {
@@ -43,8 +44,7 @@ class RewardRunnerTest : public ::testing::Test {
         sample.completion.text = std::to_string(10 * g + i);
       }
     }
-    spec.kind = "scripted";
-    spec.reward = reward;
+    spec.reward.set("scripted", reward);
   }
   void judge(double max_failure_rate = 0) { judge(max_failure_rate, {5, 3, 1, 0, 2, 4}); }
   void judge(double max_failure_rate, std::vector<size_t> order) {
@@ -151,9 +151,9 @@ TEST_F(RewardRunnerTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
     return std::stoi(c.text) % 4 == 3 ? RewardScore{.note = "the service is down", .failed = true} : number_of(c);
   };
   EXPECT_EQ(error_of(0.25), "");  // 6 of 24
-  EXPECT_EQ(
-      error_of(0.2),
-      "reward scripted: 6 of 24 completions could not be scored, max_failure_rate is 0.2; t0: the service is down");
+  EXPECT_EQ(error_of(0.2),
+            "reward scripted: 6 of 24 completions could not be scored, max_reward_failure_rate is 0.2; t0: the service "
+            "is down");
   EXPECT_NE(error_of(0), "");
 }
 
@@ -223,7 +223,7 @@ TEST_F(RewardRunnerTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
     elsewhere += std::this_thread::get_id() != owner || !finishing;
     return number_of(c);
   };
-  spec.reward = on_device;
+  spec.reward.set("on_device", on_device);
   RewardRunner all(spec, 0);
   RewardRunner::ScoringRound round(all, groups);
   for (size_t i = 0; i < groups.size(); ++i) round.submit(i);

@@ -43,18 +43,11 @@ TEST(RolloutBatch, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
   chat.messages = {{"user", "2+2?", {}}};
   chat.rendered = "<user>2+2?<assistant>";
   experience.groups[1].samples[2].scored = false;
-  const auto rows_of = [&](int64_t count) {
-    const TemporaryFolder folder;
-    MetricsLog log(folder.path());
-    experience.log_samples(log, 7, count);
-    log.metrics(7, {});  // flushes
-    std::vector<Json> out;
-    if (count != 0) read_jsonl(folder.path() / "samples.jsonl", [&](const Json& row, int64_t) { out.push_back(row); });
-    return out;
-  };
+  const auto rows_of = [&](int64_t count) { return experience.sample_rows(7, count); };
   const std::vector<Json> rows = rows_of(-1);
   ASSERT_EQ(rows.size(), 5u);
   for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].at("step").as_int(), 7);
     EXPECT_EQ(rows[i].at("prompt").as_string(), i < 2 ? "1+1?" : "<user>2+2?<assistant>");
     EXPECT_EQ(rows[i].find("messages") != nullptr, i >= 2);
   }

@@ -12,6 +12,7 @@
 #include "core/config/config.h"
 #include "core/io/json.h"
 #include "tests/model/characters.h"
+#include "train/loop.h"
 
 namespace hone::test {
 namespace {
@@ -98,7 +99,7 @@ class RolloutQueueTest : public ::testing::Test {
   RolloutQueueTest() : tasks(40) {
     for (size_t i = 0; i < tasks.size(); ++i) tasks[i].id = std::to_string(i), tasks[i].prompt = "ab";
     actor.num_generations = 2;
-    actor.reward.reward = reward;
+    actor.reward.reward.set("", reward);
     actor.max_failure_rate = 0;
   }
   RolloutQueueConfig with(int64_t max_staleness, bool deterministic = true) const {
@@ -229,8 +230,8 @@ TEST_F(RolloutQueueTest, OtherwiseNewWeightsAreTakenInTheMiddleAndNoTokenIsTooOl
       for (int64_t step = 0; step < Run::num_steps; ++step) {
         const Metrics metrics = one.next(step).metrics;
         mixed += metrics.at("staleness/partial_ratio");
-        EXPECT_LE(metrics.at("queue/rounds"), k);
-        EXPECT_LE(metrics.at("queue/replies"), 2 * 3 * (k + 1));
+        EXPECT_LE(metrics.at("queue/batches"), k);
+        EXPECT_LE(metrics.at("queue/completions"), 2 * 3 * (k + 1));
         for (const char* share : {"learner/idle_ratio", "rollout/idle_ratio"})
           EXPECT_TRUE(metrics.at(share) >= 0 && metrics.at(share) <= 1) << share;
       }

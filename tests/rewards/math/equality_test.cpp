@@ -1,5 +1,5 @@
-// Unequal is never taken for equal: crafted congruences, domains of variables, complex numbers, bases, units. And equal
-// stays equal.
+// Unequal answers never count as equal: crafted congruences, domains of variables, complex numbers, bases, units. Equal
+// answers stay equal.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -49,7 +49,7 @@ TEST(MathEquality, ACongruentNumberIsNotEqual) {
 }
 
 TEST(MathEquality, NumbersCongruentModuloManyKnownPrimesAreNotEqual) {
-  // Remainders modulo any known primes can be had together (the Chinese remainder theorem).
+  // The Chinese remainder theorem gives a number with the right remainders modulo any known primes.
   const cpp_int primes[] = {(cpp_int(1) << 61) - 1,  (cpp_int(1) << 31) - 1, cpp_int(1000000007),
                             cpp_int(998244353),      (cpp_int(1) << 89) - 1, (cpp_int(1) << 127) - 1,
                             (cpp_int(1) << 64) - 59, (cpp_int(1) << 63) - 25};
@@ -256,7 +256,7 @@ TEST(MathEquality, UnitsOfOneKindConvert) {
                     {"(1\\text{ m}, 2\\text{ m})", "(100\\text{ cm}, 200\\text{ cm})"},
                     {"-3\\text{ km}", "-3000\\text{ m}"},
                     {"3 million dollars", "3000000 dollars"}});
-  // One side without a unit, or with words that are none: the number counts.
+  // One side has no unit, or words that are not a unit: only the number counts.
   expect_all(true, {{"5\\text{ cm}", "5"},
                     {"12", "12 apples"},
                     {"12\\text{ apples}", "12 oranges"},
@@ -294,6 +294,82 @@ TEST(MathEquality, UnitsThatDifferMakeOtherQuantities) {
                      {"26", "2\\$6"},
                      {"26", "2$6"},
                      {"5\\text{ m}", "500\\text{ m}"}});
+}
+
+TEST(MathEquality, MoneyOfDifferentCurrenciesDiffers) {
+  expect_all(true, {{"€5", "5 euros"},
+                    {"€5", "5"},
+                    {"5", "5 €"},
+                    {"£5", "5 pounds"},
+                    {"\\pounds 5", "£5"},
+                    {"£5", "500 pence"},
+                    {"5 cents", "5¢"},
+                    {"\\$5", "500 cents"},
+                    {"¥100", "100 yen"},
+                    {"5\\$", "\\$5"}});
+  expect_all(false, {{"\\$5", "€5"},
+                     {"\\$5", "5 euros"},
+                     {"5 dollars", "€5"},
+                     {"\\$5", "£5"},
+                     {"\\$5", "5 pounds"},
+                     {"\\$5", "5 yen"},
+                     {"€5", "£5"},
+                     {"€5", "5 rupees"},
+                     {"5 million dollars", "5 million euros"},
+                     {"(\\$5, 1)", "(€5, 1)"}});
+}
+
+TEST(MathEquality, PercentDegreesAndRadiansDiffer) {
+  expect_all(true,
+             {{"90^\\circ", "90"}, {"90\\%", "90"}, {"90^\\circ", "90 degrees"}, {"5^\\circ C", "5 degrees Celsius"}});
+  expect_all(false, {{"90^\\circ", "90\\%"},
+                     {"90\\%", "90^\\circ"},
+                     {"90 degrees", "90 percent"},
+                     {"90\\%", "90\\text{ radians}"},
+                     {"90^\\circ", "90\\text{ radians}"},
+                     {"90\\%", "\\$90"},
+                     {"90\\%", "90\\text{ cm}"},
+                     {"90^\\circ", "\\$90"},
+                     {"(90^\\circ, 1)", "(90\\%, 1)"},
+                     {"5^\\circ\\text{C}", "5^\\circ\\text{F}"},
+                     {"5 Celsius", "5 Fahrenheit"}});
+}
+
+TEST(MathEquality, PowersOfUnitsWithoutASizeDiffer) {
+  expect_all(true, {{"45 \\text{ units}^2", "45 square units"},
+                    {"45\\text{ sq units}", "45\\text{ units}^2"},
+                    {"45\\text{ units}^2", "45"},
+                    {"45\\text{ units}^2", "45\\text{ cm}^2"},
+                    {"45 units", "45 cm"}});
+  expect_all(false, {{"45 \\text{ units}^2", "45 \\text{ units}^3"},
+                     {"45 units^2", "45 units^3"},
+                     {"45 units^2", "45 units"},
+                     {"45 square units", "45 cubic units"},
+                     {"45 square units", "45 cm"},
+                     {"45 square units", "45 cm^3"},
+                     {"45 units^2", "45 hours"}});
+}
+
+TEST(MathEquality, ListsCountAndSetsNest) {
+  expect_all(true, {{"5,5", "5,5"},
+                    {"1,1,2", "2,1,1"},
+                    {"\\{1,2\\}", "\\{1,2,2\\}"},
+                    {"\\{1,\\{2\\}\\}", "\\{\\{2\\},1\\}"},
+                    {"\\{\\{1,2\\},\\{3,4\\}\\}", "\\{\\{4,3\\},\\{2,1\\}\\}"},
+                    {"5", "5 or 5"}});
+  expect_all(false, {{"5", "5,5"},
+                     {"5,5", "5"},
+                     {"1,2", "1,2,2"},
+                     {"1,1,2", "1,2,2"},
+                     {"\\{1,\\{2\\}\\}", "\\{1,2\\}"},
+                     {"\\{1,2\\}", "\\{1,\\{2\\}\\}"},
+                     {"\\{\\{1\\},\\{2\\}\\}", "\\{1,2\\}"},
+                     {"\\{\\{1,2\\}\\}", "\\{1,2\\}"},
+                     {"\\{\\{1,2\\},3\\}", "\\{1,\\{2,3\\}\\}"},
+                     {"\\{1,2\\},\\{3,4\\}", "\\{1,3\\},\\{2,4\\}"},
+                     {"\\{1,2\\},\\{3,4\\}", "1,2,3,4"},
+                     {"\\{\\emptyset\\}", "\\emptyset"},
+                     {"((1,2),3)", "(1,(2,3))"}});
 }
 
 TEST(MathEquality, HugeNumbersTakeBoundedTime) {

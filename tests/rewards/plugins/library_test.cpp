@@ -1,4 +1,4 @@
-// Shared libraries as rewards: the example's, and one that breaks in every way.
+// Shared libraries as rewards: the example, and one that breaks in every way.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -62,7 +62,7 @@ TEST(PluginLibrary, WhatIsNoLibraryOfThisVersionIsRefusedByName) {
   EXPECT_TRUE(names(error_of(library("broken_reward"), "no score"), "lacks create, score or destroy"));
   EXPECT_TRUE(names(error_of(library("broken_reward", "not JSON")), "options"));
   EXPECT_TRUE(names(error_of(library("broken_reward", "\"refuses\"")), "these options are no good"));
-  EXPECT_TRUE(names(error_of(library("broken_reward", "\"nothing\"")), "does not say why"));
+  EXPECT_TRUE(names(error_of(library("broken_reward", "\"nothing\"")), "failed without a message"));
   EXPECT_TRUE(names(error_of(library("broken_reward", "\"fills the error\"")), "eeee"));
   EXPECT_TRUE(names(error_of(library("example_reward", "{\"span\": -1}")), "a positive number"));
 }

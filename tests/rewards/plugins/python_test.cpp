@@ -1,4 +1,4 @@
-// TRL's reward functions in Python files.
+// Reward functions for TRL in Python files.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -156,6 +156,11 @@ TEST_F(PluginPython, AFileWithOneFunctionNeedsNoName) {
   std::ofstream(folder.path() / "one.py") << "import math\nfrom os.path import join\ndef reward(completions, "
                                              "**columns):\n  return [math.pi] * len(completions)\n";
   EXPECT_EQ(score(*reward("", "one.py"), {"a"})[0].score, 3.141592653589793);
+}
+
+TEST_F(PluginPython, AFileNeedsNoSuffix) {
+  std::ofstream(folder.path() / "reward") << "def reward(completions, **columns):\n  return [2] * len(completions)\n";
+  EXPECT_EQ(score(*reward("", "reward"), {"a"})[0].score, 2);
 }
 
 TEST_F(PluginPython, TheExamplesScoreTextsAndConversations) {
