@@ -64,7 +64,7 @@ inline const Column mask = register_column(
 inline const Column logp = register_column("logp", {.doc = "log-prob under the weights that are trained"});
 inline const Column entropy = register_column("entropy", {.doc = "entropy of the policy's next-token distribution"});
 inline const Column value = register_column("value", {.doc = "the critic's value under the weights that are trained"});
-// Of samples.
+// Of samples, computed before the step.
 inline const Column behavior_logp =
     register_column("behavior_logp", {.doc = "log-prob in the distribution sampled from", .checkpointed = true});
 inline const Column old_logp = register_column("old_logp", {.doc = "the learner's log-prob before the step's epochs"});
@@ -78,7 +78,8 @@ inline const Column returns = register_column("returns", {.doc = "what the criti
 
 [[noreturn]] void fail_absent(Column column);
 
-// Columns by handle. Values is std::vector<float>, or a span for a view. A column without entries is absent.
+// A table from columns to their entries. Values is std::vector<float>, or a span for a view. A column without entries
+// is absent.
 template <class Values>
 class ColumnTable {
  public:
@@ -95,7 +96,7 @@ class ColumnTable {
   }
   void set(Column column, Values values) { slot(column) = std::move(values); }
   void erase(Column column) { slot(column) = {}; }
-  // Calls visit(column, values) for each column that is there, by name.
+  // Calls visit(column, values) for each present column, in the order of names.
   template <class Visit>
   void for_each(Visit visit) const {
     for (const Column column : all_columns())

@@ -9,10 +9,10 @@ namespace hone {
 
 void RowSource::fields(Fields& f) {
   f("files", files, "JSON Lines files, or texts (.txt), each a row {text}; .gz too");
-  f("generator", generator, "draws the rows instead of reading them");
+  f("generator", generator, "makes the rows instead of reading files");
   f("split", split, "of the generator: train | test");
-  f("offset", offset, "rows passed over before the first");
-  f("limit", limit, "so many rows from there on; 0 = all");
+  f("offset", offset, "rows to skip before the first");
+  f("limit", limit, "number of rows to read; 0 = all");
   f.require("split", split == "train" || split == "test", "split must be train or test");
   f.require("files", files.empty() || generator.kind.empty(), "rows come from files or from a generator, not both");
   f.require("offset", offset >= 0, "offset must be 0 or more");
@@ -50,7 +50,7 @@ static bool is_plain_text(std::string_view path) { return path.ends_with(".txt")
 
 void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "data: no files and no generator are named");
-  int64_t met = 0;  // those passed over, too
+  int64_t met = 0;  // skipped rows count, too
   const auto wanted = [&] { return source.limit == 0 || met - source.offset < source.limit; };
   const auto give = [&](const Json& value, const std::string& where) {
     if (met++ >= source.offset) row(value, where);
@@ -86,7 +86,8 @@ std::vector<Task> load_tasks(const TaskSource& source) {
       task.messages = parse_messages(*messages, where);
     } else {
       RowText prompt = fill_text(source.prompt, row, where);
-      task.prompt = std::move(prompt.text), task.messages = std::move(prompt.messages);
+      task.prompt = std::move(prompt.text);
+      task.messages = std::move(prompt.messages);
     }
     if (!source.answer.empty()) task.answer = fill_template(source.answer, row, where);
     task.columns = row;
@@ -105,7 +106,7 @@ static Sample sample_of_row(const std::string& where, const Make& make) {
   }
 }
 
-Sample SampleBuilder::reply(const RowText& prompt, const RowText& completion, const std::string& where) {
+Sample SampleBuilder::prompt_completion(const RowText& prompt, const RowText& completion, const std::string& where) {
   return sample_of_row(where, [&] {
     if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
     return encoder_.sample(
@@ -149,9 +150,9 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const Json* messages = row.find("messages");
     const bool partly = messages ? source.assistant_only_loss : source.completion_only_loss;
-    Sample sample =
-        messages ? reader.conversation(parse_messages(*messages, where), partly, where)
-                 : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where), where);
+    Sample sample = messages ? reader.conversation(parse_messages(*messages, where), partly, where)
+                             : reader.prompt_completion(fill_text(source.prompt, row, where),
+                                                        fill_text(source.completion, row, where), where);
     if (!partly) set_mask(sample);
     if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
   });

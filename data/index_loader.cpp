@@ -67,7 +67,8 @@ void IndexLoader::load_state(const StateSection& section) {
                 index = section.values.at("index", "loader state").as_int("index");
   HONE_CHECK(epoch >= 0 && index >= 0 && index <= count_, "loader state: epoch ", epoch, ", index ", index, " of ",
              count_, " is no position");
-  epoch_ = epoch, index_ = index;
+  epoch_ = epoch;
+  index_ = index;
 }
 
 }  // namespace hone

@@ -46,8 +46,8 @@ Sample PromptEncoder::sample(const std::string& prompt, const std::string& compl
   if (format_.chat.empty()) {
     out.tokens = tokenizer_.encode_document(prompt);
     const size_t prompt_length = out.tokens.size();
-    const std::vector<int32_t> reply = tokenizer_.encode(completion);
-    out.tokens.insert(out.tokens.end(), reply.begin(), reply.end());
+    const std::vector<int32_t> ids = tokenizer_.encode(completion);
+    out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
     if (tokenizer_.eos()) out.tokens.push_back(*tokenizer_.eos());
     set_mask(out, prompt_length);
   } else {
@@ -68,11 +68,11 @@ Sample PromptEncoder::sample(const std::vector<Message>& messages, size_t first_
   return out;
 }
 
-Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vector<Message>& reply) {
+Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vector<Message>& completion) {
   std::vector<Message> messages = prompt;
-  messages.insert(messages.end(), reply.begin(), reply.end());
+  messages.insert(messages.end(), completion.begin(), completion.end());
   Sample out = sample(messages, prompt.size());
-  if (!reply.empty()) out.completion.text = reply.back().content;
+  if (!completion.empty()) out.completion.text = completion.back().content;
   return out;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Plain data that rollout, rewards, objectives and the learner pass along.
+// Tasks, completions and training samples: plain data of rollout, rewards, objectives and the trainer.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,25 +12,25 @@
 
 namespace hone {
 
-// Tokens of a sample, at most: what a recipe may ask for.
+// The largest number of tokens of a sample that a recipe may set.
 inline constexpr int64_t max_sample_length = int64_t{1} << 24;
 // Samples or prompts of an optimizer step, at most.
 inline constexpr int64_t max_step_samples = int64_t{1} << 20;
 
-// One problem: what the model is asked and what a reward needs to judge the reply.
+// One problem: the prompt, and what a reward needs to score a completion.
 struct Task {
   std::string id;      // stable across runs
-  std::string prompt;  // the text asked; messages is used instead when it is not empty
+  std::string prompt;  // the prompt text; if messages is not empty, it is used instead
   std::vector<Message> messages;
-  std::string answer;         // the reference, "" when a reward needs none
-  Json columns;               // the dataset row whole, for rewards that read more
-  std::string rendered = {};  // the prompt as the model read it, special tokens included; "" where none did
+  std::string answer;         // the reference answer; "": none
+  Json columns;               // the complete row of the data set, for rewards that read more
+  std::string rendered = {};  // the prompt as the model read it, with special tokens; "" if no model did
 };
 
-// A reply as a reward sees it.
+// A completion as a reward sees it.
 struct Completion {
   std::vector<int32_t> ids;
-  std::string text;           // decoded, special tokens left out
+  std::string text;           // decoded, without special tokens
   std::string finish_reason;  // "stop", "length", or why it failed
 };
 
@@ -38,18 +38,18 @@ struct Completion {
 struct Sample {
   std::vector<int32_t> tokens;
   Columns columns;
-  // False: nothing is known about it. It could not be sampled, every reward skipped it, or one failed. Its reward is 0
-  // and its mask empty: it is no part of its group's mean and deviation and trains nothing.
+  // False: the reward is unknown. The completion could not be sampled, every reward skipped it, or one failed. Then
+  // reward and mask are 0, and the sample counts neither in its group's mean and deviation nor in the loss.
   bool scored = true;
   double reward = 0;
   Metrics reward_parts;  // by reward name
-  Metrics counts;        // to be added up over a step: "rewards/<name>/failed", "rewards/skipped"
+  Metrics counts;        // summed over a step: "rewards/<name>/failed", "rewards/skipped"
   Completion completion;
-  std::vector<int64_t> versions = {};  // of the weights that drew each token; a prompt's are its first drawn token's
+  std::vector<int64_t> versions = {};  // policy version of each token; a prompt token has that of the first sampled one
   int64_t weight_version = 0;          // the oldest of them
 };
 
-// Samples of one task that are judged against each other: G completions of a prompt, or a preference pair (chosen,
+// Samples of one task that are compared with each other: G completions of a prompt, or a preference pair (chosen,
 // rejected).
 struct Group {
   Task task;

@@ -1,5 +1,5 @@
 #pragma once
-// Samples as text, for a person who looks for what broke a step.
+// Samples as JSON, to find out why a step failed.
 #include <filesystem>
 #include <span>
 

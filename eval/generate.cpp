@@ -144,7 +144,8 @@ class Generate : public EvalTask {
     out.num_tokens += static_cast<int64_t>(length);
     out.facts[mode + "/mean_length"] = length / count;
     out.facts[mode + "/clipped_ratio"] = cut / count;
-    if (collector.failed_replies() > 0) out.facts[mode + "/failed"] = static_cast<double>(collector.failed_replies());
+    if (collector.failed_completions() > 0)
+      out.facts[mode + "/failed"] = static_cast<double>(collector.failed_completions());
     if (unscored > 0) {
       out.facts[mode + "/unjudged"] = unscored;
       log::warning("eval: ", static_cast<int64_t>(unscored), " of ", static_cast<int64_t>(count),

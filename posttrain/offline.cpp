@@ -14,8 +14,8 @@ namespace hone {
 
 void OfflineTraining::fields(Fields& f) {
   f("batch_size", batch_size_, concat(unit_, " of an optimizer step").c_str());
-  objective_.fields(f);
-  objective_.require_data(f, objectives().at(own_objective_)()->needs().data);
+  objective_.fields(f, "objective", "what is optimized (hone list objectives)");
+  require_data(f, objective_.kind(), *objective_, make_objective(own_objective_)->needs().data);
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
     "score all rows with the reference before training and free it; false: score each when it is first needed. The "
     "bits are the same");
@@ -45,16 +45,17 @@ int64_t OfflineTraining::steps(const RowSource& rows) const {
 
 std::vector<std::string> OfflineTraining::warnings() const {
   std::vector<std::string> out = loop_.warnings();
-  std::ranges::copy(objective_.made->warnings(), std::back_inserter(out));
+  std::ranges::copy(objective_->warnings({}), std::back_inserter(out));
   return out;
 }
 
 PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of_group) const {
+  const std::shared_ptr<const Objective> objective = objective_->make({});
   return {.sequences = samples_of_group * batch_size_,
           .length = max_length,
-          .objective = objective_.made.get(),
+          .objective = objective,
           .trainer = &loop_.trainer,
-          .reference = objective_.made->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
+          .reference = objective->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
 }
 
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed) {
@@ -121,7 +122,8 @@ int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader
 
 void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare,
                           int64_t packed_tokens) const {
-  Objective& objective = *objective_.made;
+  const std::unique_ptr<Objective> made = objective_->make({});
+  Objective& objective = *made;
   const Needs needs = objective.needs();
   std::vector<Group> train = load(rows), held;
   if (!eval_files_.empty())
@@ -145,7 +147,7 @@ void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load
   const auto ready = [&](std::span<Group* const> batch, MetricSums& metrics) {
     const std::vector<Sample*> samples = samples_of(batch);
     if (reference) reference->score_missing(samples);
-    return prepare ? prepare(batch, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
+    return prepare ? prepare(batch, objective, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
   };
 
   IndexLoader order(static_cast<int64_t>(train.size()), stage.seed);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/config/choice.h"
 #include "data/dataset.h"
 #include "train/loop.h"
 #include "train/objective.h"
@@ -20,7 +21,7 @@ class OfflineTraining {
  public:
   OfflineTraining(const char* objective, int64_t batch_size, const char* unit, double learning_rate)
       : unit_(unit), own_objective_(objective), batch_size_(batch_size) {
-    objective_.objective = objective;
+    objective_ = Choice<ObjectiveSettings>(objective);
     loop_.schedule = linear_decay(learning_rate);
   }
   void fields(Fields& f);
@@ -29,7 +30,8 @@ class OfflineTraining {
   using Load = std::function<std::vector<Group>(const RowSource& rows)>;
   // The samples that a batch of groups trains on; null: all samples of the groups. Called for every batch, held out or
   // not. Its results live until the next call.
-  using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, MetricSums& metrics)>;
+  using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, Objective& objective,
+                                                           MetricSums& metrics)>;
   // packed_tokens: a step trains on as many complete groups as fit into this many tokens; 0: on batch_size groups.
   void run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr,
            int64_t packed_tokens = 0) const;
@@ -38,8 +40,7 @@ class OfflineTraining {
   TrainerConfig& trainer() { return loop_.trainer; }
   const TrainerConfig& trainer() const { return loop_.trainer; }
 
-  Objective& objective() const { return *objective_.made; }
-  const std::string& objective_name() const { return objective_.objective; }
+  const std::string& objective_name() const { return objective_.kind(); }
   int64_t batch_size() const { return batch_size_; }
   // An upper bound from the number of rows: rows that are too long are skipped later.
   int64_t steps(const RowSource& rows) const;
@@ -52,7 +53,7 @@ class OfflineTraining {
   const char* unit_;
   const char* own_objective_;  // the default; another one must learn from the same data
   int64_t batch_size_;
-  ObjectiveSpec objective_;
+  Choice<ObjectiveSettings> objective_;
   bool precompute_ref_log_probs_ = false;
   std::vector<std::string> eval_files_;
   double eval_share_ = 0;

@@ -55,7 +55,8 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
   context.zero(all);
   head_.slices = {{"score.weight", 1}};
   head_.shape = {1, width};
-  head_.value = all.rows(0, 1), head_.grad = all.rows(1, 1);
+  head_.value = all.rows(0, 1);
+  head_.grad = all.rows(1, 1);
   if (!config.path.empty() && context.kind() != DeviceKind::meta)
     if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty())
       set_value_head(head);

@@ -15,16 +15,16 @@ namespace hone {
 // micro-batch to the next.
 class MicroBatchData {
  public:
-  // Joins the samples' columns (join_columns). The samples must outlive what parts() gives.
+  // Joins the samples' columns (join_columns). The samples must outlive parts().
   void fill(std::span<const Sample* const> samples);
 
   std::span<const BatchPart> parts() const { return parts_; }
-  // The head runs on the rows whose next token is trained on: packed token rows()[r] predicts targets()[r], the token
-  // of entry rows()[r] + 1.
+  // lm_head runs on the rows whose next token is trained on: packed token rows()[r] predicts targets()[r], the token of
+  // entry rows()[r] + 1.
   std::span<const int32_t> rows() const { return rows_; }
   std::span<const int32_t> targets() const { return targets_; }
 
-  // Numbers of rows to their tokens' entries (the others 0), and back.
+  // Copies numbers of rows to the entries of their tokens (others get 0), and back.
   void to_tokens(std::span<const float> rows, std::vector<float>& tokens) const;
   void to_rows(std::span<const float> tokens, std::vector<float>& rows) const;
 
@@ -33,7 +33,7 @@ class MicroBatchData {
   // Gradients set to zero, as an objective expects them.
   TokenGrad zeroed_grad();
 
-  std::vector<float> logp, entropy, value;                 // [T]; the trainer's to fill
+  std::vector<float> logp, entropy, value;                 // [T]; written by the trainer
   std::vector<float> grad_logp, grad_entropy, grad_value;  // [T]
 
  private:

@@ -17,7 +17,7 @@ class HostFetch {
  public:
   explicit HostFetch(Context& context)
       : context_(context), arena_(context.device(), size_t{1} << 16, MemoryKind::pinned) {}
-  // Queues a copy, flat: there after the next synchronize(), until clear().
+  // Queues a copy, flattened. It is valid from the next synchronize() until clear().
   Tensor fetch(Tensor values) {
     const Tensor out = arena_.take(values.dtype, {values.size()});
     context_.copy_without_wait(out, values.view({values.size()}));
@@ -30,42 +30,43 @@ class HostFetch {
   Arena arena_;
 };
 
-// Where a micro-batch lies in a run: with the seeds it decides what noise and dropout draw.
+// The place of a micro-batch in a run. With the seeds it determines the random numbers of noise and dropout.
 struct MicroBatchPosition {
-  int64_t step = 0, first_sample = 0, first_token = 0;  // steps before it; among the step's
+  int64_t step = 0, first_sample = 0, first_token = 0;  // steps before it; indices within the step
 };
 
-// The memory of tape, columns and staging is its own and kept from one micro-batch to the next. One thread. On the meta
-// device there are no numbers: log-probs and losses are 0.
+// Owns the memory of tape and columns and keeps it from one micro-batch to the next. One thread. On the meta device
+// log-probs and losses are 0.
 class MicroBatchRunner {
  public:
-  // All but the config are the caller's and must outlive it. What is queued is marked in `phases`.
+  // Everything but the config is the caller's and must outlive this object. Queued work is marked in `phases`.
   MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases);
 
-  // Of a linear objective: its gradient is known before the log-probs are, so that nothing waits. logp [R] f32 on the
-  // device, R the staging's rows, is written; the loss is evaluate()'s, once staging.logp has been read from there.
+  // For an objective whose loss is linear in logp: its gradient is known before the log-probs, so nothing waits. Writes
+  // logp [R] f32 on the device, R being the number of rows. evaluate() gives the loss once staging.logp is read from
+  // it.
   void queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
                          const MicroBatchPosition& place, Tensor logp);
-  // Of any objective; waits for what the objective reads. `critic` only where the objective needs one. Returns the
-  // loss; where that is not finite, nothing has gone backward.
+  // For any objective; waits for the log-probs. `critic` may be null if the objective needs none. Returns the loss; if
+  // it is not finite, there was no backward pass.
   double run(MicroBatchData& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
              Critic* critic, MetricSums& metrics);
-  // The objective's loss of the staging's columns; its gradient is staged too.
+  // The objective's loss of the micro-batch's columns. Writes its gradient into `staging`.
   double evaluate(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) const;
-  // Adds the objective's metrics of the staging's columns, from a forward pass alone. Waits.
+  // Adds the objective's metrics, from a forward pass without a backward pass. Waits.
   void measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics);
-  // The critic's values, as entries of the staging's tokens (0 where nothing is trained on). Waits.
+  // The critic's values of the micro-batch's tokens (0 where the mask is 0). Waits.
   std::vector<float> values(const MicroBatchData& staging, Critic& critic);
-  // Fetched numbers of rows into the entries of a column.
+  // Copies fetched numbers of rows to the entries of a column.
   void read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const;
 
-  // Tape and columns at their fullest; room for so much; what is taken.
+  // Peak bytes of tape and columns; allocates that much; allocated bytes.
   PeakBytes peak() const { return {.tape = pass_.peak_bytes(), .columns = arena_.peak_bytes()}; }
   void reserve(const PeakBytes& peak);
   size_t capacity_bytes() const { return pass_.capacity_bytes() + arena_.capacity_bytes(); }
 
  private:
-  // What is staged, on the device: its batch, the rows that the head reads and their targets.
+  // A micro-batch on the device: the batch, the rows that lm_head reads, and their targets.
   struct Packed {
     Batch batch;
     Tensor rows, targets;
@@ -73,9 +74,9 @@ class MicroBatchRunner {
   Packed pack(const MicroBatchData& staging);
   Tensor forward(const Packed& packed, const MicroBatchPosition& place);
   Tensor dhidden_for(Tensor rows) { return arena_.take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
-  // A column's entries of the rows that the head reads, on the device.
+  // The entries of a column at the rows that lm_head reads, on the device.
   Tensor rows_of(const MicroBatchData& staging, std::span<const float> column);
-  // Head, objective, and the head's backward into dhidden. Returns the loss.
+  // lm_head, objective, and the backward of lm_head into dhidden. Returns the loss.
   double run_lm_head(MicroBatchData& staging, const Objective& objective, double scale, Critic* critic,
                      MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden);
   bool is_dry_run() const { return context_.kind() == DeviceKind::meta; }

@@ -83,6 +83,21 @@ Metrics fold_metrics(std::span<const Metrics> updates) {
   return sums.means();
 }
 
+void ObjectiveSettings::validate(const RunFacts& facts) const {
+  if (!compares_group() || facts.group_size == 0) return;
+  HONE_CHECK(facts.group_size > 1,
+             "the objective compares the completions of a prompt with each other: of num_generations = 1 it has no "
+             "gradient; give 2 or more");
+  HONE_CHECK(
+      facts.temperature > 0,
+      "the objective compares the completions of a prompt with each other, and greedy sampling (temperature = 0, "
+      "or top_k = 1) draws the same one each time: it has no gradient");
+}
+
+std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts& facts) {
+  return objectives().at(kind)()->make(facts);
+}
+
 Registry<ObjectiveFactory>& objectives() {
   static Registry<ObjectiveFactory> registry("objective");
   return registry;
@@ -91,8 +106,15 @@ Registry<ObjectiveFactory>& objectives() {
 std::vector<std::string> objectives_for(TrainingData data) {
   std::vector<std::string> out;
   std::ranges::copy_if(objectives().names(), std::back_inserter(out),
-                       [&](const std::string& name) { return objectives().at(name)()->needs().data == data; });
+                       [&](const std::string& name) { return make_objective(name)->needs().data == data; });
   return out;
+}
+
+void require_data(Fields& f, const std::string& kind, const ObjectiveSettings& settings, TrainingData data) {
+  const TrainingData needed = settings.make({})->needs().data;
+  f.require("objective", needed == data,
+            concat(kind, " learns from ", describe(needed), ", and this stage trains on ", describe(data),
+                   ": its objectives are ", join(objectives_for(data))));
 }
 
 }  // namespace hone

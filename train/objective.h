@@ -1,11 +1,15 @@
 #pragma once
-// Objective: a training objective, whole, in one file: who gets credit, and what loss. It sees log-probabilities on the
-// host, never logits, layers, ranks or devices. It joins with one line:
-//   [[maybe_unused]] const bool added = objectives().add("grpo", [] { return std::unique_ptr<Objective>(new Grpo); });
+// A training objective, complete in one file: its settings, how it computes advantages, and its loss. It sees
+// log-probabilities on the host, never logits, layers, ranks or devices.
+//
+//   struct GrpoSettings : ObjectiveSettings { ... };        // keys of a recipe: values only
+//   class Grpo : public Objective { ... };                  // what runs, made from the settings
+//   [[maybe_unused]] const bool added = add_objective<GrpoSettings>("grpo");
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/registry.h"
@@ -17,7 +21,7 @@
 
 namespace hone {
 
-// What a loss averages over: its scale is 1 / (how many of these the whole optimizer step holds). token counts masked
+// What a loss averages over. Its scale is 1 / (number of these units in the optimizer step). `token` counts masked
 // tokens.
 enum class LossUnit : uint8_t { token, sequence, pair };
 
@@ -65,7 +69,7 @@ struct TokenBatch {
   std::span<const float> operator[](Column column) const { return num_tokens() == 0 ? find(column) : columns[column]; }
 };
 
-// What one sequence adds to the count that TokenBatch::scale is one over: its masked tokens, itself, or half a pair.
+// What one sequence adds to the count behind TokenBatch::scale: its masked tokens, 1, or half a pair.
 double count_of(LossUnit unit, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
@@ -78,8 +82,8 @@ struct TokenGrad {
   std::span<float> logp, entropy, value;
 };
 
-// Metrics of a loss over micro-batches: sums with their weights, minima and maxima, so that a step's do not depend on
-// how it was split. A name that ends in min is a minimum's, one in max a maximum's, and no other is (fold_metrics).
+// Metrics of a loss over micro-batches: weighted sums, minima and maxima, so that they do not depend on how a step is
+// split. Names that end in min or max are those of minima and maxima, and no others are (fold_metrics).
 class MetricSums {
  public:
   void add(const std::string& name, double sum, double weight) {
@@ -102,29 +106,20 @@ class MetricSums {
   std::map<std::string, double> extremes_;
 };
 
-// One row for several updates: minima, maxima, and of everything else the mean over the updates that have it.
+// Combines the metrics of several updates: minima, maxima, and the mean of everything else over the updates that have
+// it.
 Metrics fold_metrics(std::span<const Metrics> updates);
 
+// Takes part in the steps of one run. One thread.
 class Objective : public Stateful {
  public:
-  // Hyper-parameters, as recipe keys; names are TRL's.
-  virtual void fields(Fields&) {}
-  virtual void prepare() {}
-  // Before the first step: replies are drawn by older weights than those that learn, with other arithmetic, or from a
-  // truncated or biased distribution.
-  virtual void off_policy() {}
-  // True if credit() compares the replies of a group with each other: a group of one, or of equal replies, has no
-  // gradient.
-  virtual bool compares_group() const { return false; }
-  // Settings that are allowed and seldom meant, as sentences for the log. After off_policy(), if that is called.
-  virtual std::vector<std::string> warnings() const { return {}; }
   virtual Needs needs() const = 0;
-  // Once rewards, reference and values are known, before the epochs: rewards -> advantages (and returns). May look
-  // across groups, take samples out of the loss (their mask), and learn for the next time, which is then its state.
-  // `metrics` gets what it measured.
+  // Computes advantages (and returns) from rewards. Called once a step, before the epochs, when rewards, reference
+  // log-probs and values are known. May look across groups, take samples out of the loss (clear_mask), and adapt state
+  // for the next step. `metrics` gets what it measured.
   virtual void compute_advantages(std::span<Group>, MetricSums&) {}
-  // True if the sample, as credit() left it, adds nothing to the loss and its gradient whatever the weights are: the
-  // trainer leaves its pass out (it still counts in `scale`).
+  // True if the sample, as compute_advantages() left it, adds nothing to the loss and its gradient whatever the weights
+  // are. The trainer then skips its pass; the sample still counts in `scale`.
   virtual bool has_no_gradient(const Sample&) const { return false; }
   // The micro-batch's share of the step's loss; writes its gradient.
   virtual double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const = 0;
@@ -133,32 +128,46 @@ class Objective : public Stateful {
   void load_state(const StateSection&) override {}
 };
 
-using ObjectiveFactory = std::unique_ptr<Objective> (*)();
+// What a run decides about the samples of an objective. Known once the recipe is read.
+struct RunFacts {
+  // Completions are sampled by older weights than those that learn, with other arithmetic, or from a truncated or
+  // biased distribution.
+  bool off_policy = false;
+  double temperature = 1;  // of sampling; 0 if it is greedy
+  int64_t group_size = 0;  // completions of a prompt; 0: the stage samples none
+};
+
+struct ObjectiveSettings;
+using ObjectiveFactory = std::unique_ptr<ObjectiveSettings> (*)();
 Registry<ObjectiveFactory>& objectives();
+
+// Hyper-parameters of an objective: values, no run-time objects. Names are TRL's.
+struct ObjectiveSettings {
+  virtual ~ObjectiveSettings() = default;
+  static const Registry<ObjectiveFactory>& registry() { return objectives(); }
+
+  virtual void fields(Fields&) {}
+  // True if the objective compares the completions of a group with each other: a group of one, or of equal completions,
+  // has no gradient.
+  virtual bool compares_group() const { return false; }
+  // An Error if the settings do not fit the run.
+  virtual void validate(const RunFacts& facts) const;
+  // Settings that are allowed and seldom meant, as sentences for the log.
+  virtual std::vector<std::string> warnings(const RunFacts&) const { return {}; }
+  // A copy in which `auto` is replaced by what it means in this run, for the resolved recipe; null: nothing to replace.
+  virtual std::shared_ptr<const ObjectiveSettings> resolved(const RunFacts&) const { return nullptr; }
+  virtual std::unique_ptr<Objective> make(const RunFacts& facts) const = 0;
+};
+
+template <class Settings>
+bool add_objective(std::string name) {
+  return objectives().add(std::move(name), [] { return std::unique_ptr<ObjectiveSettings>(new Settings); });
+}
+// Refuses, at the key's place, an objective that does not learn from what the stage trains on.
+void require_data(Fields& f, const std::string& kind, const ObjectiveSettings& settings, TrainingData data);
 // Names of the objectives that learn from this, under their default settings.
 std::vector<std::string> objectives_for(TrainingData data);
-
-// How a stage names its objective: `objective`, and the objective's own keys in the same table.
-struct ObjectiveSpec {
-  std::string objective;
-  std::shared_ptr<Objective> made;  // while fields() reads
-  void fields(Fields& f) {
-    f("objective", objective, "what is optimised (hone list objectives)");
-    if (f.reading()) {
-      f.require("objective", objectives().contains(objective), objectives().unknown(objective));
-      made = objectives().at(objective)();
-    }
-    if (!made) made = objectives().at(objective)();
-    made->fields(f);
-    if (f.reading()) made->prepare();
-  }
-  // Refuses, at the key's place, an objective that does not learn from what the stage trains on.
-  void require_data(Fields& f, TrainingData data) const {
-    const TrainingData needed = made->needs().data;
-    f.require("objective", needed == data,
-              concat(objective, " learns from ", describe(needed), ", and this stage trains on ", describe(data),
-                     ": its objectives are ", join(objectives_for(data))));
-  }
-};
+// An objective with its default settings.
+std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts& facts = {});
 
 }  // namespace hone

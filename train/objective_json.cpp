@@ -16,15 +16,14 @@ namespace {
 constexpr std::array other_fields = {"rewards", "advantages", "group_size", "config"};
 
 // The objective with its keys read as a recipe's would be.
-std::unique_ptr<Objective> make_objective(std::string_view name, const Json& input, std::string_view source) {
-  std::unique_ptr<Objective> objective = objectives().at(name)();
+std::unique_ptr<Objective> read_objective(std::string_view name, const Json& input, std::string_view source) {
+  const std::unique_ptr<ObjectiveSettings> settings = objectives().at(name)();
   std::string toml;
   if (const Json* config = input.find("config"))
     for (const auto& [key, value] : config->as_object("config"))
       if (!value.is_null()) toml += concat(Json(key).dump(), " = ", value.dump(), "\n");
-  Config::from_text(toml, concat(source, ": config")).read([&](Fields& f) { objective->fields(f); });
-  objective->prepare();
-  return objective;
+  Config::from_text(toml, concat(source, ": config")).read([&](Fields& f) { settings->fields(f); });
+  return settings->make({});
 }
 
 float number(const Json& value, std::string_view what) {
@@ -224,7 +223,7 @@ Json advantages_json(const SequenceReader& reader, const Columns& table, const N
 
 Json evaluate_objective(std::string_view name, const Json& input, std::string_view source) {
   const SequenceReader reader(input, source);
-  const std::unique_ptr<Objective> objective = make_objective(name, input, source);
+  const std::unique_ptr<Objective> objective = read_objective(name, input, source);
   const Needs needs = objective->needs();
   const Json *rewards = input.find("rewards"), *group_size = input.find("group_size");
   HONE_CHECK(!rewards || (!input.find("advantages") && !input.find(columns::advantage.name())), source,

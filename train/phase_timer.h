@@ -1,5 +1,6 @@
 #pragma once
-// Where a step's time goes on its device: marks in its queue of work, read when the queue has been waited for anyway.
+// PhaseTimer: device time of the phases of a step, by events between the queued work. They are read after a wait that
+// happens anyway.
 #include <cstdint>
 #include <vector>
 
@@ -22,18 +23,18 @@ struct StepTimes {
 class PhaseTimer {
  public:
   explicit PhaseTimer(Context& context) : context_(context) {}
-  // A step begins: what is queued next belongs to the phases that mark() names.
+  // Starts a step.
   void begin() {
     count_ = 0;
     mark(Phase::data);
   }
-  // What was queued since the mark before is `phase`.
+  // Work queued since the last mark belongs to `phase`.
   void mark(Phase phase) {
     if (count_ == marks_.size()) marks_.push_back({context_.device().make_event(true), phase});
     marks_[count_].phase = phase;
     marks_[count_++].event->record(context_.stream());
   }
-  // Once the marks so far have been reached.
+  // Times so far. All marks must have been reached.
   StepTimes read() const;
 
  private:

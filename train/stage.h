@@ -70,7 +70,7 @@ inline uint64_t stage_seed(int64_t recipe_seed, const std::string& stage_name) {
 struct PlannedStep {
   int64_t sequences = 0, length = 0;  // of an update; length: tokens of the longest possible sample
   int64_t updates = 1;                // of a step
-  const Objective* objective = nullptr;
+  std::shared_ptr<const Objective> objective;
   const TrainerConfig* trainer = nullptr;
   bool reference = false;  // the stage keeps a frozen copy of the model
   bool rollout = false;    // the stage has a KV cache

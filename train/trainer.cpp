@@ -67,7 +67,7 @@ struct Trainer::Impl {
     Tensor clip, norm;
   };
   Norm queue_norm(const std::function<void(Tensor)>& add_squares);
-  // Adds what the objective measures of idle samples to the step's metrics.
+  // Adds the objective's metrics of samples without a gradient to those of the step.
   void measure_idle(const Objective& objective, double scale, MetricSums& metrics);
   [[noreturn]] void reject_step(const char* what, double value, std::span<const Sample* const> samples) const;
 
@@ -98,8 +98,8 @@ void Trainer::Impl::reject_step(const char* what, double value, std::span<const 
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
 }
 
-// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle ones they
-// would be those of the hard prompts alone. A forward pass is enough: an idle sample has no gradient.
+// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle samples they
+// would be those of the hard prompts alone. An idle sample has no gradient, so a forward pass is enough.
 void Trainer::Impl::measure_idle(const Objective& objective, double scale, MetricSums& metrics) {
   if (idle.empty()) return;
   const std::span<const Sample* const> all = idle;
@@ -276,7 +276,7 @@ TrainerMemory Trainer::memory() const {
 std::vector<float> Trainer::value_head() { return impl_->the_critic().value_head(); }
 void Trainer::set_value_head(std::span<const float> weight) { impl_->the_critic().set_value_head(weight); }
 
-// The critic's tensors stand beside the policy's: a trunk of its own has parameters of the same names.
+// Prefix of the critic's tensors: a separate trunk has parameters of the same names as the policy.
 static constexpr std::string_view critic_prefix = "critic.";
 
 void Trainer::save_state(StateSection& section) const {

@@ -41,9 +41,7 @@ class GrpoBench {
         size_(size),
         trainer_(context, model, bench_trainer(context, options, size.length())),
         engine_(context, model, nullptr, bench_engine(options, size.completions(), size.length())),
-        objective_(objectives().at("grpo")()) {
-    objective_->prepare();
-  }
+        objective_(make_objective("grpo")) {}
 
   GrpoTimes step(int64_t number) {
     const std::vector<GenerationRequest> requests =

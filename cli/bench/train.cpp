@@ -29,7 +29,7 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
     set_mask(samples[i]);
     batch.push_back(&samples[i]);
   }
-  const std::unique_ptr<Objective> objective = objectives().at("sft")();
+  const std::unique_ptr<Objective> objective = make_objective("sft");
   trainer.step(batch, *objective, 1e-4);  // warm-up: takes the memory
   StepReport report;
   const double seconds = median_seconds(options.repeats, [&] { report = trainer.step(batch, *objective, 1e-4); });

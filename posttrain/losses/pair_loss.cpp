@@ -14,7 +14,7 @@ PairLoss logistic_loss(double z, double smoothing) {
           smoothing * sigmoid(z) - (1 - smoothing) * sigmoid(-z)};
 }
 
-// Calls visit(t, weight) for the reply's masked tokens.
+// Calls visit(t, weight) for the completion's masked tokens.
 template <class Visit>
 static void for_tokens(const TokenBatch& batch, size_t sequence, TokenWeights weights, Visit visit) {
   const std::span<const float> masks = batch[columns::mask];

@@ -8,9 +8,9 @@
 namespace hone {
 namespace {
 
-// dapo and bnpo: the mean over the optimizer step's tokens (there is no smaller batch here whose split could matter, so
-// they agree). grpo: over sequences, each one's token mean. dr_grpo: over sequences, each one's sum /
-// max_completion_length. seq-mean-token-sum (verl's): each one's sum.
+// dapo and bnpo: the mean over the tokens of the optimizer step; both are equal here, since micro-batches do not change
+// the average. The others are means over sequences. grpo: of each sequence's token mean. dr_grpo: of each sequence's
+// sum / max_completion_length. seq-mean-token-sum (verl's): of each sequence's sum.
 struct LossType {
   PolicyTerm (*surrogate)(LogRatio ratio, double logp, double advantage, const Clip& clip);
   LossUnit unit;
@@ -35,11 +35,11 @@ const Registry<LossType>& loss_types() {
   return registry;
 }
 
-// Whose ratio a token's surrogate takes: its own; its sequence's, as the geometric mean of its tokens' (GSPO, Zheng et
-// al. 2025, eq. 7); its sequence's, as their product (TRL's RLOO).
+// The ratio of a token's surrogate: its own; the geometric mean of its sequence's ratios (GSPO, Zheng et al. 2025,
+// eq. 7); or their product (TRL's RLOO).
 struct Level {
   bool shared;
-  double (*share)(double tokens);  // of each token's log-ratio in the sequence's
+  double (*share)(double tokens);  // share of a token's log-ratio in the sequence's
 };
 
 const Registry<Level>& levels() {
@@ -62,9 +62,10 @@ struct Sums {
 
 void PolicyLoss::fields(Fields& f, Keys keys) {
   f(keys.epsilon, epsilon, "the ratio is clipped below at 1 - this, and above at 1 + this unless epsilon_high is set");
-  f("epsilon_high", epsilon_high, "upper clip; below 0: as the lower one. With cispo the cap itself (5, say)");
+  f("epsilon_high", epsilon_high,
+    "upper clip; below 0: as the lower one; with cispo the upper bound of the ratio itself (for example 5)");
   f("delta", delta,
-    "dual clip: bound of the ratio where the advantage is negative (verl's clip_ratio_c, 3 there); 0: none");
+    "dual clip: upper bound of the ratio if the advantage is negative (verl's clip_ratio_c, 3 there); 0 = none");
   f("loss_type", loss_type,
     "what token losses are averaged over: dapo | bnpo (the step's tokens), grpo (sequences' means), dr_grpo (a "
     "constant), seq-mean-token-sum; or how "
@@ -77,12 +78,12 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
   f("use_bias_correction_kl", use_bias_correction_kl, "multiply each token's divergence by its ratio (DeepSeek-V3.2)");
   f("entropy_coef", entropy_coef, "weight of the entropy bonus");
   f("mask_truncated_completions", mask_truncated_completions,
-    "replies cut off at the length limit are judged, but not learnt from");
+    "completions cut off at the length limit are scored, but not trained on");
   correction.fields(f);
   f.require(keys.epsilon, epsilon >= 0 && epsilon <= 1, concat(keys.epsilon, " must be in [0, 1]"));
   f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
   f.require("epsilon_high", loss_type != "cispo" || epsilon_high > 0,
-            "cispo caps the ratio at epsilon_high itself, which must be above 0 (5, say)");
+            "cispo bounds the ratio by epsilon_high itself: set it above 0 (for example to 5)");
   f.require("delta", delta == 0 || loss_types().at(loss_type).surrogate == clipped_surrogate,
             concat(loss_type, " bounds its ratio already: no delta"));
   f.require("delta", delta == 0 || delta > 1 + std::max(epsilon, epsilon_high),
@@ -107,19 +108,20 @@ Needs PolicyLoss::needs() const {
   return out;
 }
 
-std::vector<std::string> PolicyLoss::warnings() const {
+std::vector<std::string> PolicyLoss::warnings(const RunFacts& facts) const {
   std::vector<std::string> out;
   const LossType& type = loss_types().at(loss_type);
   if (levels().at(importance_sampling_level).shared && (type.unit == LossUnit::token || loss_type == "dr_grpo"))
-    out.push_back(concat("importance_sampling_level = ", importance_sampling_level,
-                         " gives every token of a reply one ratio, and loss_type = ", loss_type,
-                         " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
+    out.push_back(concat(
+        "importance_sampling_level = ", importance_sampling_level,
+        " gives every token of a completion one ratio, and loss_type = ", loss_type,
+        " sums over tokens: long completions weigh more; loss_type = grpo gives all completions the same weight"));
   if (epsilon == 0 && type.surrogate == clipped_surrogate)
     out.push_back("epsilon is 0: a token whose probability has moved at all is clipped");
-  if (correction.off_policy && !correction.on())
+  if (facts.off_policy && correction.mode == "none")
     out.push_back(
-        "importance_sampling_mode = none: replies that are drawn from another distribution than the learner's are "
-        "learned from as if from it");
+        "importance_sampling_mode = none: completions are sampled from another distribution than the learner's, and "
+        "trained on without a correction");
   return out;
 }
 
@@ -148,8 +150,7 @@ double PolicyLoss::token_weight(const TokenBatch& batch, size_t s) const {
 
 namespace {
 
-// One sequence of a batch: tokens [begin, end), of which `tokens` are trained on, each with `weight` in the step's
-// loss.
+// One sequence of a batch: tokens [begin, end). `tokens` of them are trained on, each with `weight` in the step's loss.
 struct Sequence {
   const TokenBatch& batch;
   size_t begin, end;
@@ -198,7 +199,9 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
     }
     shared_slope += dratio_term;
     grad.logp[t] = static_cast<float>(dlogp_term + (level.shared ? 0 : dratio_term));
-    sums.low += mask * term.clipped_low, sums.high += mask * term.clipped_high, sums.delta += mask * term.cut_delta;
+    sums.low += mask * term.clipped_low;
+    sums.high += mask * term.clipped_high;
+    sums.delta += mask * term.cut_delta;
   });
   if (level.shared)
     sequence.for_masked(

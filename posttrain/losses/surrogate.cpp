@@ -85,7 +85,9 @@ void add_sampling_difference(const TokenBatch& batch, MetricSums& metrics) {
   for (size_t t = 0; t < mask.size(); ++t) {
     if (mask[t] == 0) continue;
     const double difference = std::abs(static_cast<double>(behavior_logp[t]) - learner[t]);
-    sum += difference, tokens += 1, largest = std::max(largest, difference);
+    sum += difference;
+    tokens += 1;
+    largest = std::max(largest, difference);
   }
   if (tokens == 0) return;
   metrics.add("sampling/sampling_logp_difference/mean", sum, tokens);

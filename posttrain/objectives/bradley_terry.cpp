@@ -6,17 +6,25 @@
 namespace hone {
 namespace {
 
+struct BradleyTerrySettings : ObjectiveSettings {
+  double center_rewards_coefficient = 0;
+
+  void fields(Fields& f) override {
+    f("center_rewards_coefficient", center_rewards_coefficient,
+      "weight of the squared sum of a pair's scores, which keeps their mean near 0; 0 = none");
+    f.require("center_rewards_coefficient", center_rewards_coefficient >= 0,
+              "center_rewards_coefficient must not be negative");
+  }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
 // A reward model's loss on pairs (Bradley and Terry 1952; Ouyang et al. 2022, eq. 1): the chosen text's score is to
 // exceed the rejected one's, by the margin of the pair if there is one. A score is the value of the text's last masked
 // token; it is 0 if no token is masked.
 class BradleyTerry : public Objective {
  public:
-  void fields(Fields& f) override {
-    f("center_rewards_coefficient", center_rewards_coefficient_,
-      "weight of the squared sum of a pair's scores, which keeps their mean at 0");
-    f.require("center_rewards_coefficient", center_rewards_coefficient_ >= 0,
-              "center_rewards_coefficient must not be negative");
-  }
+  explicit BradleyTerry(const BradleyTerrySettings& settings) : settings_(settings) {}
+
   Needs needs() const override {
     return {.optional = {columns::margin}, .critic = true, .unit = LossUnit::pair, .data = TrainingData::scored_pairs};
   }
@@ -30,8 +38,8 @@ class BradleyTerry : public Objective {
                    rejected = rejected_at == none ? 0 : value[rejected_at];
       const double margin = chosen_at == none || margins.empty() ? 0 : margins[s];
       const PairLoss pair = logistic_loss(chosen - rejected - margin, 0);
-      const double centre = 2 * center_rewards_coefficient_ * (chosen + rejected);
-      sum += pair.loss + center_rewards_coefficient_ * (chosen + rejected) * (chosen + rejected);
+      const double centre = 2 * settings_.center_rewards_coefficient * (chosen + rejected);
+      sum += pair.loss + settings_.center_rewards_coefficient * (chosen + rejected) * (chosen + rejected);
       if (chosen_at != none) grad.value[chosen_at] = static_cast<float>((pair.dmargin + centre) * batch.scale);
       if (rejected_at != none) grad.value[rejected_at] = static_cast<float>((centre - pair.dmargin) * batch.scale);
       metrics.add("accuracy", chosen > rejected, 1);
@@ -53,11 +61,14 @@ class BradleyTerry : public Objective {
     return none;
   }
 
-  double center_rewards_coefficient_ = 0;
+  const BradleyTerrySettings settings_;
 };
 
-[[maybe_unused]] const bool added =
-    objectives().add("bradley_terry", [] { return std::unique_ptr<Objective>(new BradleyTerry); });
+std::unique_ptr<Objective> BradleyTerrySettings::make(const RunFacts&) const {
+  return std::make_unique<BradleyTerry>(*this);
+}
+
+[[maybe_unused]] const bool added = add_objective<BradleyTerrySettings>("bradley_terry");
 
 }  // namespace
 }  // namespace hone

@@ -11,21 +11,29 @@ const Column kl_estimate = register_column(
     "kl_estimate",
     {.doc = "estimate of KL(policy || reference), one for the step (KTO)", .per_sequence = true, .alias = "old_value"});
 
-// Kahneman-Tversky optimisation (Ethayarajh et al. 2024, eq. 8) on single completions, each desirable or not. A group
+struct KtoSettings : ObjectiveSettings {
+  double beta = 0.1, desirable_weight = 1, undesirable_weight = 1;
+
+  void fields(Fields& f) override {
+    f("beta", beta, "strength of the pull towards the reference");
+    f("desirable_weight", desirable_weight, "weight of desirable completions");
+    f("undesirable_weight", undesirable_weight, "weight of undesirable completions");
+    f.require("beta", beta > 0, "beta must be above 0");
+    f.require("desirable_weight", desirable_weight >= 0, "desirable_weight must not be negative");
+    f.require("undesirable_weight", undesirable_weight >= 0, "undesirable_weight must not be negative");
+    f.require("desirable_weight", desirable_weight > 0 || undesirable_weight > 0,
+              "desirable_weight and undesirable_weight are both 0: nothing would be learned");
+  }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
+// Kahneman-Tversky optimization (Ethayarajh et al. 2024, eq. 8) on single completions, each desirable or not. A group
 // is a completion, whose reward is above 0 if it is desirable, followed by mismatched completions: those of other
 // prompts. The mismatched ones give the step's KL estimate and have no label; they add nothing to the loss.
 class Kto : public Objective {
  public:
-  void fields(Fields& f) override {
-    f("beta", beta_, "how strongly the policy is held to the reference");
-    f("desirable_weight", desirable_weight_, "weight of desirable replies");
-    f("undesirable_weight", undesirable_weight_, "weight of undesirable replies");
-    f.require("beta", beta_ > 0, "beta must be above 0");
-    f.require("desirable_weight", desirable_weight_ >= 0, "desirable_weight must not be negative");
-    f.require("undesirable_weight", undesirable_weight_ >= 0, "undesirable_weight must not be negative");
-    f.require("desirable_weight", desirable_weight_ > 0 || undesirable_weight_ > 0,
-              "desirable_weight and undesirable_weight are both 0: nothing would be learned");
-  }
+  explicit Kto(const KtoSettings& settings) : settings_(settings) {}
+
   Needs needs() const override {
     return {.columns = {columns::reference_logp, label},
             .optional = {columns::mismatched_logp, kl_estimate},
@@ -56,18 +64,19 @@ class Kto : public Objective {
       if (completion.tokens == 0 || labels[s] == 0) continue;
       const bool desirable = labels[s] > 0;
       const double kl = estimates.empty() ? 0 : estimates[s];
-      const double sign = desirable ? 1 : -1, weight = desirable ? desirable_weight_ : undesirable_weight_;
-      const double z = sign * beta_ * (completion.log_ratio - kl);
+      const double sign = desirable ? 1 : -1,
+                   weight = desirable ? settings_.desirable_weight : settings_.undesirable_weight;
+      const double z = sign * settings_.beta * (completion.log_ratio - kl);
       sum += weight * sigmoid(-z);
-      add_sequence_gradient(batch, grad, s, -weight * sign * beta_ * sigmoid(z) * sigmoid(-z) * batch.scale);
-      metrics.add(desirable ? "rewards/chosen" : "rewards/rejected", beta_ * completion.log_ratio, 1);
+      add_sequence_gradient(batch, grad, s, -weight * sign * settings_.beta * sigmoid(z) * sigmoid(-z) * batch.scale);
+      metrics.add(desirable ? "rewards/chosen" : "rewards/rejected", settings_.beta * completion.log_ratio, 1);
       metrics.add(desirable ? "logps/chosen" : "logps/rejected", completion.logp, 1);
     }
     return sum * batch.scale;
   }
 
  private:
-  // Of all masked tokens, under the policy as it was when the step began.
+  // The log-ratio of all masked tokens under the policy before the step.
   static double log_ratio_of(const Sample& sample) {
     const Columns& own = sample.columns;
     const std::span<const float> mask = own.find(columns::mask), logp = policy_logp(own),
@@ -87,10 +96,12 @@ class Kto : public Objective {
     return own.find(columns::behavior_logp);
   }
 
-  double beta_ = 0.1, desirable_weight_ = 1, undesirable_weight_ = 1;
+  const KtoSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("kto", [] { return std::unique_ptr<Objective>(new Kto); });
+std::unique_ptr<Objective> KtoSettings::make(const RunFacts&) const { return std::make_unique<Kto>(*this); }
+
+[[maybe_unused]] const bool added = add_objective<KtoSettings>("kto");
 
 }  // namespace
 }  // namespace hone

@@ -30,7 +30,7 @@ Json GroupStateWriter::add(const Group& group) {
     tokens_.insert(tokens_.end(), sample.tokens.begin(), sample.tokens.end());
     versions_.insert(versions_.end(), sample.versions.begin(), sample.versions.end());
     versions_.resize(tokens_.size(),
-                     sample.weight_version);  // a reply that could not be sampled has none, and the reader drops them
+                     sample.weight_version);  // a completion that could not be sampled has none; the reader drops these
     samples.push_back(JsonObject{{"tokens", sample.tokens.size()},
                                  {"reply", sample.completion.ids.size()},
                                  {"text", sample.completion.text},
@@ -89,17 +89,17 @@ Group GroupStateReader::next(const Json& saved) {
   out.task = task_of_(saved.at("task", "saved group").as_string("task"));
   out.task.rendered = saved.at("rendered", "saved group").as_string("rendered");
   for (const Json& of : saved.at("samples", "saved group").as_array("samples")) {
-    const size_t tokens = count(of, "tokens"), reply = count(of, "reply");
-    HONE_CHECK(reply <= tokens, "saved groups: a reply of ", reply, " tokens in a sample of ", tokens);
+    const size_t tokens = count(of, "tokens"), completion = count(of, "reply");
+    HONE_CHECK(completion <= tokens, "saved groups: a completion of ", completion, " tokens in a sample of ", tokens);
     Sample& sample = out.samples.emplace_back();
     sample.tokens = slice<int32_t>("groups.tokens", tokens_read_, tokens);
     sample.versions = slice<int64_t>("groups.versions", tokens_read_, tokens);
     read_columns(sample);
     tokens_read_ += tokens;
     ++samples_read_;
-    if (reply == 0) sample.versions.clear();
+    if (completion == 0) sample.versions.clear();
     if (!sample.versions.empty()) sample.weight_version = *std::ranges::min_element(sample.versions);
-    sample.completion.ids.assign(sample.tokens.end() - static_cast<std::ptrdiff_t>(reply), sample.tokens.end());
+    sample.completion.ids.assign(sample.tokens.end() - static_cast<std::ptrdiff_t>(completion), sample.tokens.end());
     sample.completion.text = of.at("text", "saved sample").as_string("text");
     sample.completion.finish_reason = of.at("finish_reason", "saved sample").as_string("finish_reason");
     sample.scored = of.at("judged", "saved sample").as_bool("judged");

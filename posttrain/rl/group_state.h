@@ -10,7 +10,7 @@
 
 namespace hone {
 
-// Keeps the bytes that the section's tensors show: until the checkpoint is written.
+// Owns the bytes that the section's tensors refer to; it must live until the checkpoint is written.
 class GroupStateWriter {
  public:
   // The group's part of the section's values. A checkpointed column that some samples lack is an Error that names it.
@@ -29,9 +29,9 @@ class GroupStateWriter {
 
 class GroupStateReader {
  public:
-  // task_of(id): an Error where the data have no such task any more.
+  // task_of(id) throws an Error if the data no longer have the task.
   GroupStateReader(const StateSection& section, std::function<const Task&(const std::string& id)> task_of);
-  // Groups in the order they were added in.
+  // The next group, in the order of GroupStateWriter::add.
   Group next(const Json& saved);
 
  private:

@@ -9,11 +9,11 @@
 
 namespace hone {
 
-RolloutBatch::RolloutBatch(std::vector<Group> judged) : groups(std::move(judged)) {
+RolloutBatch::RolloutBatch(std::vector<Group> scored_groups) : groups(std::move(scored_groups)) {
   for (Group& group : groups)
     std::erase_if(group.samples, [](const Sample& sample) { return sample.completion.ids.empty(); });
   std::erase_if(groups, [](const Group& group) { return group.samples.empty(); });
-  HONE_CHECK(!groups.empty(), "rl: not one reply of the step could be sampled (the log says why)");
+  HONE_CHECK(!groups.empty(), "rl: no completion of the step could be sampled (the log says why)");
 }
 
 std::vector<const Sample*> RolloutBatch::samples() const {
@@ -73,7 +73,7 @@ std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count
 
 namespace {
 
-// Lengths of replies as TRL's mean_X, min_X, max_X; zeros for none.
+// Lengths of completions as TRL's mean_X, min_X, max_X; zeros for none.
 void add_lengths(Metrics& out, const std::string& of, std::span<const double> lengths) {
   const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
   out["completions/mean_" + of] = moments_of(lengths).mean;
@@ -99,7 +99,7 @@ Metrics RolloutBatch::metrics() const {
       clipped += cut;
       if (!cut) terminated.push_back(lengths.back());
     }
-    if (rewards.empty()) continue;  // nothing is known of it
+    if (rewards.empty()) continue;  // no reward is known
     deviations.push_back(moments_of(rewards).deviation);
     flat += deviations.back() <= 1e-8;
     all_rewards.insert(all_rewards.end(), rewards.begin(), rewards.end());

@@ -9,31 +9,37 @@
 namespace hone {
 
 bool RolloutProducer::may_begin(int64_t newest) const {
-  return next_ < clock_.num_steps && next_ - clock_.max_staleness <= newest &&
-         (pending_.empty() || !clock_.deterministic);
+  return next_ < staleness_policy_.num_steps && next_ - staleness_policy_.max_staleness <= newest &&
+         (pending_.empty() || !staleness_policy_.deterministic);
 }
 
-// By the deterministic clock a round has one version, so that weights wait for the round before it to end.
+// A deterministic batch has one policy version: new weights wait until the batch before it is complete.
 void RolloutProducer::publish(int64_t newest) {
   int64_t due = newest;
-  if (clock_.deterministic)
-    due = pending_.empty() && may_begin(newest) ? std::max(clock_.first, next_ - clock_.max_staleness) : version_;
+  if (staleness_policy_.deterministic)
+    due = pending_.empty() && may_begin(newest)
+              ? std::max(staleness_policy_.first, next_ - staleness_policy_.max_staleness)
+              : version_;
   if (due <= version_) return;
   sampler_.set_policy_version(due);
   version_ = sampler_.version();
 }
 
 void RolloutProducer::ask(PendingBatch& of) {
-  const std::vector<ScheduledTask> asked = rounds_.next_tasks(of.round);
-  if (asked.empty()) return;
+  const std::vector<ScheduledTask> scheduled = rounds_.next_tasks(of.round);
+  if (scheduled.empty()) return;
   std::vector<const Task*> tasks;
   std::vector<uint64_t> ids;
-  for (const ScheduledTask& one : asked) tasks.push_back(&rounds_.task(one)), ids.push_back(one.id);
-  of.batch = actor_.start(tasks, ids, clock_.deterministic ? version_ : of.number - clock_.max_staleness);
+  for (const ScheduledTask& one : scheduled) {
+    tasks.push_back(&rounds_.task(one));
+    ids.push_back(one.id);
+  }
+  of.batch = collector_.start(tasks, ids,
+                              staleness_policy_.deterministic ? version_ : of.number - staleness_policy_.max_staleness);
 }
 
 void RolloutProducer::advance(PendingBatch& of) {
-  if (!of.batch || !of.batch->whole()) return;
+  if (!of.batch || !of.batch->complete()) return;
   std::vector<Group> groups = of.batch->take();
   of.dropped += static_cast<double>(of.batch->retried());
   of.batch.reset();
@@ -46,7 +52,7 @@ ProducedBatch RolloutProducer::finish_batch(PendingBatch of) {
   if (const auto tokens = out.metrics.find("rollout/generated_tokens");
       tokens != out.metrics.end() && writing_seconds_ > 0)
     out.metrics["rollout/tokens_per_second"] = tokens->second / std::exchange(writing_seconds_, 0);
-  if (clock_.max_staleness > 0) out.metrics["staleness/dropped"] = of.dropped;
+  if (staleness_policy_.max_staleness > 0) out.metrics["staleness/dropped"] = of.dropped;
   out.groups = rounds_.finish(std::move(of.round), out.metrics);
   return out;
 }
@@ -55,15 +61,15 @@ std::vector<ProducedBatch> RolloutProducer::turn(int64_t newest) {
   publish(newest);
   while (may_begin(newest)) ask(pending_.emplace_back(PendingBatch{.number = next_++}));
   const Stopwatch watch;
-  const bool writing = actor_.step();
+  const bool writing = collector_.step();
   writing_seconds_ += watch.seconds();
   for (PendingBatch& of : pending_) advance(of);
   std::vector<ProducedBatch> out;
   for (; !pending_.empty() && !pending_.front().batch; pending_.pop_front())
     out.push_back(finish_batch(std::move(pending_.front())));
-  constexpr std::chrono::milliseconds patience(5);
+  constexpr std::chrono::milliseconds timeout(5);
   if (!writing && out.empty() && !pending_.empty())
-    pending_.front().batch->whole(patience);  // nothing but judges to wait for
+    pending_.front().batch->complete(timeout);  // only rewards are missing
   return out;
 }
 
@@ -75,7 +81,7 @@ void RolloutProducer::abandon() {
   rounds_.abandon(rounds);
 }
 
-int64_t RolloutProducer::missing_replies() const {
+int64_t RolloutProducer::missing_completions() const {
   int64_t sum = 0;
   for (const PendingBatch& of : pending_) sum += of.batch ? of.batch->missing() : 0;
   return sum;

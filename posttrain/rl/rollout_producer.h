@@ -9,46 +9,49 @@
 
 namespace hone {
 
-// Step r learns from round r and begins with version r of the weights.
+// Step r trains on batch r and begins with policy version r.
 struct StalenessPolicy {
   int64_t max_staleness = 0;
   bool deterministic = true;
-  int64_t first = 0;      // the first version there is: the step that the run, or what is left of it, begins with
-  int64_t num_steps = 0;  // rounds are made for no more
+  int64_t first = 0;      // the first version: the step that the run starts or resumes with
+  int64_t num_steps = 0;  // no more batches are generated
 };
 
 struct ProducedBatch {
   int64_t number = 0;
   std::vector<Group> groups;
-  Metrics metrics;  // Rounds::finish's, the sampler's, rollout/tokens_per_second, staleness/dropped
+  Metrics metrics;  // of TaskSchedule::finish and the backend; rollout/tokens_per_second, staleness/dropped
 };
 
 // One thread.
 class RolloutProducer {
  public:
-  // next_round: the first that is made. The sampler and the rest are the caller's and must outlive it; no version is
-  // published yet.
-  RolloutProducer(const StalenessPolicy& clock, int64_t next_round, GenerationBackend& sampler,
+  // next_batch: the first that is generated. Everything is the caller's and must outlive this object. The backend has
+  // no policy version yet.
+  RolloutProducer(const StalenessPolicy& staleness_policy, int64_t next_batch, GenerationBackend& sampler,
                   const CollectorConfig& config, const Tokenizer& tokenizer, TaskSchedule& rounds)
-      : clock_(clock), next_(next_round), sampler_(sampler), actor_(sampler, tokenizer, config), rounds_(rounds) {}
+      : staleness_policy_(staleness_policy),
+        next_(next_batch),
+        sampler_(sampler),
+        collector_(sampler, tokenizer, config),
+        rounds_(rounds) {}
 
-  // There is nothing to do before a version newer than this one is there.
+  // True if there is nothing to do before a newer version than this exists.
   bool idle(int64_t newest) const { return pending_.empty() && !may_begin(newest); }
-  // A moment's work where this version is the newest: publishes what is due, begins rounds, goes on with replies.
-  // Returns the rounds that are whole now, in order. What is thrown leaves the rounds under way as they are: abandon()
-  // them.
+  // A short piece of work, `newest` being the newest version: sets the policy version that is due, starts batches,
+  // steps the backend. Returns the batches that are complete now, in order. After an exception call abandon().
   std::vector<ProducedBatch> turn(int64_t newest);
-  // Drops what is under way; it will be asked again, first.
+  // Drops the batches in progress; their tasks are scheduled again, first.
   void abandon();
-  int64_t missing_replies() const;  // of rounds under way
-  int64_t failed_replies() const { return actor_.failed_replies(); }
+  int64_t missing_completions() const;  // of batches in progress
+  int64_t failed_completions() const { return collector_.failed_completions(); }
 
  private:
   struct PendingBatch {
     int64_t number = 0;
     PendingTasks round = {};
-    std::unique_ptr<Collector::PendingGroups> batch = {};  // none: the round is whole
-    double dropped = 0;                                    // replies of weights that were too old
+    std::unique_ptr<Collector::PendingGroups> batch = {};  // null: the batch is complete
+    double dropped = 0;                                    // completions of weights that were too old
   };
   bool may_begin(int64_t newest) const;
   void publish(int64_t newest);
@@ -56,13 +59,13 @@ class RolloutProducer {
   void advance(PendingBatch& of);
   ProducedBatch finish_batch(PendingBatch of);
 
-  const StalenessPolicy clock_;
+  const StalenessPolicy staleness_policy_;
   int64_t next_;
   GenerationBackend& sampler_;
-  Collector actor_;
+  Collector collector_;
   TaskSchedule& rounds_;
-  int64_t version_ = -1;        // that the sampler has; -1: none
-  double writing_seconds_ = 0;  // since the last round was whole
+  int64_t version_ = -1;        // of the backend; -1: none
+  double writing_seconds_ = 0;  // since the last complete batch
   std::deque<PendingBatch> pending_;
 };
 

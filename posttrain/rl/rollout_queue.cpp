@@ -10,37 +10,36 @@ namespace hone {
 
 void RolloutQueueConfig::fields(Fields& f) {
   f("max_staleness", max_staleness,
-    "by how many versions the weights that drew a token may be older than those that learn from it: replies of so many "
-    "rounds ahead are "
-    "written while the learner learns; 0 = synchronous");
+    "maximum staleness of a sampled token in optimizer steps; 0 = synchronous, k = up to k batches are generated ahead "
+    "of the learner");
   f("deterministic", deterministic,
-    "with max_staleness above 0: one version of the weights draws a round, and the run repeats bit for bit; false: new "
-    "weights are taken in "
-    "the middle of replies, and rounds overlap");
+    "with max_staleness above 0: one policy version samples a batch, and the run repeats bit for bit; false: running "
+    "completions take new weights, and batches overlap");
   f.require("max_staleness", max_staleness >= 0 && max_staleness <= 64, "max_staleness must be in [0, 64]");
 }
 
 Metrics staleness_of(std::span<const Group> groups, int64_t step) {
-  double sum = 0, tokens = 0, oldest = 0, mixed = 0, replies = 0;
+  double sum = 0, tokens = 0, oldest = 0, mixed = 0, completions = 0;
   for (const Group& group : groups)
     for (const Sample& sample : group.samples) {
-      const auto drawn =
+      const auto sampled =
           std::span(sample.versions).last(std::min(sample.completion.ids.size(), sample.versions.size()));
-      if (drawn.empty()) continue;
-      for (const int64_t version : drawn) sum += static_cast<double>(step - version);
-      tokens += static_cast<double>(drawn.size());
+      if (sampled.empty()) continue;
+      for (const int64_t version : sampled) sum += static_cast<double>(step - version);
+      tokens += static_cast<double>(sampled.size());
       oldest = std::max(oldest, static_cast<double>(step - sample.weight_version));
-      mixed += std::ranges::any_of(drawn, [&](int64_t version) { return version != drawn.front(); });
-      ++replies;
+      mixed += std::ranges::any_of(sampled, [&](int64_t version) { return version != sampled.front(); });
+      ++completions;
     }
-  if (replies == 0) return {};
-  return {{"staleness/mean", sum / tokens}, {"staleness/max", oldest}, {"staleness/partial_ratio", mixed / replies}};
+  if (completions == 0) return {};
+  return {
+      {"staleness/mean", sum / tokens}, {"staleness/max", oldest}, {"staleness/partial_ratio", mixed / completions}};
 }
 
-RolloutQueue::RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& actor, const Tokenizer& tokenizer,
-                           TaskSchedule& rounds, int64_t num_steps, RolloutSource source)
+RolloutQueue::RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& collector,
+                           const Tokenizer& tokenizer, TaskSchedule& rounds, int64_t num_steps, RolloutSource source)
     : config_(config),
-      actor_config_(actor),
+      collector_config_(collector),
       tokenizer_(tokenizer),
       rounds_(rounds),
       num_steps_(num_steps),
@@ -52,40 +51,40 @@ RolloutQueue::~RolloutQueue() {
   changed_.notify_all();
 }
 
-void RolloutQueue::make_maker(int64_t step) {
-  const StalenessPolicy clock{.max_staleness = config_.max_staleness,
-                              .deterministic = config_.deterministic || !ahead(),
-                              .first = step,
-                              .num_steps = num_steps_};
+void RolloutQueue::make_producer(int64_t step) {
+  const StalenessPolicy staleness_policy{.max_staleness = config_.max_staleness,
+                                         .deterministic = config_.deterministic || !ahead(),
+                                         .first = step,
+                                         .num_steps = num_steps_};
   sampler_ = source_.make();
-  maker_.emplace(clock, step + std::ssize(ready_), *sampler_, actor_config_, tokenizer_, rounds_);
+  producer_.emplace(staleness_policy, step + std::ssize(ready_), *sampler_, collector_config_, tokenizer_, rounds_);
 }
 
-// What is thrown has left nothing under way.
+// After an exception no batch is in progress.
 void RolloutQueue::take_turn(int64_t newest) {
   std::vector<ProducedBatch> made;
   try {
-    made = maker_->turn(newest);
+    made = producer_->turn(newest);
   } catch (...) {
-    maker_->abandon();
+    producer_->abandon();
     throw;
   }
   const std::lock_guard lock(mutex_);
   std::ranges::move(made, std::back_inserter(ready_));
-  missing_ = maker_->missing_replies();
-  failed_ = maker_->failed_replies();
+  missing_ = producer_->missing_completions();
+  failed_ = producer_->failed_completions();
   if (!made.empty()) changed_.notify_all();
 }
 
 void RolloutQueue::run() {
   try {
-    make_maker(newest_);  // the learner waits for it, and changes nothing
+    make_producer(newest_);  // the learner waits for it and changes no weights
     std::unique_lock lock(mutex_);
     made_ = true;
     changed_.notify_all();
     for (;;) {
       idle_since_.emplace();
-      changed_.wait(lock, [this] { return stopping_ || !maker_->idle(newest_); });
+      changed_.wait(lock, [this] { return stopping_ || !producer_->idle(newest_); });
       idle_seconds_ += idle_since_->seconds();
       idle_since_.reset();
       if (stopping_) break;
@@ -99,30 +98,30 @@ void RolloutQueue::run() {
     failure_ = std::current_exception();
     changed_.notify_all();
   }
-  maker_.reset();
+  producer_.reset();
   sampler_.reset();
 }
 
 RolloutQueue::NextBatch RolloutQueue::take_ready(int64_t step) {
   ProducedBatch round = std::move(ready_.front());
   ready_.pop_front();
-  HONE_CHECK(round.number == step, "rollouts: round ", round.number, " is there for step ", step);
+  HONE_CHECK(round.number == step, "rollouts: batch ", round.number, " is ready for step ", step);
   for (const Group& group : round.groups)
     for (const Sample& sample : group.samples)
       HONE_CHECK(sample.versions.empty() || step - sample.weight_version <= config_.max_staleness,
-                 "rollouts: ", group.task.id, " was drawn by version ", sample.weight_version, ", step ", step,
-                 " learns from it, and max_staleness is ", config_.max_staleness);
+                 "rollouts: ", group.task.id, " was sampled by version ", sample.weight_version, ", step ", step,
+                 " trains on it, and max_staleness is ", config_.max_staleness);
   if (ahead()) taken_ = round;
   return {std::move(round.groups), std::move(round.metrics)};
 }
 
 void RolloutQueue::return_batch() {
   const std::lock_guard lock(mutex_);
-  HONE_CHECK(taken_ || before_, "rollouts: no round was taken that could be given back");
+  HONE_CHECK(taken_ || before_, "rollouts: no batch was taken that could be returned");
   if (taken_) ready_.push_front(std::move(*taken_));
   if (before_) {
     rounds_ = std::move(*before_);
-    maker_.reset();  // the next one begins with that round
+    producer_.reset();  // the next one starts with that batch
     sampler_.reset();
   }
   taken_.reset();
@@ -133,7 +132,7 @@ RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
   if (!ahead()) {
     newest_ = step;
     before_ = rounds_;
-    if (!maker_) make_maker(step);
+    if (!producer_) make_producer(step);
     while (ready_.empty()) take_turn(step);
     return take_ready(step);
   }
@@ -162,14 +161,14 @@ RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
   return out;
 }
 
-int64_t RolloutQueue::failed_replies() const {
+int64_t RolloutQueue::failed_completions() const {
   const std::lock_guard lock(mutex_);
   return failed_;
 }
 
 void RolloutQueue::save_state(StateSection& section) const {
   std::unique_lock lock(mutex_);
-  const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // that the newest weights allow
+  const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // which the newest weights allow
   changed_.wait(lock, [&] {
     return failure_ || !thread_.joinable() || (ready_.empty() ? newest_ : ready_.back().number) >= last;
   });
@@ -192,8 +191,8 @@ void RolloutQueue::load_state(const StateSection& section) {
   const int64_t staleness = section.values.at("max_staleness", "rounds").as_int("max_staleness");
   const JsonArray& rounds = section.values.at("ready", "rounds").as_array("ready");
   HONE_CHECK(rounds.empty() || staleness <= config_.max_staleness,
-             "the checkpoint holds rounds made with max_staleness ", staleness, ", it is ", config_.max_staleness,
-             " now: go on with that, or a larger one");
+             "the checkpoint has batches generated with max_staleness = ", staleness, ", and max_staleness is ",
+             config_.max_staleness, " now: set it to ", staleness, " or more");
   GroupStateReader reader(section, [this](const std::string& id) -> const Task& { return rounds_.task(id); });
   for (const Json& saved : rounds) {
     ProducedBatch& round = ready_.emplace_back();

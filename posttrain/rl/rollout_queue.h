@@ -26,25 +26,24 @@ struct RolloutQueueConfig {
   int64_t max_staleness = 0;
   bool deterministic = true;
   void fields(Fields& f);
-  // Of the weights that may be on their way to the sampler at once.
+  // Maximum number of policy versions between learner and sampler.
   int64_t max_versions_in_flight() const { return max_staleness == 0 ? 0 : deterministic ? max_staleness + 1 : 3; }
 };
 
-// Where replies and weights come from.
+// Where completions come from, and how weights get there.
 struct RolloutSource {
-  // Makes the sampler, on the thread that uses it until its end: a thread of its own with max_staleness above 0. The
-  // learner waits meanwhile.
+  // Makes the backend, on the thread that uses it: with max_staleness above 0 the queue's own thread. The learner waits
+  // for it.
   std::function<std::unique_ptr<GenerationBackend>()> make;
-  // With max_staleness above 0, on the learner's thread: keeps its weights as they are now for the sampler to publish
-  // as this version.
+  // With max_staleness above 0, on the learner's thread: keeps the current weights as this version for the backend.
   std::function<void(int64_t version)> keep = {};
 };
 
-// State: that of the rounds, and the rounds that are ahead of the learner; saving waits until they are made.
+// State: the task schedule, and the batches ahead of the learner. Saving waits until these are generated.
 class RolloutQueue : public Stateful {
  public:
-  // Everything is the caller's and must outlive it. num_steps: of the whole stage.
-  RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& actor, const Tokenizer& tokenizer,
+  // Everything is the caller's and must outlive this object. num_steps: of the complete stage.
+  RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& collector, const Tokenizer& tokenizer,
                TaskSchedule& rounds, int64_t num_steps, RolloutSource source);
   ~RolloutQueue() override;
 
@@ -52,56 +51,56 @@ class RolloutQueue : public Stateful {
     std::vector<Group> groups;
     Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/reference/metrics.md, too
   };
-  // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what
-  // making a round threw, once the rounds that were whole before are used up: all that was under way will be asked
-  // again.
+  // The batch of step `step`; its weights become a policy version. Steps follow each other. An exception from
+  // generating a batch is thrown here, once the batches that were complete before are used. The tasks in progress are
+  // then scheduled again.
   NextBatch next(int64_t step);
-  // Nothing was learned from the round that next() returned last, and save_state() saves what was before it. Without
-  // staleness the round is asked again: the same weights draw the same completions, which are judged anew. Otherwise it
-  // is ready again, as it was.
+  // Nothing was learned from the batch of the last next(), and save_state() saves the state before it. Without
+  // staleness its tasks are sampled again: the same weights sample the same completions, which are scored anew.
+  // Otherwise the batch is ready again, unchanged.
   void return_batch();
-  int64_t failed_replies() const;
+  int64_t failed_completions() const;
 
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
 
  private:
   bool ahead() const { return config_.max_staleness > 0; }
-  void make_maker(int64_t step);
+  void make_producer(int64_t step);
   void run();
   void take_turn(int64_t newest);
   NextBatch take_ready(int64_t step);
 
   const RolloutQueueConfig config_;
-  const CollectorConfig& actor_config_;
+  const CollectorConfig& collector_config_;
   const Tokenizer& tokenizer_;
   TaskSchedule& rounds_;
   const int64_t num_steps_;
   RolloutSource source_;
 
-  // Of who makes rounds: next()'s caller, or the thread.
+  // Used by the thread that generates batches: next()'s caller, or thread_.
   std::unique_ptr<GenerationBackend> sampler_;
-  std::optional<RolloutProducer> maker_;
-  std::optional<TaskSchedule> before_;  // without staleness: as they were when the last next() began
+  std::optional<RolloutProducer> producer_;
+  std::optional<TaskSchedule> before_;  // without staleness: the state before the last next()
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<ProducedBatch> ready_;
-  std::optional<ProducedBatch> taken_;  // with staleness: by the last next(), as it was
-  int64_t newest_ = -1;                 // the newest version there is; -1: no step has begun
-  bool made_ = false;                   // the sampler is there
+  std::optional<ProducedBatch> taken_;  // with staleness: the batch of the last next()
+  int64_t newest_ = -1;                 // the newest policy version; -1: no step has begun
+  bool made_ = false;                   // sampler_ exists
   int64_t missing_ = 0, failed_ = 0;
-  double idle_seconds_ = 0;  // of the thread since the last next(), and since when it is idle
+  double idle_seconds_ = 0;  // of the thread since the last next()
   std::optional<Stopwatch> idle_since_;
   bool stopping_ = false;
   std::exception_ptr failure_;
   mutable GroupStateWriter saved_;  // while a checkpoint is written
   Stopwatch since_next_;
-  std::jthread thread_;  // last: it ends before the rest goes
+  std::jthread thread_;  // last member: it ends before the others are destroyed
 };
 
-// How old the tokens that were drawn for these groups are where the weights are version `step`: staleness/{mean, max},
-// and staleness/partial_ratio, the share of replies that more than one version drew.
+// Staleness of the groups' sampled tokens under policy version `step`: staleness/{mean, max}, and
+// staleness/partial_ratio, the share of completions with tokens of more than one version.
 Metrics staleness_of(std::span<const Group> groups, int64_t step);
 
 }  // namespace hone

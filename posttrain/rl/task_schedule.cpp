@@ -12,18 +12,17 @@ namespace hone {
 
 void FilterGroups::fields(Fields& f) {
   f("enable", enable,
-    "dynamic sampling: a step learns from groups alone whose replies do not all earn the same; other prompts replace "
-    "the others");
-  f("metric", metric, "what must differ: a part of the reward by its name; empty = the reward");
-  f("max_num_gen_batches", max_num_gen_batches, "batches of prompts sampled for one step, at most");
+    "dynamic sampling: a step trains only on groups whose rewards differ; other prompts replace the other groups");
+  f("metric", metric, "what must differ in a group: a part of the reward by its name; empty = the reward");
+  f("max_num_gen_batches", max_num_gen_batches, "maximum batches of prompts sampled for one step");
   f.require("max_num_gen_batches", max_num_gen_batches > 0 && max_num_gen_batches <= 10000,
             "max_num_gen_batches must be in [1, 10000]");
 }
 
 void TaskScheduleConfig::fields(Fields& f) {
-  f("prompts_per_step", prompts_per_step, "prompts sampled for each round of experience");
+  f("prompts_per_step", prompts_per_step, "prompts sampled for each rollout batch");
   f("filter_groups", filter_groups, "dynamic sampling");
-  f("curriculum", curriculum, "which prompts are asked");
+  f("curriculum", curriculum, "which prompts are sampled");
   f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_step_samples,
             concat("prompts_per_step must be in [1, ", max_step_samples, "]"));
 }
@@ -41,7 +40,7 @@ bool has_reward_spread(const Group& group, const std::string& metric) {
   return false;
 }
 
-// A metric that no judged reply has is misspelt.
+// A metric that no scored completion has is misspelled.
 static void check_metric(std::span<const Group> groups, const std::string& metric) {
   std::set<std::string> known;
   for (const Group& group : groups)
@@ -80,15 +79,16 @@ void TaskSchedule::take(PendingTasks& round, std::vector<Group> groups) {
   const FilterGroups& filter = config_.filter_groups;
   if (filter.enable) check_metric(groups, filter.metric);
   for (Group& group : groups) {
-    double passed = 0, judged = 0;
+    double passed = 0, num_scored = 0;
     for (const Sample& sample : group.samples) {
       if (!sample.scored) continue;
       passed += sample.reward >= curriculum_.threshold();
-      ++judged;
+      ++num_scored;
       round.reward += sample.reward;
     }
-    round.scored += judged;
-    round.passed.push_back(passed), round.rated.push_back(judged);
+    round.scored += num_scored;
+    round.passed.push_back(passed);
+    round.rated.push_back(num_scored);
     (!filter.enable || has_reward_spread(group, filter.metric) ? round.kept : round.dropped)
         .push_back(std::move(group));
   }
@@ -110,9 +110,9 @@ std::vector<Group> TaskSchedule::finish(PendingTasks round, Metrics& metrics) {
   const size_t fill = wanted - kept.size();
   if (fill > 0)
     log::warning("filter_groups: of ", round.tasks.size(), " prompts in ", round.batches, " batches ", kept.size(),
-                 " had replies that differ in ", filter.metric.empty() ? "reward" : filter.metric, ", ", wanted,
-                 " are wanted; the step learns from fewer (are the tasks too easy or too hard? max_num_gen_batches is "
-                 "the bound)");
+                 " had completions that differ in ", filter.metric.empty() ? "reward" : filter.metric, ", ", wanted,
+                 " are needed; the step trains on fewer (are the tasks too easy or too hard? max_num_gen_batches is "
+                 "the limit)");
   std::move(dropped.begin(), dropped.begin() + static_cast<std::ptrdiff_t>(fill), std::back_inserter(kept));
   for (auto group = dropped.begin() + static_cast<std::ptrdiff_t>(fill); group != dropped.end(); ++group)
     for (const Sample& sample : group->samples)
@@ -127,7 +127,7 @@ void TaskSchedule::abandon(std::span<const PendingTasks> rounds) {
 
 const Task& TaskSchedule::task(const std::string& id) const {
   const auto found = std::ranges::find_if(tasks_, [&](const Task& task) { return task.id == id; });
-  HONE_CHECK(found != tasks_.end(), "rounds: there is no task ", id, " among the ", tasks_.size(), " that were loaded");
+  HONE_CHECK(found != tasks_.end(), "rounds: task ", id, " is not among the ", tasks_.size(), " loaded tasks");
   return *found;
 }
 
@@ -135,8 +135,8 @@ void TaskSchedule::save_state(StateSection& section) const {
   order_.save_state(section);
   curriculum_.save_state(section);
   JsonArray again;
-  for (const ScheduledTask& asked : again_)
-    again.push_back(JsonArray{asked.task, asked.epoch, static_cast<int64_t>(asked.id)});
+  for (const ScheduledTask& scheduled : again_)
+    again.push_back(JsonArray{scheduled.task, scheduled.epoch, static_cast<int64_t>(scheduled.id)});
   section.values.set("asked_again", std::move(again));
 }
 
@@ -145,11 +145,12 @@ void TaskSchedule::load_state(const StateSection& section) {
   curriculum_.load_state(section);
   again_.clear();
   for (const Json& row : section.values.at("asked_again", "rounds").as_array("asked_again")) {
-    const JsonArray& asked = row.as_array("asked_again");
-    HONE_CHECK(asked.size() == 3, "rounds state: asked_again has an entry of ", asked.size(), " numbers, not 3");
-    again_.push_back({asked[0].as_int(), asked[1].as_int(), static_cast<uint64_t>(asked[2].as_int())});
+    const JsonArray& scheduled = row.as_array("asked_again");
+    HONE_CHECK(scheduled.size() == 3, "rounds state: asked_again has an entry of ", scheduled.size(),
+               " numbers, not 3");
+    again_.push_back({scheduled[0].as_int(), scheduled[1].as_int(), static_cast<uint64_t>(scheduled[2].as_int())});
     const int64_t task = again_.back().task;
-    HONE_CHECK(task >= 0 && task < std::ssize(tasks_), "rounds state: task ", task, " is asked again, there are ",
+    HONE_CHECK(task >= 0 && task < std::ssize(tasks_), "rounds state: task ", task, " is scheduled, there are ",
                tasks_.size());
   }
 }

@@ -14,7 +14,7 @@ void WeightQueue::push(int64_t version) {
   context_.copy(as_values(*bytes, values), values);
   context_.synchronize();
   const std::lock_guard lock(mutex_);
-  if (keep_ == Keep::newest) kept_.clear();  // only now: the other thread may ask for the one before
+  if (keep_ == Keep::newest) kept_.clear();  // only now: the other thread may take the one before
   kept_.push_back({.version = version, .bytes = std::move(bytes)});
 }
 

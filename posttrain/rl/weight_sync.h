@@ -18,23 +18,20 @@ namespace hone {
 class WeightQueue {
  public:
   enum class Keep : uint8_t { all, newest };
-  // Both are the caller's and must outlive it. The model is the learner's: what it trains is what goes through the
-  // queue (with adapters those alone).
+  // Both are the caller's and must outlive this object. The model is the learner's. The queue holds the parameters that
+  // it trains: with adapters these alone.
   WeightQueue(Context& context, Model& model, Keep keep)
       : context_(context), model_(model), keep_(keep), room_(context.device(), MemoryKind::device) {}
 
-  // The learner's thread: keeps the weights as they are as this version, which is above those before. They may be
-  // changed when it returns.
+  // The learner's thread: keeps a copy of the current weights as this version, which is above those before.
   void push(int64_t version);
   struct Kept {
     int64_t version = 0;
-    std::shared_ptr<const Buffer>
-        bytes;  // on the learner's device; its memory is used again once nobody has it any more
+    std::shared_ptr<const Buffer> bytes;  // on the learner's device; returns to the pool with the last reference
   };
-  // The other thread: the oldest kept version of `version` or more; it and those before are dropped here.
+  // The sampler's thread: the oldest kept version of `version` or more. The queue drops it and those before.
   Kept take(int64_t version);
-  // Takes it into a copy, which has the shape of the learner's model and may be on another device; returns which one it
-  // was.
+  // Takes it into `copy`, which has the shape of the learner's model and may be on another device. Returns the version.
   int64_t pop(int64_t version, Context& context, Model& copy);
 
  private:
@@ -51,8 +48,8 @@ class WeightQueue {
 class ReplicaBackend final : public GenerationBackend {
  public:
   using Make = std::function<std::unique_ptr<GenerationBackend>(Context&, Model&)>;
-  // A copy of the learner's model as it is now, on the learner's device, or on one of its own where `device` names one;
-  // `make` gives the sampler that reads it. The learner must not change its weights until this returns.
+  // Copies the learner's model, onto `device` or, if that is empty, on the learner's device. `make` makes the backend
+  // that reads the copy. The learner must not change its weights until this returns.
   ReplicaBackend(Context& learner_context, Model& learner, WeightQueue& weights, const std::string& device,
                  const Make& make);
 
@@ -61,7 +58,7 @@ class ReplicaBackend final : public GenerationBackend {
   }
   void cancel(uint64_t ticket) override { sampler_->cancel(ticket); }
   bool step() override { return sampler_->step(); }
-  // Takes this version from the queue, or the oldest newer one there is.
+  // Takes this version from the queue, or the oldest newer one.
   void set_policy_version(int64_t version) override {
     sampler_->set_policy_version(weights_.pop(version, context_, *model_));
   }
@@ -70,7 +67,7 @@ class ReplicaBackend final : public GenerationBackend {
 
  private:
   WeightQueue& weights_;
-  std::unique_ptr<Device> device_;  // its own, if any
+  std::unique_ptr<Device> device_;  // null: the learner's
   Context context_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<GenerationBackend> sampler_;

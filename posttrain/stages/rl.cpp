@@ -3,6 +3,7 @@
 
 #include "core/base/log.h"
 #include "core/base/stopwatch.h"
+#include "core/config/choice.h"
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
 #include "posttrain/reference.h"
@@ -71,12 +72,11 @@ class Rl : public Stage {
     f("log_samples", log_samples_,
       "completions of a step that are written to samples.jsonl, group by group; -1 = all, 0 = none");
     actor_.fields(f);
-    objective_.fields(f);
-    objective_.require_data(f, TrainingData::rewarded);
+    objective_.fields(f, "objective", "what is optimized (hone list objectives)");
+    require_data(f, objective_.kind(), *objective_, TrainingData::rewarded);
     f("critic", loop_.trainer.critic,
       "value model of objectives that need values (ppo); their default learning_rate is 3e-6");
-    const Objective& objective = *objective_.made;
-    if (objective.needs().critic) f.default_if_absent("learning_rate", ppo_learning_rate);
+    if (objective_->make({})->needs().critic) f.default_if_absent("learning_rate", ppo_learning_rate);
     loop_.fields(f, "rollout batches; each makes num_iterations * num_mini_batches optimizer updates");
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
     f.require("log_samples", log_samples_ >= -1, "log_samples must be -1 (all), 0 (none) or more");
@@ -85,18 +85,10 @@ class Rl : public Stage {
               "num_mini_batches must be in [1, prompts_per_step * num_generations]");
     f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1,
               "filter_groups needs num_generations above 1");
-    f.require(
-        "num_generations", actor_.num_generations > 1 || !objective.compares_group(),
-        concat(objective_.objective,
-               " compares the completions of a prompt with each other: of num_generations = 1 it has no gradient; "
-               "give 2 or more"));
-    f.require("sampling",
-              (actor_.sampling.temperature > 0 && actor_.sampling.top_k != 1) || !objective.compares_group(),
-              concat(objective_.objective,
-                     " compares the completions of a prompt with each other, and greedy sampling (temperature = 0, or "
-                     "top_k = 1) draws the same one each time: it has no gradient"));
+    require_fit(f, "num_generations", {.group_size = actor_.num_generations});
+    require_fit(f, "sampling", facts());
   }
-  std::string default_name() const override { return objective_.objective; }
+  std::string default_name() const override { return objective_.kind(); }
   int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_tasks(tasks_)); }
   PlannedStep planned_step(const ModelShape& model, const Tokenizer* tokenizer) const override {
     int64_t length = model.max_positions;
@@ -104,23 +96,24 @@ class Rl : public Stage {
       const int64_t longest = longest_prompt(tasks_, actor_.format, *tokenizer) + actor_.sampling.max_tokens;
       length = length > 0 ? std::min(length, longest) : longest;
     }
+    const std::shared_ptr<const Objective> objective = objective_->make(facts());
     return {
         .sequences = (rounds_.prompts_per_step * actor_.num_generations + num_mini_batches_ - 1) / num_mini_batches_,
         .length = length,
         .updates = num_iterations_ * num_mini_batches_,
-        .objective = objective_.made.get(),
+        .objective = objective,
         .trainer = &loop_.trainer,
-        .reference = objective_.made->needs().has(columns::reference_logp),
+        .reference = objective->needs().has(columns::reference_logp),
         .rollout = true,
         .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
   void resolve(const StageSettings& settings) override {
-    if (rollouts_.max_staleness > 0 || !settings.rollout->exact() || !actor_.sampling.distribution_changes().empty())
-      objective_.made->off_policy();
+    exact_engine_ = settings.rollout->exact();
+    if (auto resolved = objective_->resolved(facts())) objective_.set(objective_.kind(), std::move(resolved));
   }
   std::vector<std::string> warnings() const override {
     std::vector<std::string> out = loop_.warnings();
-    std::ranges::copy(objective_.made->warnings(), std::back_inserter(out));
+    std::ranges::copy(objective_->warnings(facts()), std::back_inserter(out));
     return out;
   }
   void check(const StageSettings& settings) const override {
@@ -145,7 +138,8 @@ class Rl : public Stage {
   void run(StageContext& stage) const override {
     const std::vector<Task> tasks = load_tasks(tasks_);
     log::info("rl: ", tasks.size(), " tasks");
-    Objective& objective = *objective_.made;
+    const std::unique_ptr<Objective> made = objective_->make(facts());
+    Objective& objective = *made;
     log_distribution(objective.needs());
     const uint64_t seed = stage.seed;
     CollectorConfig actor_config = actor_;
@@ -169,11 +163,28 @@ class Rl : public Stage {
                       .exact = stage.rollout->exact() && actor_.sampling.distribution_changes().empty()};
     train_loop(stage, loop, trainer, {{"rounds", &rollouts}, {"objective", &objective}},
                [&](int64_t step, double learning_rate) { return make_step(learning, step, learning_rate); });
-    if (rollouts.failed_replies() > 0)
-      log::warning("rl: ", rollouts.failed_replies(), " completions could not be sampled");
+    if (rollouts.failed_completions() > 0)
+      log::warning("rl: ", rollouts.failed_completions(), " completions could not be sampled");
   }
 
  private:
+  RunFacts facts() const {
+    const SamplingParams& sampling = actor_.sampling;
+    return {.off_policy = rollouts_.max_staleness > 0 || !exact_engine_ || !sampling.distribution_changes().empty(),
+            .temperature = sampling.top_k == 1 ? 0 : sampling.temperature,
+            .group_size = actor_.num_generations};
+  }
+  // Validates the objective under these facts.
+  void require_fit(Fields& f, const char* key, const RunFacts& facts) const {
+    std::string problem;
+    try {
+      objective_->validate(facts);
+    } catch (const Error& error) {  // gets the place of the key
+      problem = concat(objective_.kind(), ": ", error.what());
+    }
+    f.require(key, problem.empty(), problem);
+  }
+
   // Of the log-probs that the objective sees: the sampler's.
   double temperature() const { return actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1; }
 
@@ -254,7 +265,8 @@ class Rl : public Stage {
   TaskScheduleConfig rounds_;
   RolloutQueueConfig rollouts_;
   CollectorConfig actor_;
-  ObjectiveSpec objective_{.objective = "grpo", .made = {}};
+  Choice<ObjectiveSettings> objective_{"grpo"};
+  bool exact_engine_ = true;  // [rollout] samples with the learner's arithmetic
   LoopConfig loop_;
   int64_t num_iterations_ = 1, num_mini_batches_ = 1, log_samples_ = 64;
 };

@@ -18,7 +18,8 @@ class UnpairedPreference : public OfflineStage<UnpairedSource> {
   }
 
   OfflineTraining::Prepare prepare(StageContext& stage) const override {
-    return [this, &stage, credited = std::vector<Group>()](std::span<Group* const> batch, MetricSums& metrics) mutable {
+    return [this, &stage, credited = std::vector<Group>()](std::span<Group* const> batch, Objective& objective,
+                                                           MetricSums& metrics) mutable {
       credited.clear();
       std::vector<std::vector<int32_t>> mismatched;
       for (const Group* group : batch) {
@@ -29,7 +30,7 @@ class UnpairedPreference : public OfflineStage<UnpairedSource> {
           compute_logprobs(stage.context, *stage.model, mismatched, {.temperature = training_.trainer().temperature});
       for (size_t i = 0; i < credited.size(); ++i)
         credited[i].samples[1].columns.set(columns::mismatched_logp, std::move(scores[i].logp));
-      training_.objective().compute_advantages(credited, metrics);
+      objective.compute_advantages(credited, metrics);
       std::vector<const Sample*> out;
       for (const Group& group : credited) out.push_back(&group.samples[0]);
       return out;

@@ -30,7 +30,7 @@ class Pretrain : public Stage {
   int64_t steps() const override { return loop_.steps; }
   std::vector<std::string> warnings() const override { return loop_.warnings(); }
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
-    return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};
+    return {.sequences = batch_size_, .length = max_length_, .objective = objective_, .trainer = &loop_.trainer};
   }
   void check(const StageSettings&) const override { check_corpus(corpus_); }
 
@@ -81,7 +81,7 @@ class Pretrain : public Stage {
   CorpusSource corpus_;
   int64_t max_length_ = 256, batch_size_ = 32;
   std::string packing_ = "windows";
-  std::unique_ptr<Objective> objective_ = objectives().at("sft")();
+  std::shared_ptr<Objective> objective_ = make_objective("sft");
   LoopConfig loop_;
 };
 

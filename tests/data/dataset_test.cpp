@@ -67,14 +67,14 @@ TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
                          .completion = "{a}",
                          .sample = {}};
   const Sample sample = load_sft(source, tokenizer).at(0);
-  const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
+  const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), completion = tokenizer.encode(" c");
   const size_t ends = tokenizer.eos() ? 1 : 0;
-  ASSERT_EQ(sample.tokens.size(), prompt.size() + reply.size() + ends);
+  ASSERT_EQ(sample.tokens.size(), prompt.size() + completion.size() + ends);
   for (size_t t = 0; t < sample.tokens.size(); ++t)
     EXPECT_EQ(sample.columns[columns::mask][t], t < prompt.size() ? 0 : 1) << t;
   EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), sample.tokens.begin()));
-  EXPECT_TRUE(
-      std::equal(reply.begin(), reply.end(), sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
+  EXPECT_TRUE(std::equal(completion.begin(), completion.end(),
+                         sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
 }
 
 TEST_F(DatasetTest, OverlongRowsAreSkippedCutOrRefusedByTheKey) {

@@ -277,7 +277,7 @@ TEST_F(PluginRunTest, FailuresBelowTheRateAreCountedAndTheRunGoesOn) {
   EXPECT_EQ(steps, 10);
   EXPECT_GT(failed, 0);
   EXPECT_GT(skipped, 0);
-  const std::string shown = "could not be judged: its score is nan";
+  const std::string shown = "could not be scored: its score is nan";
   const size_t first = done.err.find(shown);
   ASSERT_NE(first, std::string::npos) << done.err;
   EXPECT_EQ(done.err.find(shown, first + 1), std::string::npos);

@@ -47,7 +47,7 @@ std::vector<float> gradients(Context& context, Model& model) {
   const std::vector<Sample> samples = samples_of({70, 1, 133, 64});
   std::vector<const Sample*> batch;
   for (const Sample& sample : samples) batch.push_back(&sample);
-  trainer.step(batch, *objectives().at("sft")(), 0);
+  trainer.step(batch, *make_objective("sft"), 0);
   return on_host(context, model.flat_grads());
 }
 

@@ -30,7 +30,7 @@ std::vector<const Sample*> pointers(const std::vector<Sample>& samples) {
   for (const Sample& sample : samples) out.push_back(&sample);
   return out;
 }
-std::unique_ptr<Objective> objective(const char* name) { return objectives().at(name)(); }
+std::unique_ptr<Objective> objective(const char* name) { return make_objective(name); }
 
 struct Trained {
   std::vector<float> weights;

@@ -59,7 +59,7 @@ TEST(MeasureLoss, IsTheLossOfAStepThatLearnsNothing) {
     Rig rig(config);
     std::vector<Sample> samples = make_samples(lengths);
     for (Sample& sample : samples) sample.columns.assign(columns::reference_logp, sample.tokens.size(), -2.5f);
-    const auto objective = objectives().at(name)();
+    const auto objective = make_objective(name);
     const Metrics measured = measure_loss(rig.context, *rig.model, rig.trainer, 1, pointers(samples), *objective);
     const std::vector<float> before = test::weights_of(*rig.model);
     const StepReport step = rig.trainer.step(pointers(samples), *objective, 0);

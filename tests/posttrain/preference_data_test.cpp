@@ -129,7 +129,7 @@ TEST_F(PreferenceDataTest, AMarginIsAColumnAndMustBeANumber) {
     EXPECT_THROW(margin_of(value), Error) << value;
 }
 
-TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
+TEST_F(PreferenceDataTest, LabelledCompletionsComeWithACompletionOfAnotherPrompt) {
   UnpairedSource source;
   source.rows = rows(
       "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", "
@@ -137,20 +137,20 @@ TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
       "{\"prompt\": \"c\", \"completion\": \"ccc\", \"label\": 1}\n");
   const std::vector<Group> found = load_unpaired(source, tokenizer);
   ASSERT_EQ(found.size(), 3u);
-  const auto check = [&](const Group& group, double reward, const char* reply, const char* other) {
+  const auto check = [&](const Group& group, double reward, const char* completion, const char* other) {
     ASSERT_EQ(group.samples.size(), 2u);
     EXPECT_EQ(group.samples[0].reward, reward);
-    EXPECT_EQ(trained(group.samples[0]), reply);
+    EXPECT_EQ(trained(group.samples[0]), completion);
     EXPECT_EQ(trained(group.samples[1]), other);
     const std::string whole = text(group.samples[1].tokens);
     EXPECT_EQ(whole.substr(0, 1), group.task.prompt);
   };
   check(found[0], 1, "b", "ccc");   // around the start
-  check(found[1], 0, "bb", "ccc");  // past the reply to the same prompt
+  check(found[1], 0, "bb", "ccc");  // past the completion to the same prompt
   check(found[2], 1, "ccc", "bb");
 }
 
-TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledReplies) {
+TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledCompletions) {
   UnpairedSource source;
   source.rows = rows("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
   const std::vector<Group> found = load_unpaired(source, tokenizer);

@@ -171,7 +171,7 @@ TEST(SeldomMeantSettings, AreWarnedOf) {
     for (const char* type : {"dapo", "bnpo", "dr_grpo", "cispo", "cispo_relative"})
       EXPECT_TRUE(warns(read(rl_with(concat("importance_sampling_level = \"", level, "\"\nloss_type = \"", type,
                                             "\"\nmax_completion_length = 8\nepsilon_high = 5.0\n"))),
-                        "long replies weigh more"))
+                        "long completions weigh more"))
           << level << " " << type;
   for (const char* type : {"grpo", "seq-mean-token-sum"})
     EXPECT_FALSE(warns(read(rl_with(concat("importance_sampling_level = \"sequence\"\nloss_type = \"", type, "\"\n"))),

@@ -40,7 +40,7 @@ class TrainLoopTest : public ::testing::Test {
                                  : load_model(context_, newest, {.gradients = true});
     Trainer trainer(context_, *stage.model, {});
     Place place;
-    const std::unique_ptr<Objective> objective = objectives().at("sft")();
+    const std::unique_ptr<Objective> objective = make_objective("sft");
     const std::string end = error_of([&] {
       train_loop(stage, config_, trainer, {{"place", &place}}, [&](int64_t step, double rate) {
         const Rollback undo(place);
@@ -104,7 +104,7 @@ TEST_F(TrainLoopTest, OutOfMemoryIsAnErrorLikeAnyOther) {
 TEST_F(TrainLoopTest, AHalfUpdatedStateIsNotSaved) {
   const std::string end = run("stopped", [&](int64_t step, Trainer& trainer) {
     if (step < 2) return;
-    trainer.step(pointers(samples_), *objectives().at("sft")(), 1);
+    trainer.step(pointers(samples_), *make_objective("sft"), 1);
     fail("the second update fails");
   });
   EXPECT_NE(

@@ -11,7 +11,7 @@ using test::make_samples, test::pointers, test::Rig, test::weights_of;
 constexpr size_t lengths[] = {7, 12, 3, 9};
 const LoraConfig all_linear{.r = 2, .target_modules = {"all-linear"}};
 
-std::unique_ptr<Objective> make(const char* name) { return objectives().at(name)(); }
+std::unique_ptr<Objective> make(const char* name) { return make_objective(name); }
 std::vector<float> gradients(Rig& rig) {
   const std::span<float> grad = rig.model->flat_grads().as<float>();
   return {grad.begin(), grad.end()};

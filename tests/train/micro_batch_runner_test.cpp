@@ -18,7 +18,7 @@ struct Taken {
 Taken take(bool linear) {
   Rig rig;
   rig.model->zero_grad(rig.context);
-  const auto sft = objectives().at("sft")();
+  const auto sft = make_objective("sft");
   PhaseTimer phases(rig.context);
   MicroBatchRunner pass(rig.context, *rig.model, {}, phases);
   const std::vector<Sample> samples = make_samples(lengths);
@@ -67,7 +67,7 @@ TEST(MicroBatchRunner, NothingToTrainOnHasNoLossAndNoGradient) {
   MicroBatchData staging;
   staging.fill(pointers(samples));
   MetricSums metrics;
-  EXPECT_EQ(pass.run(staging, *objectives().at("sft")(), 1, {}, nullptr, metrics), 0);
+  EXPECT_EQ(pass.run(staging, *make_objective("sft"), 1, {}, nullptr, metrics), 0);
   for (const float grad : rig.model->flat_grads().as<float>()) ASSERT_EQ(grad, 0);
 }
 

@@ -20,7 +20,7 @@ class Likelihood : public Stage {
   int64_t steps() const override { return loop_.steps; }
   void run(StageContext& stage) const override {
     const std::vector<Sample> samples = make_samples(std::array<size_t, 2>{6, 9});
-    const std::unique_ptr<Objective> objective = objectives().at("sft")();
+    const std::unique_ptr<Objective> objective = make_objective("sft");
     Trainer trainer(stage.context, *stage.model, loop_.trainer);
     LoopConfig loop = loop_;
     loop.steps = 5;

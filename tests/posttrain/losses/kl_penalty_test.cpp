@@ -10,12 +10,12 @@ namespace hone {
 namespace {
 
 KlPenalty make(const std::string& toml) {
-  KlPenalty out(0.05);
+  KlPenaltyConfig out{.coef = 0.05};
   Config::from_text(toml, "test").read([&](Fields& f) { out.fields(f, "kl_coef"); });
-  return out;
+  return KlPenalty(out);
 }
 
-// One group of three replies of 2, 1 and 0 trained tokens, and one that is not judged.
+// One group of three completions of 2, 1 and 0 trained tokens, and one that is not judged.
 std::vector<Group> groups() {
   std::vector<Group> out(1);
   for (const size_t tokens : {2, 1, 0, 1}) {
@@ -70,7 +70,7 @@ TEST(KlPenalty, AnAdaptiveWeightFollowsTheDivergence) {
     penalty.token_rewards(batch, next);
     return next.means().at("objective/kl_coef");
   };
-  KlPenalty penalty(0);
+  KlPenalty penalty({});
   EXPECT_NEAR(after("0.001", penalty), 0.1 * (1 + 0.2 * 0.1), 1e-12);  // far above: at most a fifth in a horizon
   EXPECT_NEAR(after("5.0", penalty), 0.1 * (1 - 0.2 * 0.1), 1e-12);
   EXPECT_NEAR(after("0.3", penalty), 0.1 * (1 + (1 / 0.9 - 1) * 0.1), 1e-12);

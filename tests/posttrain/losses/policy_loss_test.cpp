@@ -18,7 +18,7 @@ using test::entries;
 
 using test::Rows, test::nested;
 
-// Ratios on both sides of every clip, a masked token, one-token replies.
+// Ratios on both sides of every clip, a masked token, one-token completions.
 const Rows logp = {{-1.5, -0.5, -2.25, -0.125}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}, {-0.5, -0.75}};
 const Rows old_logp = {{-1.25, -0.75, -2.25, -3.0}, {-1.5, -1.125}, {-2.0, -0.25, -0.75, -1.0}, {-2.5}, {-0.25, -2.5}};
 const Rows behavior_logp = {

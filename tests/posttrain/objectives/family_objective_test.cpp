@@ -42,7 +42,7 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   config.optimizer = Choice<OptimizerSettings>("sgd");
   config.micro_batch_tokens = 16;
   Rig rig(config, family, lora ? LoraConfig{.r = 3, .target_modules = {"all-linear"}} : LoraConfig{});
-  const std::unique_ptr<Objective> objective = objectives().at(name)();
+  const std::unique_ptr<Objective> objective = make_objective(name);
   const std::vector<Sample> samples = full_samples(rig);
   if (objective->needs().critic) {  // which starts at zero, where no gradient reaches the trunk
     std::vector<float> head(static_cast<size_t>(rig.model->shape().hidden_size));
@@ -74,7 +74,7 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
 class ObjectiveOnAModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(ObjectiveOnAModel, CuttingAStepIntoMicroBatchesChangesItsGradientByRoundingOnly) {
-  const std::unique_ptr<Objective> objective = objectives().at(GetParam())();
+  const std::unique_ptr<Objective> objective = make_objective(GetParam());
   std::vector<double> losses;
   std::vector<std::vector<float>> grads;
   for (const int64_t tokens : {64, 16}) {

@@ -88,10 +88,9 @@ std::vector<Variant> variants() {
 }
 
 std::unique_ptr<Objective> make(const Variant& variant) {
-  std::unique_ptr<Objective> out = objectives().at(variant.objective)();
-  Config::from_text(variant.setting.toml, variant.setting.name).read([&](Fields& f) { out->fields(f); });
-  out->prepare();
-  return out;
+  const std::unique_ptr<ObjectiveSettings> settings_of = objectives().at(variant.objective)();
+  Config::from_text(variant.setting.toml, variant.setting.name).read([&](Fields& f) { settings_of->fields(f); });
+  return settings_of->make({});
 }
 
 TEST(Objectives, SettingsAreOfRegisteredOnes) {
@@ -360,6 +359,20 @@ TEST_P(ObjectiveContract, IdleSamplesAddNothing) {
         for (const std::vector<float>& column : {grad, grad_entropy, grad_value})
           EXPECT_EQ(column, std::vector<float>(n));
       }
+  }
+}
+
+TEST(ObjectiveSettings, ThatCompareAGroupNeedOneOfTwoAndSamplingThatDiffers) {
+  for (const std::string& name : objectives().names()) {
+    const std::unique_ptr<ObjectiveSettings> of = objectives().at(name)();
+    EXPECT_NO_THROW(of->validate({})) << name;
+    EXPECT_NO_THROW(of->validate({.group_size = 2})) << name;
+    if (!of->compares_group()) {
+      EXPECT_NO_THROW(of->validate({.temperature = 0, .group_size = 1})) << name;
+      continue;
+    }
+    EXPECT_THROW(of->validate({.group_size = 1}), Error) << name;
+    EXPECT_THROW(of->validate({.temperature = 0, .group_size = 2}), Error) << name;
   }
 }
 

@@ -39,8 +39,11 @@ class Distillation : public Objective {
   }
 };
 
-[[maybe_unused]] const bool added =
-    objectives().add("test_distillation", [] { return std::unique_ptr<Objective>(new Distillation); });
+struct DistillationSettings : ObjectiveSettings {
+  std::unique_ptr<Objective> make(const RunFacts&) const override { return std::make_unique<Distillation>(); }
+};
+
+[[maybe_unused]] const bool added = add_objective<DistillationSettings>("test_distillation");
 
 constexpr size_t lengths[] = {6, 4, 7, 5};
 

@@ -10,7 +10,7 @@ namespace {
 
 using test::make_samples, test::pointers, test::Rig, test::weights_of;
 
-std::unique_ptr<Objective> make(const char* name) { return objectives().at(name)(); }
+std::unique_ptr<Objective> make(const char* name) { return make_objective(name); }
 
 constexpr size_t lengths[] = {7, 12, 3, 9};
 

@@ -23,8 +23,8 @@ class CollectAll : public ::testing::Test {
       tasks.push_back(
           {.id = std::to_string(i), .prompt = std::to_string(i % 7), .messages = {}, .answer = {}, .columns = {}});
   }
-  // The replies, task by task.
-  std::vector<std::vector<std::string>> replies(std::span<const Task> asked, std::span<const uint64_t> ids) {
+  // The completions, task by task.
+  std::vector<std::vector<std::string>> completions(std::span<const Task> asked, std::span<const uint64_t> ids) {
     LocalBackend sampler(context, *model, tokenizer, {});
     Collector actor(sampler, tokenizer, config);
     std::vector<std::vector<std::string>> out;
@@ -46,16 +46,16 @@ class CollectAll : public ::testing::Test {
 };
 
 TEST_F(CollectAll, EachTaskComesOnceInOrderAndIsDrawnByItsNumberAlone) {
-  const auto all = replies(tasks, {});
+  const auto all = completions(tasks, {});
   ASSERT_EQ(all.size(), 300u);
   std::vector<uint64_t> ids;
   for (uint64_t i = 290; i < 300; ++i) ids.push_back(i);
-  const auto last = replies(std::span<const Task>(tasks).subspan(290), ids);
+  const auto last = completions(std::span<const Task>(tasks).subspan(290), ids);
   EXPECT_TRUE(std::equal(last.begin(), last.end(), all.begin() + 290, all.end()));
   ids[0] = 7;
-  EXPECT_NE(replies(std::span<const Task>(tasks).subspan(290), ids), last);
-  EXPECT_THROW(replies(tasks, ids), Error);
-  EXPECT_TRUE(replies({}, {}).empty());
+  EXPECT_NE(completions(std::span<const Task>(tasks).subspan(290), ids), last);
+  EXPECT_THROW(completions(tasks, ids), Error);
+  EXPECT_TRUE(completions({}, {}).empty());
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace hone::test {
 namespace {
 
-// Its score is the length of the reply; a part says whether the reply was given to it.
+// Its score is the length of the completion; a part says whether the completion was given to it.
 class Length : public Reward {
  public:
   RewardScore score(const Task&, const Completion& completion) const override {
@@ -102,16 +102,16 @@ TEST_F(CollectorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
       }
     EXPECT_GT(above, 0.1) << text;
   }
-  CompletionOutput reply{
+  CompletionOutput completion{
       .ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
-  EXPECT_EQ(
-      entries(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), columns::behavior_logp),
-      (std::vector<float>{0, -0.5f, 0}));
-  EXPECT_EQ(entries(to_training_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply),
+  EXPECT_EQ(entries(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, completion),
+                    columns::behavior_logp),
+            (std::vector<float>{0, -0.5f, 0}));
+  EXPECT_EQ(entries(to_training_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, completion),
                     columns::behavior_logp),
             (std::vector<float>{0, -1, -2}));
-  reply.truncated_logp.clear();
-  EXPECT_THROW(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error)
+  completion.truncated_logp.clear();
+  EXPECT_THROW(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, completion), Error)
       << "a worker that does not say";
 }
 
@@ -174,7 +174,7 @@ TEST_F(CollectorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
   tasks[1].prompt = std::string(50, 'a');
   Collector one = actor();
   const std::vector<Group> groups = one.gather(asked, 0);
-  EXPECT_EQ(one.failed_replies(), 3);
+  EXPECT_EQ(one.failed_completions(), 3);
   for (const Sample& sample : groups[1].samples) {
     EXPECT_EQ(sample.tokens.size(), sample.columns.find(columns::mask).size());
     EXPECT_FALSE(sample.scored);

@@ -72,7 +72,7 @@ class RewardRunnerTest : public ::testing::Test {
 
 RewardScore number_of(const Completion& completion) { return {.score = std::stod(completion.text)}; }
 
-TEST_F(RewardRunnerTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
+TEST_F(RewardRunnerTest, EveryCompletionGetsItsOwnScoreWhateverFinishesFirst) {
   reward->say = [](const Task&, const Completion& c) {
     std::this_thread::sleep_for(std::chrono::microseconds(300 * (7 - std::stoi(c.text) % 7)));
     return number_of(c);
@@ -151,20 +151,20 @@ TEST_F(RewardRunnerTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
     return std::stoi(c.text) % 4 == 3 ? RewardScore{.note = "the service is down", .failed = true} : number_of(c);
   };
   EXPECT_EQ(error_of(0.25), "");  // 6 of 24
-  EXPECT_EQ(
-      error_of(0.2),
-      "reward scripted: 6 of 24 replies could not be judged, max_reward_failure_rate is 0.2; t0: the service is down");
+  EXPECT_EQ(error_of(0.2),
+            "reward scripted: 6 of 24 completions could not be scored, max_reward_failure_rate is 0.2; t0: the service "
+            "is down");
   EXPECT_NE(error_of(0), "");
 }
 
-TEST_F(RewardRunnerTest, SkippedRepliesAreNoFailures) {
+TEST_F(RewardRunnerTest, SkippedCompletionsAreNoFailures) {
   reward->say = [](const Task&, const Completion&) { return RewardScore{.skipped = true}; };
   judge(0);
   for (const Group& group : groups)
     for (const Sample& one : group.samples) EXPECT_FALSE(one.scored);
 }
 
-TEST_F(RewardRunnerTest, RepliesThatWereNotSampledAreNotJudged) {
+TEST_F(RewardRunnerTest, CompletionsThatWereNotSampledAreNotJudged) {
   for (Sample& one : groups[1].samples) one.scored = false;
   groups[2].samples[0].scored = false;
   std::atomic<int> asked{0};

@@ -96,7 +96,7 @@ TEST(RolloutBatch, MoreUpdatesThanSamplesLeavesNoneEmpty) {
   for (const auto& mini : make({2}).mini_batches(7, LossUnit::sequence, 1, 0)) EXPECT_FALSE(mini.empty());
 }
 
-TEST(RolloutBatch, MetricsAreOverRepliesAndGroups) {
+TEST(RolloutBatch, MetricsAreOverCompletionsAndGroups) {
   const Metrics metrics = make({2, 1}).metrics();
   EXPECT_DOUBLE_EQ(metrics.at("reward"), 11.0 / 3);
   EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0),
@@ -107,7 +107,7 @@ TEST(RolloutBatch, MetricsAreOverRepliesAndGroups) {
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_length"), 1);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/clipped_ratio"), 2.0 / 3);
-  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_terminated_length"), 2);  // the first reply of each group was cut
+  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_terminated_length"), 2);  // the first completion of each group was cut
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("rewards/part/mean"), 11.0 / 6);
@@ -115,7 +115,7 @@ TEST(RolloutBatch, MetricsAreOverRepliesAndGroups) {
               std::sqrt((std::pow(11.0 / 6, 2) + std::pow(8.0 / 6, 2) + std::pow(19.0 / 6, 2)) / 2), 1e-12);
 }
 
-TEST(RolloutBatch, WhereNoReplyEndsByItselfTerminatedLengthsAreZero) {
+TEST(RolloutBatch, WhereNoCompletionEndsByItselfTerminatedLengthsAreZero) {
   const Metrics metrics = make({1, 1}).metrics();
   for (const char* name : {"mean", "min", "max"})
     EXPECT_EQ(metrics.at(concat("completions/", name, "_terminated_length")), 0) << name;
@@ -123,7 +123,7 @@ TEST(RolloutBatch, WhereNoReplyEndsByItselfTerminatedLengthsAreZero) {
   EXPECT_EQ(metrics.at("frac_reward_zero_std"), 1);
 }
 
-TEST(RolloutBatch, RepliesThatCouldNotBeSampledAreLeftOut) {
+TEST(RolloutBatch, CompletionsThatCouldNotBeSampledAreLeftOut) {
   std::vector<Group> groups = make({2, 1}).groups;
   groups[0].samples[1].completion.ids.clear();
   groups[1].samples[0].completion.ids.clear();

@@ -19,7 +19,7 @@ namespace {
 
 // What the sampler of a test does, and what it saw.
 struct Script {
-  std::atomic<int64_t> tokens = 6;  // of a reply; one is written each step()
+  std::atomic<int64_t> tokens = 6;  // of a completion; one is written each step()
   uint64_t delays = 0;              // a seed of pauses; 0: none
   std::function<int64_t(uint64_t id, int64_t version)> version_of =
       nullptr;                            // that draws a token, where it is not the newest
@@ -32,15 +32,16 @@ void pause(uint64_t seed, uint64_t index) {
   if (seed > 0) std::this_thread::sleep_for(std::chrono::microseconds(Rng(seed, index).below(500)));
 }
 
-// A token is a function of the request, the reply and the version that draws it.
+// A token is a function of the request, the completion and the version that draws it.
 class Scripted final : public GenerationBackend {
  public:
   explicit Scripted(Script& script) : script_(script) {}
 
   uint64_t submit(GenerationRequest request, Engine::OnFinish on_finish) override {
-    std::vector<CompletionOutput> replies(static_cast<size_t>(request.n));
+    std::vector<CompletionOutput> completions(static_cast<size_t>(request.n));
     const uint64_t ticket = next_++;
-    open_[ticket] = {.request = std::move(request), .on_finish = std::move(on_finish), .replies = std::move(replies)};
+    open_[ticket] = {
+        .request = std::move(request), .on_finish = std::move(on_finish), .completions = std::move(completions)};
     script_.most_requests = std::max<int64_t>(script_.most_requests, std::ssize(open_));
     return ticket;
   }
@@ -52,16 +53,17 @@ class Scripted final : public GenerationBackend {
     for (auto& [ticket, of] : open_) {
       const uint64_t id = of.request.id;
       const int64_t version = script_.version_of ? script_.version_of(id, version_) : version_;
-      for (size_t i = 0; i < of.replies.size(); ++i) {
-        of.replies[i].ids.push_back(static_cast<int32_t>((id + 3 * i + 5 * static_cast<uint64_t>(version)) % 11));
-        of.replies[i].logp.push_back(-0.25f * static_cast<float>(version + 1));
-        of.replies[i].versions.push_back(version);
+      for (size_t i = 0; i < of.completions.size(); ++i) {
+        of.completions[i].ids.push_back(static_cast<int32_t>((id + 3 * i + 5 * static_cast<uint64_t>(version)) % 11));
+        of.completions[i].logp.push_back(-0.25f * static_cast<float>(version + 1));
+        of.completions[i].versions.push_back(version);
       }
-      if (std::ssize(of.replies.front().ids) >= script_.tokens + static_cast<int64_t>(id % 3)) done.push_back(ticket);
+      if (std::ssize(of.completions.front().ids) >= script_.tokens + static_cast<int64_t>(id % 3))
+        done.push_back(ticket);
     }
     for (const uint64_t ticket : done) {
       auto of = open_.extract(ticket);
-      of.mapped().on_finish(of.mapped().request.id, std::move(of.mapped().replies));
+      of.mapped().on_finish(of.mapped().request.id, std::move(of.mapped().completions));
     }
     return !open_.empty();
   }
@@ -73,7 +75,7 @@ class Scripted final : public GenerationBackend {
   struct Open {
     GenerationRequest request;
     Engine::OnFinish on_finish;
-    std::vector<CompletionOutput> replies;
+    std::vector<CompletionOutput> completions;
   };
   Script& script_;
   std::map<uint64_t, Open> open_;
@@ -336,7 +338,7 @@ TEST_F(RolloutQueueTest, RewardsThatFailEndTheirOwnStepAndWhatWasAskedIsAskedAga
   }
 }
 
-TEST_F(RolloutQueueTest, RepliesOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
+TEST_F(RolloutQueueTest, CompletionsOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
   const std::vector<std::string> whole = run(with(1));
   std::map<uint64_t, int> times;
   std::set<uint64_t> lagging = {10, 16};  // of rounds 3 and 5: their worker has old weights at first

@@ -19,7 +19,7 @@ class TaskScheduleTest : public ::testing::Test {
     return TaskSchedule(Config::from_text(settings, "test").as<TaskScheduleConfig>(), tasks, 7);
   }
 
-  // Groups of two replies; those of the tasks in `solved` are both right, of the others one is.
+  // Groups of two completions; those of the tasks in `solved` are both right, of the others one is.
   std::vector<Group> judge(const TaskSchedule& rounds, const std::vector<ScheduledTask>& asked) {
     std::vector<Group> out;
     batches.emplace_back();
@@ -117,7 +117,7 @@ TEST_F(TaskScheduleTest, APartThatTheRewardDoesNotHaveIsAnErrorThatListsThem) {
   }
 }
 
-TEST_F(TaskScheduleTest, UnjudgedRepliesDoNotMakeAGroupDiffer) {
+TEST_F(TaskScheduleTest, UnjudgedCompletionsDoNotMakeAGroupDiffer) {
   Group group;
   EXPECT_FALSE(has_reward_spread(group, ""));
   group.samples.resize(3);

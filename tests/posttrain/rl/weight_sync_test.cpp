@@ -113,12 +113,12 @@ TEST(ReplicaBackend, ATokenIsDrawnByTheVersionItNames) {
   learner->initialize(context, 99);
   replica.set_policy_version(0);
   const std::vector<int32_t> prompt = {3, 4, 5};
-  std::vector<CompletionOutput> replies;
+  std::vector<CompletionOutput> completions;
   GenerationRequest request{.prompt = prompt,
                             .n = 3,
                             .id = 1,
                             .sampling = {.max_tokens = 30, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
-  replica.submit(request, [&](uint64_t, std::vector<CompletionOutput> done) { replies = std::move(done); });
+  replica.submit(request, [&](uint64_t, std::vector<CompletionOutput> done) { completions = std::move(done); });
   // While this prompt is computed, a token at a time, a step is a pass.
   replica.submit({.prompt = std::vector<int32_t>(38, 3),
                   .n = 1,
@@ -129,18 +129,18 @@ TEST(ReplicaBackend, ATokenIsDrawnByTheVersionItNames) {
   replica.set_policy_version(1);
   EXPECT_EQ(replica.version(), 1);
   while (replica.step()) {}
-  ASSERT_EQ(replies.size(), 3u);
-  for (const CompletionOutput& reply : replies) {
+  ASSERT_EQ(completions.size(), 3u);
+  for (const CompletionOutput& completion : completions) {
     std::vector<int32_t> tokens = prompt;
-    tokens.insert(tokens.end(), reply.ids.begin(), reply.ids.end());
+    tokens.insert(tokens.end(), completion.ids.begin(), completion.ids.end());
     int64_t of_version[2] = {0, 0};
     for (size_t v = 0; v < 2; ++v) {
       const TokenLogprobs scores =
           compute_logprobs(context, *versions[v], std::vector<std::vector<int32_t>>{tokens}, {.temperature = 1})
               .front();
-      for (size_t t = 0; t < reply.ids.size(); ++t)
-        if (reply.versions[t] == static_cast<int64_t>(v)) {
-          EXPECT_EQ(reply.logp[t], scores.logp[prompt.size() + t]) << t;
+      for (size_t t = 0; t < completion.ids.size(); ++t)
+        if (completion.versions[t] == static_cast<int64_t>(v)) {
+          EXPECT_EQ(completion.logp[t], scores.logp[prompt.size() + t]) << t;
           ++of_version[v];
         }
     }
