@@ -45,7 +45,7 @@ class BenchCommand : public Command {
              "JSON Lines file with results of other programs; equal measurements are shown next to hone's");
     a.option("micro-batch-tokens", model_.micro_batch_tokens,
              "train: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
-    a.option("recompute", model_.recompute, "train: activations that are recomputed: none | selective | block");
+    a.option("recompute", model_.recompute, "train: activations that are recomputed: none | selective | full");
     a.option("moments", model_.moments, "train: dtype of the optimizer's moments: f32 | bf16");
     a.flag("profile", model_.profile, "train: also report the time of each op in a step");
     a.flag("json", json_, "print JSON Lines");

@@ -49,11 +49,12 @@ class Command {
   virtual std::string summary() const = 0;
   virtual std::string example() const = 0;
   virtual void arguments(Arguments& a) = 0;
-  // The name that the command had before; "" for none. It is accepted with a warning until version 1.0.
+  // The former name of the command, which is accepted with a warning until version 1.0; "" = none.
   virtual std::string old_name() const { return ""; }
-  // Old and new spelling of options ("--max-replies") and of the first positional argument ("overlap"), likewise.
+  // Former and new names of options ("--max-replies") and of the first positional argument ("overlap"), which are
+  // accepted likewise.
   virtual std::vector<std::pair<std::string, std::string>> old_arguments() const { return {}; }
-  // Exit code: 0 done, 1 failed. Errors may be thrown.
+  // Returns the exit code: 0 done, 1 failed. May throw.
   virtual int run() = 0;
 };
 

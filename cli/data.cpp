@@ -37,14 +37,14 @@ class DataCommand : public Command {
         "tokenize, contamination: text file, .jsonl or plain; contamination also reads token files (may be repeated)");
     a.option("text-key", text_key_,
              "tokenize, contamination: key of the text in a JSON Lines row; contamination reads all strings of a row "
-             "without this key");
+             "without it");
     a.option("tokenizer", tokenizer_,
              "tokenize, contamination: tokenizer folder or file; contamination needs it for token files only");
     a.option("task", task_, "contamination: name or TOML file of the evaluation task");
-    a.option("ngram", ngram_, "contamination: number of consecutive words of a shared n-gram");
+    a.option("ngram", ngram_, "contamination: number of consecutive words that count as an overlap");
     a.option("out", out_,
-             "file to write; generate: - or empty = standard output; contamination: the rows with a shared n-gram, "
-             "empty = summary only");
+             "file to write; generate: - or empty = standard output; contamination: the rows that overlap, empty = "
+             "summary only");
   }
   int run() override { return action_ == "generate" ? generate() : action_ == "tokenize" ? tokenize() : overlap(); }
 

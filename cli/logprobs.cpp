@@ -1,4 +1,4 @@
-// hone score: the log-probs of given texts.
+// hone logprobs: the log-probs of given texts.
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
@@ -20,7 +20,8 @@ class LogprobsCommand : public Command {
     a.option("temperature", options_.temperature, "softmax temperature; must be positive");
   }
   int run() override {
-    require_usage(options_.temperature > 0, "score: --temperature is ", options_.temperature, "; it must be positive");
+    require_usage(options_.temperature > 0, "logprobs: --temperature is ", options_.temperature,
+                  "; it must be positive");
     model_.open();
     options_.entropy = true;
     JsonlWriter out(expand_path(out_));

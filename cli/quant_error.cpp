@@ -1,4 +1,4 @@
-// hone quantization: the error of quantized weights and KV caches on given texts.
+// hone quant-error: the error of quantized weights and KV caches on given texts.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -32,7 +32,7 @@ class QuantErrorCommand : public Command {
     a.flag("json", json_, "print one JSON object per kind of arithmetic");
   }
   int run() override {
-    require_usage(max_length_ == 0 || max_length_ > 1, "quantization: --max-length is ", max_length_,
+    require_usage(max_length_ == 0 || max_length_ > 1, "quant-error: --max-length is ", max_length_,
                   "; it must be 0, or 2 or more");
     model_.open();
     const int64_t positions = model_.model().shape().max_positions;

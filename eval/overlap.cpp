@@ -83,7 +83,7 @@ Contamination find_overlaps(const EvalTaskSpec& task, std::span<const std::strin
   Contamination out(ngram);
   task.task->each_row([&](const Json& row, const std::string& where) { out.add_row(row, where); });
   for (const std::string& path : files) {
-    log::info("overlap: reading ", path);
+    log::info("contamination: reading ", path);
     if (is_jsonl(path))
       add_jsonl(out, path, text_key);
     else if (is_token_file(path))

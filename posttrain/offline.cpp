@@ -85,7 +85,7 @@ int64_t tokens_of(const Group& group) {
   return sum;
 }
 
-// Of replies that are no pairs the margin is the difference of the two means.
+// Completions that are no pairs have the difference of the two means as their margin.
 void add_margin(Metrics& metrics) {
   const auto chosen = metrics.find("rewards/chosen"), rejected = metrics.find("rewards/rejected");
   if (chosen != metrics.end() && rejected != metrics.end())
@@ -108,7 +108,7 @@ void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, i
 
 }  // namespace
 
-// Packed steps hold as many samples as fit, so that the steps of an epoch are counted by making them.
+// Packed steps hold as many samples as fit, so the steps of an epoch are counted by making them.
 int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader order, int64_t packed_tokens) const {
   if (packed_tokens == 0) return loop_.num_steps(static_cast<double>(groups.size()) / static_cast<double>(batch_size_));
   const double wanted = loop_.num_train_epochs * static_cast<double>(groups.size());

@@ -25,10 +25,10 @@ class OfflineTraining {
   }
   void fields(Fields& f);
 
-  // The groups of one data set, in order; called for the training rows and, where eval_files are given, for those.
+  // Loads the groups of one data set, in order. Called for the training rows, and for eval_files if they are given.
   using Load = std::function<std::vector<Group>(const RowSource& rows)>;
-  // What a batch of groups trains on (their samples, if null). Called for every batch, held out or not; its results
-  // live until the next call.
+  // The samples that a batch of groups trains on; null: all samples of the groups. Called for every batch, held out or
+  // not. Its results live until the next call.
   using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, MetricSums& metrics)>;
   // packed_tokens: a step trains on as many complete groups as fit into this many tokens; 0: on batch_size groups.
   void run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr,
@@ -41,7 +41,7 @@ class OfflineTraining {
   Objective& objective() const { return *objective_.made; }
   const std::string& objective_name() const { return objective_.objective; }
   int64_t batch_size() const { return batch_size_; }
-  // As far as the number of rows tells it: those that are too long may make it fewer.
+  // An upper bound from the number of rows: rows that are too long are skipped later.
   int64_t steps(const RowSource& rows) const;
   std::vector<std::string> warnings() const;
   PlannedStep planned_step(int64_t max_length, int64_t samples_of_group) const;
@@ -60,7 +60,7 @@ class OfflineTraining {
   LoopConfig loop_;
 };
 
-// Takes share of the groups out, drawn from seed, in their order; at least one is taken and one left.
+// Takes a random share of the groups out, at least one, and leaves at least one. Both parts keep their order.
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed);
 
 // A stage that trains on rows. Source says where they come from (rows, templates, sample.max_length).
@@ -76,8 +76,8 @@ class OfflineStage : public Stage {
   }
   std::string default_name() const override { return training_.objective_name(); }
   int64_t steps() const override { return training_.steps(data_.rows); }
-  std::vector<std::string> warnings(const StageSettings&) const override { return training_.warnings(); }
-  PlannedStep planned_step(const StageSettings&, const ModelShape&, const Tokenizer*) const override {
+  std::vector<std::string> warnings() const override { return training_.warnings(); }
+  PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return training_.planned_step(data_.sample.max_length, samples_of_group_);
   }
   void run(StageContext& stage) const final {

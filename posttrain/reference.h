@@ -19,7 +19,7 @@ class Reference {
   Reference(Context& context, std::unique_ptr<Model> model, double temperature)
       : context_(context), copy_(std::move(model)), model_(*copy_), temperature_(temperature) {}
   void score_into(std::span<Group> groups);
-  // Of the samples that do not have it yet.
+  // Scores the samples that have no reference_logp yet.
   void score_missing(std::span<Sample* const> samples);
 
  private:

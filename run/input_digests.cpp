@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Size and 64 windows of the file, evenly spaced; a small file whole.
+// The size and 64 evenly spaced windows of a file; small files are covered completely.
 std::string sampled_bytes(const fs::path& path) {
   constexpr uint64_t window = 4096, num_windows = 64;
   const uint64_t size = fs::file_size(path), last = size > window ? size - window : 0;
@@ -31,7 +31,7 @@ std::string sampled_bytes(const fs::path& path) {
 
 bool is_weights(const fs::path& path) { return path.filename().string().find(".safetensors") != std::string::npos; }
 
-// Digest by digest, so that no large file is held.
+// A digest of the digests of files, so that no large file is kept in memory.
 class DigestOfFiles {
  public:
   void add(const fs::path& path) {
@@ -58,7 +58,7 @@ class DigestOfFiles {
   std::string all_;
 };
 
-// An adapter's own config names its base's place, which may change.
+// Leaves out the config of an adapter: it has the path of the base, which may change.
 std::string model_digest(const fs::path& folder) {
   DigestOfFiles out;
   if (is_adapter(folder)) out.add_weights_of(folder);

@@ -89,7 +89,7 @@ int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model
 // adapted: an earlier stage trained adapters, so the reference keeps those.
 Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, const Tokenizer* tokenizer,
                 bool adapted) {
-  const PlannedStep step = spec.stage->planned_step(recipe.stage_settings(), shape, tokenizer);
+  const PlannedStep step = spec.stage->planned_step(shape, tokenizer);
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context context(*device);
   context.plan_for(device_kind(recipe.device));
@@ -172,8 +172,7 @@ static void check_parts(const Recipe& recipe) {
   model_dtype(recipe.dtype, device_kind(recipe.device));
   for (const StageSpec& spec : recipe.stage) {
     spec.stage->check(recipe.stage_settings());
-    for (const std::string& warning : spec.stage->warnings(recipe.stage_settings()))
-      log::warning("stage ", spec.name, ": ", warning);
+    for (const std::string& warning : spec.stage->warnings()) log::warning("stage ", spec.name, ": ", warning);
   }
   for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task).task->check();
   bool tokenizer = !recipe.tokenizer.empty() || !recipe.model.path.empty();

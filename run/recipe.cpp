@@ -111,7 +111,10 @@ std::string Recipe::model_source() const {
 
 Recipe read_recipe(const Config& config) {
   Recipe out = config.as<Recipe>();
-  for (StageSpec& spec : out.stage) spec.name = spec.label();
+  for (StageSpec& spec : out.stage) {
+    spec.name = spec.label();
+    spec.stage.update([&](Stage& stage) { stage.resolve(out.stage_settings()); });
+  }
   return out;
 }
 

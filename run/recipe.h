@@ -67,7 +67,7 @@ struct Recipe {
   std::string model_source() const;
 };
 
-// Reads a recipe and names its stages.
+// Reads a recipe, names its stages and resolves them.
 Recipe read_recipe(const Config& config);
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides);
 

@@ -237,7 +237,7 @@ fs::path new_folder(const Recipe& recipe) {
   }
 }
 
-// What a killed process was writing or removing. The caller holds the folder's lock, so nobody writes it now.
+// Removes the temporary files of a killed process. The caller holds the folder's lock, so no process writes them.
 void remove_temporaries(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
   for (auto entry = std::filesystem::recursive_directory_iterator(folder);

@@ -20,6 +20,13 @@ Json json_of(const Recipe& recipe) {
   return to_json([&](Fields& f) { copy.fields(f); });
 }
 
+// Today's spelling of a value that may be an old one.
+Json current_value(const std::string& key, const Json& value) {
+  if (key == "kind" && value == Json("labelled")) return "unpaired_preference";
+  if (key == "recompute" && value == Json("block")) return "full";
+  return value;
+}
+
 // Gives the recipe of an older run.json today's names (docs/dev/glossary.md).
 void rename_old_keys(Json& json) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 7> keys{
@@ -36,9 +43,7 @@ void rename_old_keys(Json& json) {
   JsonObject out;
   for (const auto& [name, value] : json.as_object()) {
     const auto* renamed = std::ranges::find(keys, std::string_view(name), [](const auto& pair) { return pair.first; });
-    Json now = value;
-    if (name == "kind" && now == Json("labelled")) now = "unpaired_preference";
-    if (name == "recompute" && now == Json("block")) now = "full";
+    Json now = current_value(name, value);
     rename_old_keys(now);
     out.emplace_back(renamed == keys.end() ? name : std::string(renamed->second), std::move(now));
   }
@@ -199,14 +204,14 @@ void check_stages(const RunState& state, const fs::path& folder, const JsonArray
   }
 }
 
-// Of an object in an object: "reward.kind". Null if there is none.
+// A member of a nested object by its path ("reward.kind"). Null if it does not exist.
 const Json* member_at(const Json& json, const std::string& key) {
   const size_t dot = key.find('.');
   const Json* member = json.is_object() ? json.find(key.substr(0, dot)) : nullptr;
   return !member || dot == std::string::npos ? member : member_at(*member, key.substr(dot + 1));
 }
 
-// Refuses another kind of what a begun stage holds the state of. Otherwise returns a hint for each kind that changed.
+// Throws an Error if a kind changed whose state is in a checkpoint. Otherwise returns a hint for each changed kind.
 std::string check_kinds(const Json& before, int64_t stages_done, const fs::path& folder, const Config& now) {
   const std::string where = (folder / "run.json").string() + ": recipe";
   std::string hints;
@@ -218,8 +223,9 @@ std::string check_kinds(const Json& before, int64_t stages_done, const fs::path&
     for (const std::string key : {"kind", "objective", "optimizer", "reward.kind"}) {
       const Json* old = member_at(stages[i], key);
       const std::optional<std::string> given = now.text_at(concat("stage[", i, "].", key));
-      if (!old || !given || Json(*given).dump() == old->dump()) continue;
-      const std::string whole = concat("stage.", name, ".", key), given_text = Json(*given).dump();
+      if (!old || !given) continue;
+      const std::string whole = concat("stage.", name, ".", key), given_text = current_value(key, *given).dump();
+      if (given_text == old->dump()) continue;
       if (is_done) refuse_change(folder, whole, old->dump(), given_text, "the stage is done");
       if (is_begun && is_fixed_for_begun_stage(key))
         refuse_change(folder, whole, old->dump(), given_text, "the stage's checkpoints are made with it");
@@ -305,14 +311,17 @@ Recipe read_run_recipe(const fs::path& folder, std::span<const std::string> over
   const Config config = Config::from_file(path, overrides);
   const Json state = parse_json(read_file(state_path), state_path);
   std::string hints;
-  if (const Json* before = state.find("recipe"))
+  if (const Json* made_with = state.find("recipe")) {
+    Json before = *made_with;
+    rename_old_keys(before);
     hints =
-        check_kinds(*before, state.at("stages_done", state_path).as_int(state_path + ": stages_done"), folder, config);
+        check_kinds(before, state.at("stages_done", state_path).as_int(state_path + ": stages_done"), folder, config);
+  }
   try {
-    Recipe out = config.as<Recipe>();
+    Recipe out = read_recipe(config);
     out.source = path;
     return out;
-  } catch (const Error& error) {  // keys of the former kind stand in recipe.toml
+  } catch (const Error& error) {  // recipe.toml still has the keys of the former kind
     fail(error.what(), hints);
   }
 }

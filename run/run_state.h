@@ -11,9 +11,8 @@ struct RunState {
   int64_t stages_done = 0;
   bool evaluated = false;  // the model, before the first training stage
   Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
-  // Digests of the files that the run starts from (run/input_digests.h); empty in run folders of old versions.
-  Json inputs = JsonObject{};
-  Json recipe;  // the resolved recipe that made the folder's contents; null in run folders of old versions
+  Json inputs = JsonObject{};  // digests of the inputs (run/input_digests.h); empty in folders of older versions
+  Json recipe;                 // the resolved recipe that made the folder's contents; null in folders of older versions
 
   // A stage is done, or the first training stage has begun.
   bool has_results() const;
@@ -23,9 +22,8 @@ struct RunState {
   static RunState load(const std::filesystem::path& folder, const Recipe& recipe);
 };
 
-// Compares the recipe of a run that goes on with the one that made what is there. A key that decides what the run
-// already holds may not change: an Error names it. Other changes are allowed and logged (docs/howto/resume-a-run.md
-// says which).
+// Compares the recipe of a resumed run with the one that made the folder's contents. An Error names a changed key that
+// decides what the run already holds. Other changes are allowed and logged (docs/howto/resume-a-run.md lists both).
 void check_same_recipe(const RunState& state, const std::filesystem::path& folder, const Recipe& recipe);
 
 // The recipe of a run folder with overrides. Keys that choose a kind (kind, objective, optimizer, reward.kind) decide

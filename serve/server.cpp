@@ -19,13 +19,13 @@ void ServerConfig::fields(Fields& f) {
   f("api_key_file", api_key_file,
     "file with one API key per line; requests must send one of them; empty = no key is needed");
   access.fields(f);
-  f("max_replies", max_pending_completions,
+  f("max_pending_completions", max_pending_completions,
     "maximum number of completions that wait or run; requests beyond it get status 429");
   f("max_answer_bytes", max_answer_bytes,
     "maximum response of one request in bytes, estimated from its n, max_tokens, logprobs and echo");
   f("max_pending_bytes", max_pending_bytes,
     "maximum estimated bytes of all pending responses; requests beyond it get status 429");
-  f.require("max_replies", max_pending_completions > 0, "max_replies must be positive");
+  f.require("max_pending_completions", max_pending_completions > 0, "max_pending_completions must be positive");
   f.require("max_answer_bytes", max_answer_bytes > 0 && max_answer_bytes <= max_pending_bytes,
             "max_answer_bytes must be in [1, max_pending_bytes]");
 }
@@ -162,7 +162,7 @@ void Server::Impl::generate(std::shared_ptr<HttpTransaction> transaction,
       reservation);
   const uint64_t request_id = async_engine.submit(std::move(requests), response, response->wants_tokens());
   if (request_id == 0)
-    return reject_with(busy(concat(max_pending_completions, " pending completions (--max-replies)")));
+    return reject_with(busy(concat(max_pending_completions, " pending completions (--max-pending-completions)")));
   transaction->on_disconnect([this, request_id, weak_response = std::weak_ptr<CompletionResponse>(response)] {
     async_engine.cancel(request_id);
     if (const auto it = weak_response.lock()) it->client_disconnected();

@@ -32,13 +32,7 @@ namespace fs = std::filesystem;
 // Pages that quote the words that a page must not use.
 constexpr std::array<std::string_view, 2> kQuotesWords{"docs/dev/glossary.md", "docs/dev/style.md"};
 // Folders whose comments still have such words. Take a folder out once its comments are rewritten.
-<<<<<<< HEAD
-const std::set<std::string> kWordsToDo{"cli",      "core",    "data", "kernels", "posttrain",
-                                       "pretrain", "rewards", "run",  "tests",   "train"};
-=======
-const std::set<std::string> kWordsToDo{"cli",     "core",    "data",  "eval", "posttrain", "pretrain",
-                                       "rewards", "rollout", "serve", "run",  "tests",     "train"};
->>>>>>> kern1
+const std::set<std::string> kWordsToDo{"data", "posttrain", "train"};
 
 size_t code_points(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));

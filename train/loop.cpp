@@ -16,6 +16,8 @@ namespace hone {
 void LoopConfig::fields(Fields& f, const char* step) {
   f("num_train_epochs", num_train_epochs,
     "passes over the data, fractions allowed, instead of steps; 0 = steps gives the length");
+  f.require("num_train_epochs", num_train_epochs >= 0 && num_train_epochs <= 1e9,
+            "num_train_epochs must be in [0, 1e9]");
   if (num_train_epochs > 0) f.default_if_absent("steps", 0);
   f("steps", steps, concat(step, "; 0 = as many as num_train_epochs makes").c_str());
   f.require(
@@ -32,8 +34,6 @@ void LoopConfig::fields(Fields& f, const char* step) {
     "after it");
   schedule.fields(f);
   trainer.fields(f);
-  f.require("num_train_epochs", num_train_epochs >= 0 && num_train_epochs <= 1e9,
-            "num_train_epochs must be in [0, 1e9]");
   f.require("steps", steps > 0 || (steps == 0 && num_train_epochs > 0),
             "steps must be positive, or 0 with a num_train_epochs above 0");
   f.require("save_minutes", save_minutes >= 0, "save_minutes must be 0 or more");

@@ -82,7 +82,8 @@ class Stage;
 using StageFactory = std::unique_ptr<Stage> (*)();
 Registry<StageFactory>& stages();
 
-// The settings of a stage, and what it does with them. A stage is a value: run() makes all run-time objects.
+// The settings of a stage, and what it does with them. A stage is a value: run() makes all run-time objects, and only
+// resolve() changes it.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -101,13 +102,15 @@ class Stage {
   // tokenized yet.
   virtual int64_t steps() const { return 0; }
   // tokenizer: null if the recipe has yet to train it.
-  virtual PlannedStep planned_step(const StageSettings&, const ModelShape&, const Tokenizer*) const { return {}; }
+  virtual PlannedStep planned_step(const ModelShape&, const Tokenizer*) const { return {}; }
   // Size of the vocabulary that the stage makes (in the run folder's tokenizer/); 0 = it makes none.
   virtual int64_t vocab_size() const { return 0; }
+  // Called once after the recipe is read: settles what other tables decide, so that the resolved recipe has it.
+  virtual void resolve(const StageSettings&) {}
   // Throws an Error for missing files and for settings that do not fit, before anything is written.
   virtual void check(const StageSettings&) const {}
   // Sentences for the log about settings that are allowed and rarely intended.
-  virtual std::vector<std::string> warnings(const StageSettings&) const { return {}; }
+  virtual std::vector<std::string> warnings() const { return {}; }
   virtual void run(StageContext& stage) const = 0;
 };
 

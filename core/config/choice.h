@@ -9,8 +9,8 @@
 //
 // `Settings` is a polymorphic base with fields(Fields&) and a static registry() of factories. Optionally it has
 // prepare(), which checks that the values fit together (or throws an Error) and computes what follows from them.
-// Reading makes a new object, visits its members and prepares it; after that nobody changes it. So copies of a Choice
-// share their settings and stay values: run-time objects are made from the settings, never kept in them.
+// Reading makes a new object, visits its members and prepares it; after that only update() changes it. So copies of a
+// Choice share their settings and stay values: run-time objects are made from the settings, never kept in them.
 #include <functional>
 #include <memory>
 #include <string>
@@ -44,6 +44,12 @@ class Choice {
   void set(std::string kind, std::shared_ptr<const Settings> settings) {
     kind_ = std::move(kind);
     settings_ = std::move(settings);
+  }
+
+  // Changes the settings, which no other Choice may share yet: right after reading.
+  void update(const std::function<void(Settings&)>& change) {
+    HONE_CHECK(settings_.use_count() == 1, "choice: '", kind_, "' is shared by copies");
+    change(const_cast<Settings&>(*settings_));
   }
 
   // Visits the kind under `key`, then the members that all kinds share (`shared`), then the settings' members, all in

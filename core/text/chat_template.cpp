@@ -13,10 +13,11 @@ std::string unused_in(std::string_view text, std::string marker) {
   return marker;
 }
 
-// The first messages, with the last one replaced by an assistant's plain message.
-std::vector<Message> with_reply(const std::vector<Message>& messages, size_t reply, const std::string& text) {
+// Returns the messages with messages[index] replaced by a plain assistant message.
+std::vector<Message> with_assistant_message(const std::vector<Message>& messages, size_t index,
+                                            const std::string& text) {
   std::vector<Message> out = messages;
-  out[reply] = {"assistant", text, {}};
+  out[index] = {"assistant", text, {}};
   return out;
 }
 
@@ -36,8 +37,8 @@ std::optional<int32_t> first_control_token(const Tokenizer& tokenizer, std::stri
 
 // The header of an assistant's turn: the common part of the generation prompt and the end of the text before an earlier
 // assistant message. The generation prompt may continue (with the beginning of a thinking block).
-std::string shared_header(std::string_view prompt, std::string_view before_reply) {
-  while (!prompt.empty() && !before_reply.ends_with(prompt)) prompt.remove_suffix(1);
+std::string shared_header(std::string_view prompt, std::string_view before_message) {
+  while (!prompt.empty() && !before_message.ends_with(prompt)) prompt.remove_suffix(1);
   return std::string(prompt);
 }
 
@@ -87,17 +88,17 @@ std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector
 // message.
 void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
   for (const int32_t id : tokenizer.stop_ids()) turn_ends_.push_back(tokenizer.token(id));
-  const Message system{"system", "Answer.", {}}, question{"user", "Question?", {}}, reply{"assistant", kMarker, {}};
-  for (const std::vector<Message>& asked : {std::vector<Message>{question}, {system, question}}) {
-    std::vector<Message> answered = asked;
-    answered.push_back(reply);
+  const Message system{"system", "Answer.", {}}, question{"user", "Question?", {}}, assistant{"assistant", kMarker, {}};
+  for (const std::vector<Message>& conversation : {std::vector<Message>{question}, {system, question}}) {
+    std::vector<Message> answered = conversation;
+    answered.push_back(assistant);
     const std::optional<Surroundings> last = around(answered, kMarker);
     if (!last) continue;
     last_tail_ = last->after;
     if (const std::optional<int32_t> id = first_control_token(tokenizer, last_tail_))
       end_of_turn_ = tokenizer.token(*id);
     turn_ends_.push_back(end_of_turn_);
-    const std::optional<std::string> prompt = try_render(asked, true), without = try_render(asked, false);
+    const std::optional<std::string> prompt = try_render(conversation, true), without = try_render(conversation, false);
     if (!prompt || !without) return;
     const std::string added =
         prompt->substr(static_cast<size_t>(std::ranges::mismatch(*prompt, *without).in1 - prompt->begin()));
@@ -106,7 +107,7 @@ void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
     header_ = shared_header(added, earlier ? earlier->before : last->before);
     for (const std::optional<Surroundings>& turn : {last, earlier}) {
       const size_t header = turn && !header_.empty() ? turn->before.rfind(header_) : std::string::npos;
-      if (header != std::string::npos) reply_prefixes_.push_back(turn->before.substr(header + header_.size()));
+      if (header != std::string::npos) message_prefixes_.push_back(turn->before.substr(header + header_.size()));
     }
     return;
   }
@@ -125,34 +126,34 @@ size_t ChatTemplate::end_of_turn_in(std::string_view text) const {
   return end;
 }
 
-// The text between header and message (reply_prefixes_) belongs to the turn: a model has to write it too.
-size_t ChatTemplate::header_size(std::string_view before_reply) const {
-  for (const std::string& prefix : reply_prefixes_) {
-    if (before_reply.ends_with(header_ + prefix)) return before_reply.size() - prefix.size();
+// The text between header and message (message_prefixes_) belongs to the turn: a model has to write it too.
+size_t ChatTemplate::header_size(std::string_view before_message) const {
+  for (const std::string& prefix : message_prefixes_) {
+    if (before_message.ends_with(header_ + prefix)) return before_message.size() - prefix.size();
   }
-  return before_reply.size();
+  return before_message.size();
 }
 
 // Finds turns in one rendered conversation.
 class ChatTemplate::SpanSearch {
  public:
-  SpanSearch(const ChatTemplate& chat, const std::vector<Message>& messages, const std::string& whole)
+  SpanSearch(const ChatTemplate& chat, const std::vector<Message>& messages, const std::string& rendered)
       : chat_(chat),
         messages_(messages),
-        whole_(whole),
-        marker_(unused_in(whole, kMarker)),
-        next_marker_(unused_in(whole, kNextMarker)) {}
+        rendered_(rendered),
+        marker_(unused_in(rendered, kMarker)),
+        next_marker_(unused_in(rendered, kNextMarker)) {}
 
   // Where message `turn` begins: after the prompt for it, or after the header of another message in its place.
   std::optional<size_t> begin_of(size_t turn) const {
     const std::optional<std::string> prompt = chat_.try_render(first_messages(turn), true);
-    if (prompt && whole_.starts_with(*prompt)) return prompt->size();
+    if (prompt && rendered_.starts_with(*prompt)) return prompt->size();
     for (const bool all : {true, false}) {
-      const std::optional<Surroundings> probe =
-          chat_.around(with_reply(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
+      const std::optional<Surroundings> probe = chat_.around(
+          with_assistant_message(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
       if (!probe) continue;
       const std::string header = probe->before.substr(0, chat_.header_size(probe->before));
-      if (whole_.starts_with(header)) return header.size();
+      if (rendered_.starts_with(header)) return header.size();
     }
     return std::nullopt;
   }
@@ -160,15 +161,16 @@ class ChatTemplate::SpanSearch {
   // Where the turn ends: before the text that follows another message in its place, or where the conversation would
   // end.
   std::optional<size_t> end_of(size_t turn, size_t begin) const {
-    if (const std::optional<Surroundings> probe = chat_.around(with_reply(messages_, turn, marker_), marker_)) {
+    if (const std::optional<Surroundings> probe =
+            chat_.around(with_assistant_message(messages_, turn, marker_), marker_)) {
       const std::string rest = probe->after.substr(end_in(probe->after, turn));
-      if (whole_.ends_with(rest) && begin + rest.size() <= whole_.size()) return whole_.size() - rest.size();
+      if (rendered_.ends_with(rest) && begin + rest.size() <= rendered_.size()) return rendered_.size() - rest.size();
     }
     const std::optional<std::string> until = chat_.try_render(first_messages(turn + 1), false);
     if (!until || !until->ends_with(chat_.last_tail_)) return std::nullopt;
-    const size_t reply_end = until->size() - chat_.last_tail_.size();
-    for (const size_t end : {reply_end + chat_.end_of_turn_in(chat_.last_tail_), reply_end}) {
-      if (begin <= end && whole_.starts_with(std::string_view(*until).substr(0, end))) return end;
+    const size_t message_end = until->size() - chat_.last_tail_.size();
+    for (const size_t end : {message_end + chat_.end_of_turn_in(chat_.last_tail_), message_end}) {
+      if (begin <= end && rendered_.starts_with(std::string_view(*until).substr(0, end))) return end;
     }
     return std::nullopt;
   }
@@ -185,7 +187,7 @@ class ChatTemplate::SpanSearch {
       if (!token.empty() && after.starts_with(token)) return token.size();
     }
     if (turn + 1 == messages_.size()) return chat_.end_of_turn_in(after);
-    std::vector<Message> marked = with_reply(messages_, turn, marker_);
+    std::vector<Message> marked = with_assistant_message(messages_, turn, marker_);
     marked[turn + 1].content = next_marker_;
     const std::optional<Surroundings> next = chat_.around(marked, next_marker_);
     const size_t at = next ? next->before.rfind(marker_) : std::string::npos;
@@ -195,7 +197,7 @@ class ChatTemplate::SpanSearch {
 
   const ChatTemplate& chat_;
   const std::vector<Message>& messages_;
-  const std::string& whole_;
+  const std::string& rendered_;
   std::string marker_, next_marker_;
 };
 

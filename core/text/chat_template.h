@@ -48,16 +48,16 @@ class ChatTemplate {
   std::optional<Surroundings> around(const std::vector<Message>& messages, const std::string& marker) const;
   void learn_turn(const Tokenizer& tokenizer);
   size_t end_of_turn_in(std::string_view text) const;
-  size_t header_size(std::string_view before_reply) const;
+  size_t header_size(std::string_view before_message) const;
 
   JinjaTemplate template_;
   std::string bos_, eos_, pad_;
   int64_t today_;
   std::string end_of_turn_;
-  std::vector<std::string> turn_ends_;       // the tokens that end a generation: the tokenizer's, and end_of_turn_
-  std::string header_;                       // of an assistant's turn, or its end
-  std::vector<std::string> reply_prefixes_;  // text between header and message (an empty thinking block)
-  std::string last_tail_;                    // text after the message that ends a conversation
+  std::vector<std::string> turn_ends_;         // the tokens that end a generation: the tokenizer's, and end_of_turn_
+  std::string header_;                         // of an assistant's turn, or its end
+  std::vector<std::string> message_prefixes_;  // text between header and message (an empty thinking block)
+  std::string last_tail_;                      // text after the message that ends a conversation
 };
 
 }  // namespace hone

@@ -19,7 +19,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   }
   std::string default_name() const override { return "reward_model"; }
   bool hands_model_on() const override { return false; }
-  PlannedStep planned_step(const StageSettings&, const ModelShape&, const Tokenizer*) const override {
+  PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return training_.planned_step(data_.sample.max_length + 1, 2);
   }
 

@@ -98,8 +98,7 @@ class Rl : public Stage {
   }
   std::string default_name() const override { return objective_.objective; }
   int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_tasks(tasks_)); }
-  PlannedStep planned_step(const StageSettings& settings, const ModelShape& model,
-                           const Tokenizer* tokenizer) const override {
+  PlannedStep planned_step(const ModelShape& model, const Tokenizer* tokenizer) const override {
     int64_t length = model.max_positions;
     if (tokenizer) {
       const int64_t longest = longest_prompt(tasks_, actor_.format, *tokenizer) + actor_.sampling.max_tokens;
@@ -109,15 +108,19 @@ class Rl : public Stage {
         .sequences = (rounds_.prompts_per_step * actor_.num_generations + num_mini_batches_ - 1) / num_mini_batches_,
         .length = length,
         .updates = num_iterations_ * num_mini_batches_,
-        .objective = &objective(*settings.rollout),
+        .objective = objective_.made.get(),
         .trainer = &loop_.trainer,
         .reference = objective_.made->needs().has(columns::reference_logp),
         .rollout = true,
         .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
-  std::vector<std::string> warnings(const StageSettings& settings) const override {
+  void resolve(const StageSettings& settings) override {
+    if (rollouts_.max_staleness > 0 || !settings.rollout->exact() || !actor_.sampling.distribution_changes().empty())
+      objective_.made->off_policy();
+  }
+  std::vector<std::string> warnings() const override {
     std::vector<std::string> out = loop_.warnings();
-    std::ranges::copy(objective(*settings.rollout).warnings(), std::back_inserter(out));
+    std::ranges::copy(objective_.made->warnings(), std::back_inserter(out));
     return out;
   }
   void check(const StageSettings& settings) const override {
@@ -142,7 +145,7 @@ class Rl : public Stage {
   void run(StageContext& stage) const override {
     const std::vector<Task> tasks = load_tasks(tasks_);
     log::info("rl: ", tasks.size(), " tasks");
-    Objective& objective = this->objective(*stage.rollout);
+    Objective& objective = *objective_.made;
     log_distribution(objective.needs());
     const uint64_t seed = stage.seed;
     CollectorConfig actor_config = actor_;
@@ -171,13 +174,6 @@ class Rl : public Stage {
   }
 
  private:
-  // The objective for rollouts of this engine.
-  Objective& objective(const RolloutConfig& rollout) const {
-    if (rollouts_.max_staleness > 0 || !rollout.exact() || !actor_.sampling.distribution_changes().empty())
-      objective_.made->off_policy();
-    return *objective_.made;
-  }
-
   // Of the log-probs that the objective sees: the sampler's.
   double temperature() const { return actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1; }
 

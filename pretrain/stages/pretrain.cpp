@@ -28,8 +28,8 @@ class Pretrain : public Stage {
   std::string default_name() const override { return "pretrain"; }
   bool trains_adapters() const override { return false; }
   int64_t steps() const override { return loop_.steps; }
-  std::vector<std::string> warnings(const StageSettings&) const override { return loop_.warnings(); }
-  PlannedStep planned_step(const StageSettings&, const ModelShape&, const Tokenizer*) const override {
+  std::vector<std::string> warnings() const override { return loop_.warnings(); }
+  PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};
   }
   void check(const StageSettings&) const override { check_corpus(corpus_); }

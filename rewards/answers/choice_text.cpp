@@ -249,7 +249,10 @@ class ChoiceReader {
                         static_cast<size_t>(sentences[i + 1].data() + sentences[i + 1].size() - sentence.data()));
       const Decision decision =
           decide(sentence, i + 1 == sentences.size() && text.find('\n') != std::string_view::npos);
-      if (decision.hedged) return hedged = true, std::nullopt;
+      if (decision.hedged) {
+        hedged = true;
+        return std::nullopt;
+      }
       if (decision.letter) {
         hedged = denied.find(*decision.letter) != std::string::npos;
         return hedged ? std::nullopt : decision.letter;
@@ -364,8 +367,8 @@ class ChoiceReader {
     return !after.empty() && (after[0] == "or" || after[0] == "and" || after[0] == "maybe" || after[0] == "perhaps");
   }
 
-  // Reads a completion that starts with "(B)", "B." or "B:". Returns nothing if it goes on to list the other options in
-  // the same form.
+  // Reads a completion that starts with "(B)", "B." or "B:". Returns nothing if it then lists the other options in the
+  // same form.
   std::optional<char> labeled(std::string_view text) const {
     const std::vector<Mention> found = mentions(text);
     if (found.empty() || found.front().begin != 0) return std::nullopt;

@@ -19,8 +19,8 @@ struct MathSources {
 // is linear in the text.
 std::vector<std::string> extract_answer(std::string_view text, const MathSources& sources = {});
 
-// Returns the answer as math_equal reads it. Only the content of <answer>, or the text after </think>, is searched.
-// Returns nothing if the completion gives no answer.
+// Returns the answer as math_equal reads it. The answer is searched in answer_part() of the completion: the content of
+// <answer>, else the text after </think>, else all. Returns nothing if the completion gives no answer.
 std::optional<std::string> math_answer(std::string_view completion, const MathSources& sources = {});
 
 // Returns the answer in a reference: by the rules of extract_answer if it is marked (boxed, ####, a formula in running

@@ -1,3 +1,4 @@
+// Cleans LaTeX for the parser: clean() of expr.h.
 #include <algorithm>
 #include <array>
 #include <utility>

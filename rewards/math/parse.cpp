@@ -154,7 +154,8 @@ int32_t Parser::command() {
   if (name == "mathbb" && rest().starts_with("{R}")) {  // (-\infty, \infty)
     braced();
     const int32_t low = add(Kind::negate, {add(Kind::infinity)}), out = add(Kind::tuple, {low, add(Kind::infinity)});
-    node(out).open = '(', node(out).close = ')';
+    node(out).open = '(';
+    node(out).close = ')';
     return out;
   }
   if (name == "emptyset") return add_all(Kind::set, {});
@@ -255,7 +256,8 @@ int32_t Parser::bracketed() {
   if (items.empty()) return fail();
   if (group) return add_all(Kind::list, items);
   const int32_t out = add_all(Kind::tuple, items);
-  node(out).open = open, node(out).close = close;
+  node(out).open = open;
+  node(out).close = close;
   return out;
 }
 

@@ -24,7 +24,7 @@ void PluginCalls::fields(Fields& f) {
 std::string PluginCalls::attempt(size_t begin, std::span<RewardScore> scores, const Call& call) const {
   try {
     call(begin, scores);
-    given_up_ = 0;
+    consecutive_failures_ = 0;
     return {};
   } catch (const std::exception& error) {
     return error.what();
@@ -34,7 +34,7 @@ std::string PluginCalls::attempt(size_t begin, std::span<RewardScore> scores, co
 void PluginCalls::score(std::span<RewardScore> scores, const Call& call) const {
   // After this number of failed completions in a row there are no retries until a call succeeds, so that a dead plug-in
   // does not stall the run.
-  constexpr int max_failures_in_a_row = 4;
+  constexpr int max_consecutive_failures = 4;
   const size_t batch = batch_size > 0 ? static_cast<size_t>(batch_size) : std::max<size_t>(1, scores.size());
   for (size_t begin = 0; begin < scores.size(); begin += batch) {
     const std::span<RewardScore> some = scores.subspan(begin, std::min(batch, scores.size() - begin));
@@ -42,13 +42,14 @@ void PluginCalls::score(std::span<RewardScore> scores, const Call& call) const {
     if (problem.empty()) continue;
     for (size_t i = 0; i < some.size(); ++i) {
       std::string why = problem;
-      for (int64_t again = 0; again < retries && !why.empty() && given_up_ < max_failures_in_a_row; ++again) {
+      for (int64_t again = 0; again < retries && !why.empty() && consecutive_failures_ < max_consecutive_failures;
+           ++again) {
         std::this_thread::sleep_for(std::chrono::duration<double>(retry_delay));
         why = attempt(begin + i, some.subspan(i, 1), call);
       }
       if (why.empty()) continue;
       some[i] = failed_score(plain_text(why));
-      ++given_up_;
+      ++consecutive_failures_;
     }
   }
 }

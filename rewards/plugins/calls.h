@@ -30,7 +30,7 @@ class PluginCalls {
 
  private:
   std::string attempt(size_t begin, std::span<RewardScore> scores, const Call& call) const;  // error text, or ""
-  mutable std::atomic<int> given_up_{0};  // consecutive completions without a score
+  mutable std::atomic<int> consecutive_failures_{0};  // completions without a score
 };
 
 }  // namespace hone

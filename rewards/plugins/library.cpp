@@ -51,7 +51,7 @@ class LibraryReward : public Reward {
                ": its description lacks create, score or destroy");
     std::array<char, 1024> error{};
     reward_ = description_->create({options_.data(), options_.size()}, error.data(), error.size());
-    HONE_CHECK(reward_, name, ": ", said(error));
+    HONE_CHECK(reward_, name, ": ", error_text_of(error));
   }
 
   RewardScore score(const Task& task, const Completion& completion) const override {
@@ -81,11 +81,12 @@ class LibraryReward : public Reward {
     } catch (...) {
       std::snprintf(error.data(), error.size(), "it threw an exception");
     }
-    for (size_t i = 0; i < scores.size(); ++i) scores[i] = problem ? failed_score(said(error)) : to_score(results[i]);
+    for (size_t i = 0; i < scores.size(); ++i)
+      scores[i] = problem ? failed_score(error_text_of(error)) : to_score(results[i]);
   }
 
  private:
-  static std::string said(std::array<char, 1024>& error) {
+  static std::string error_text_of(std::array<char, 1024>& error) {
     error.back() = 0;
     return error.front() ? plain_text(error.data()) : "it failed without a message";
   }

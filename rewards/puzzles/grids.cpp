@@ -55,7 +55,8 @@ bool is_latin_square(const Grid& answer, const Grid& clues) {
   for (size_t i = 0; i < n; ++i) {
     unsigned row = 0, column = 0;
     for (size_t j = 0; j < n; ++j) {
-      row |= 1u << answer[i][j], column |= 1u << answer[j][i];
+      row |= 1u << answer[i][j];
+      column |= 1u << answer[j][i];
       if (clues[i][j] != 0 && clues[i][j] != answer[i][j]) return false;
     }
     if (const unsigned all = (1u << (n + 1)) - 2; row != all || column != all) return false;

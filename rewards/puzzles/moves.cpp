@@ -55,7 +55,8 @@ double jugs(const Puzzle& puzzle, std::string_view text) {
       held[from] = 0;
     } else if (verb == "pour" && from != to) {
       const int64_t amount = std::min(held[from], capacities[to].as_int("jug_capacities") - held[to]);
-      held[from] -= amount, held[to] += amount;
+      held[from] -= amount;
+      held[to] += amount;
     } else {
       return 0;
     }

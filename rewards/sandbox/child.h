@@ -58,8 +58,8 @@ struct SandboxStart {
   int error = 0;
 };
 
-// Sets the program's user: nobody if the parent is root (privileged: it may make namespaces without a user namespace)
-// or lacks the user guard; else the parent's own user.
+// Sets the program's user: nobody if the parent is privileged (it may make namespaces without a user namespace) or is
+// root without the user guard; else the parent's own user.
 void set_identity(SandboxStart& start, bool privileged);
 
 // Clones a process that enters the sandbox. Returns when the process has become the program or has ended. Returns its

@@ -62,7 +62,7 @@ class Capture {
   }
   // Reads what is available, and closes the pipe at its end. It reads a few buffers at most, so that a flood of output
   // does not delay the deadline check.
-  void take() {
+  void read_available() {
     char buffer[1 << 16];
     for (int i = 0; i < 16; ++i) {
       const ssize_t got = ::read(read_end.get(), buffer, sizeof(buffer));
@@ -126,8 +126,8 @@ void watch(pid_t pid, int pidfd, const SandboxConfig& config, const Guards& guar
   for (;;) {
     pollfd waiting[3] = {{pidfd, POLLIN, 0}, {out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}};
     ::poll(waiting, 3, watch_milliseconds);
-    if (waiting[1].revents) out.take();
-    if (waiting[2].revents) err.take();
+    if (waiting[1].revents) out.read_available();
+    if (waiting[2].revents) err.read_available();
     if (waiting[0].revents) return;
     const auto now = Clock::now();
     if (killed) continue;
@@ -259,8 +259,8 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
   while (::wait4(pid, &status, 0, &used) < 0 && errno == EINTR) continue;
   HONE_CHECK(!start.failed, failure_of(start));
 
-  out.take();
-  err.take();
+  out.read_available();
+  err.read_available();
   finished.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   finished.cpu_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
   finished.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
@@ -269,7 +269,7 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
     // a sixth on a busy machine.
     const bool used_up = finished.cpu_seconds >= 0.5 * config_.cpu_seconds;
     finished.how =
-        finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signalled;
+        finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signaled;
   }
   finished.out = std::move(out.text);
   finished.err = std::move(err.text);
@@ -281,7 +281,7 @@ std::string describe(const SandboxFinished& finished) {
   switch (finished.how) {
     case SandboxFinished::How::exited:
       return concat("exit code ", finished.code);
-    case SandboxFinished::How::signalled:
+    case SandboxFinished::How::signaled:
       return concat("killed by signal ", finished.code, " (", ::strsignal(finished.code), ")");
     case SandboxFinished::How::wall_clock:
       return "out of time";

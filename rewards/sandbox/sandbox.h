@@ -35,7 +35,7 @@ struct SandboxJob {
 };
 
 struct SandboxFinished {
-  enum class How { exited, signalled, wall_clock, cpu_time, memory } how = How::exited;
+  enum class How { exited, signaled, wall_clock, cpu_time, memory } how = How::exited;
   int code = 0;  // exit code, or the signal's number
   double seconds = 0, cpu_seconds = 0;
   int64_t peak_memory = 0;  // bytes of all its processes, the largest sum sampled (every 10 ms)

@@ -23,7 +23,7 @@ TEST_F(EvalCommandTest, EvaluatesATaskFile) {
   for (const char* file : {"report.md", "report.html", "results.json", "accuracy.svg"})
     EXPECT_TRUE(std::filesystem::exists(out + "/" + file)) << file;
   expect_error({"eval", "--model", model, "--task", "gsm9k"}, 1, {"gsm9k", "gsm8k"});
-  expect_error({"eval", "--model", model, "--tasks", task + "," + task}, 2, {"two tasks are named 't'"});
+  expect_error({"eval", "--model", model, "--tasks", task + "," + task}, 2, {"two tasks have the name 't'"});
   expect_error({"eval", "--model", model}, 2, {"--tasks", "arc_easy"});
   expect_error({"eval", "--task", task}, 2, {"--model"});
 }

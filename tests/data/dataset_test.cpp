@@ -77,7 +77,7 @@ TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
       std::equal(reply.begin(), reply.end(), sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
 }
 
-TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
+TEST_F(DatasetTest, OverlongRowsAreSkippedCutOrRefusedByTheKey) {
   SftSource source{.rows = {.files = {file("a.jsonl",
                                            "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": "
                                            "\"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")},
@@ -86,7 +86,7 @@ TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
                    .completion = "{a}",
                    .sample = {.format = {}, .max_length = 8}};
   EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
-  source.sample.too_long = "truncate";  // the third has nothing left to train on
+  source.sample.too_long = "truncate";  // nothing of the third is trained on
   const std::vector<Sample> cut = load_sft(source, tokenizer);
   ASSERT_EQ(cut.size(), 2u);
   EXPECT_EQ(cut[1].tokens.size(), 8u);
@@ -98,7 +98,7 @@ TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
   EXPECT_NE(error_of([&] { load_sft(source, tokenizer); }).find("every row is longer"), std::string::npos);
 }
 
-TEST_F(DatasetTest, TheWholeTextIsTrainedOnIfAskedFor) {
+TEST_F(DatasetTest, TheEntireTextIsTrainedOnIfTheKeySaysSo) {
   SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}},
                    .prompt = "{q}",
                    .completion = "{a}",
@@ -131,8 +131,8 @@ TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
   EXPECT_EQ(replied, 3u);
 }
 
-// A template that leaves out all but the last message.
-TEST_F(DatasetTest, ARowWhoseRepliesATemplateDoesNotShowIsNamedWhereTheyAreTrainedOnAlone) {
+// A template that writes only the last message.
+TEST_F(DatasetTest, AnAssistantTurnThatATemplateOmitsIsNamedIfOnlyAssistantTurnsAreTrained) {
   const Tokenizer forgetful = ChatTokenizer{.chat_template = "{{ messages[-1].content }}<|im_end|>"}.make();
   SftSource source{};
   source.rows.files = {file("c.jsonl",

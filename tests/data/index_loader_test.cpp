@@ -33,8 +33,8 @@ TEST(Permutation, DependsOnSeedAndEpoch) {
   EXPECT_FALSE(std::ranges::is_sorted(order(1, 0)));
 }
 
-// The first index of 20,000 permutations of 8 falls everywhere alike: within five standard deviations of 2,500.
-TEST(Permutation, HasNoFavouritePlace) {
+// The first index of 20,000 permutations of 8 is uniform: within five standard deviations of 2,500.
+TEST(Permutation, HasNoFavoritePlace) {
   int counts[8] = {};
   for (uint64_t seed = 0; seed < 20000; ++seed) ++counts[Permutation(8, seed, 0)(0)];
   for (const int count : counts) EXPECT_NEAR(count, 2500, 5 * 47);

@@ -1,5 +1,4 @@
-// Runs that write replies while they learn: what they promise about their bits and about how old a reply is, and that
-// they learn as well.
+// Asynchronous runs: their bits, the staleness of completions, and that they learn as well as synchronous ones.
 #include <signal.h>
 
 #include <chrono>
@@ -21,7 +20,7 @@ std::vector<std::string> settings(int64_t max_staleness, std::vector<std::string
   return more;
 }
 
-// Of the stage's last checkpoint.
+// The weights of the stage's last checkpoint.
 std::string weights(const fs::path& run) { return read_file(run / "checkpoints/grpo/step-8/model.safetensors"); }
 
 void expect_bounded(const RecipeRun& run, double max_staleness) {

@@ -1,5 +1,5 @@
-// A chat template whose end of turn is not the tokenizer's eos, from conversations to a served model: replies end with
-// it everywhere.
+// A chat template whose end of turn is not the tokenizer's eos, from conversations to a served model: it ends
+// completions everywhere.
 #include "tests/core/text/chat_tokenizer.h"
 #include "tests/e2e/whole_run.h"
 
@@ -8,8 +8,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Like a base model with a template of its own: ChatML's tokens are there, and eos is <|endoftext|> (id 256). Earlier
-// replies are written in another way than the last one, as Qwen3's template does.
+// Like a base model with a custom template: ChatML's tokens exist, and eos is <|endoftext|> (id 256). It writes earlier
+// assistant turns differently from the last one, as Qwen3's template does.
 const char* const kTemplate =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}:{% endif %}{{ "
     "m.content }}<|im_end|>\n{% endfor %}"
@@ -88,7 +88,7 @@ TEST_F(ChatRun, RepliesEndWithTheTemplatesEndOfTurnFromTrainingToPairs) {
   EXPECT_EQ(parse_json(read_file(model / "generation_config.json"), "generation_config").at("eos_token_id").dump(),
             "[256, 258]");
 
-  // A plain prompt ends there, too, and a folder without the saved list.
+  // A plain prompt ends there too, also in a folder without the saved list.
   fs::remove(model / "generation_config.json");
   const std::string prompt = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
   const Finished generated = run_hone({"generate", "--model", model.string(), "--prompt", prompt, "--max-tokens", "32",

@@ -1,6 +1,6 @@
-// The recipes of configs/experiment one after another, as one compares objectives: each starts from what the one before
-// left. With a small model and few steps, for what they promise whatever the size: they run, on-policy log-probs are
-// exact, and another seed is another run.
+// The recipes of configs/experiment in order, as for a comparison of objectives: each starts from the result of the
+// previous one. With a small model and few steps they check what holds at any size: the recipes run, on-policy
+// log-probs are exact, and another seed gives another run.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Whole runs that train adapters: their bits, their checkpoints, and what the other commands make of them.
+// Complete runs that train adapters: their bits, their checkpoints, and how other commands read them.
 #include <cmath>
 
 #include "core/io/safetensors.h"
@@ -67,7 +67,7 @@ TEST_F(LoraRunTest, TrainsAdaptersOfThePretrainedModelAndMergesThem) {
   EXPECT_EQ(tensors.names().size(), 2u * 2 * 7);
   EXPECT_TRUE(tensors.contains("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"));
 
-  // The sampler's log-probs are the learner's, and a stage begins where its reference is.
+  // The sampler's log-probs equal the learner's, and a stage begins at its reference.
   int64_t steps = 0, first_rows = 0;
   double stage = -1;
   read_jsonl(path / "metrics.jsonl", [&](const Json& row, int64_t) {
@@ -84,7 +84,7 @@ TEST_F(LoraRunTest, TrainsAdaptersOfThePretrainedModelAndMergesThem) {
   EXPECT_EQ(steps, 10);
   EXPECT_GE(first_rows, 1);
 
-  // Merged, by the run and by hand, it says the same.
+  // A merged model, by the run or by the command, gives the same results.
   const Finished exported =
       run_hone({"export", "--model", last.string(), "--out", (folder.path() / "merged").string()});
   ASSERT_EQ(exported.code, 0) << exported.err;
@@ -105,7 +105,7 @@ TEST_F(LoraRunTest, KilledAndResumedIsTheUninterruptedRun) {
                             {stage + "adapter_model.safetensors", stage + "trainer/trainer.safetensors"});
 }
 
-// An adapter's folder is where another run starts: it goes on training the adapter, without being told of model.lora.
+// A run can start from an adapter's folder: it continues to train the adapter without model.lora in the recipe.
 TEST_F(LoraRunTest, AnAdapterIsAStart) {
   const fs::path last = run("whole") / "checkpoints" / "again" / "step-4";
   std::ofstream(folder.path() / "next.toml")
@@ -120,7 +120,8 @@ TEST_F(LoraRunTest, AnAdapterIsAStart) {
   EXPECT_FALSE(read_file(out / "adapter_model.safetensors") == read_file(last / "adapter_model.safetensors"));
 }
 
-// A reward model that is an adapter with a head scores with both, and the stage after it starts from where it started.
+// A reward model that is an adapter with a head scores with both. The next stage starts from the same point as the
+// reward model's stage.
 TEST_F(LoraRunTest, ARewardModelIsAnAdapterWithItsHead) {
   const std::string pairs = (folder.path() / "pairs.jsonl").string();
   std::ofstream(pairs) << R"({"prompt": "1+1=", "chosen": "2", "rejected": "3"})" << '\n'
@@ -145,17 +146,17 @@ TEST_F(LoraRunTest, ARewardModelIsAnAdapterWithItsHead) {
   });
   ASSERT_EQ(losses.size(), 8u + 20 + 3);
   EXPECT_LT(losses[27], 0.5 * losses[8]);
-  EXPECT_NEAR(losses[28], std::log(2.0), 1e-6);  // DPO begins at its reference
+  EXPECT_NEAR(losses[28], std::log(2.0), 1e-6);  // DPO starts at its reference
 }
 
-// The recipes, fewer steps than they have.
+// The recipes with fewer steps.
 TEST(LoraRecipes, SftAndDpoOnRealRowsAndGrpo) {
   HONE_SHARED_OR_SKIP(data, "data");
   const RecipeRun sft(data, "lora_sft", {"stage.sft.steps=20"});
   EXPECT_LT(sft.values("loss").back(), 0.85 * sft.values("loss").front());
   const RecipeRun dpo(data, "preference/dpo_lora",
                       {"stage.sft.steps=10", "stage.dpo.steps=12", "stage.dpo.limit=200", "stage.dpo.max_length=96"});
-  EXPECT_NEAR(dpo.values("rewards/margins").front(), 0, 1e-6);  // the policy is the reference yet
+  EXPECT_NEAR(dpo.values("rewards/margins").front(), 0, 1e-6);  // the policy is still the reference
   EXPECT_GT(dpo.first_and_last("rewards/margins", 4).second, dpo.first_and_last("rewards/margins", 4).first);
   EXPECT_LT(dpo.values("eval_loss").back(), std::log(2.0));
   const RecipeRun grpo(data, "lora_grpo", {"stage.pretrain.steps=100", "stage.grpo.steps=6"});

@@ -1,4 +1,4 @@
-// The page at "/" in a headless Chromium, as a person uses it. A machine without the browser skips this, and says so.
+// The page at "/" in a headless Chromium, used like a person does. Skipped visibly without the browser.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ TEST(PageTest, APromptGetsTokensWithTheirProbabilities) {
   ASSERT_GT(logp.size(), prompt.size());
   ASSERT_EQ(count(".token"), static_cast<int64_t>(logp.size()));
   EXPECT_EQ(count(".token.prompt"), static_cast<int64_t>(prompt.size()));
-  EXPECT_EQ(count("img"), 0);  // what the model or its user writes is text
+  EXPECT_EQ(count("img"), 0);  // text of the model or the user is never HTML
   const Json shown =
       browser.evaluate("[...document.querySelectorAll('.token')].map(t => Number(t.dataset.probability))");
   for (size_t t = 1; t < logp.size(); ++t)
@@ -75,7 +75,7 @@ TEST(PageTest, APromptGetsTokensWithTheirProbabilities) {
   })) << text_of("#status");
   EXPECT_GT(count(".token"), 0);
   for (const std::string& complaint : browser.complaints())
-    EXPECT_NE(complaint.find("401"), std::string::npos) << complaint;  // before there was a key
+    EXPECT_NE(complaint.find("401"), std::string::npos) << complaint;  // before a key was set
 }
 
 }  // namespace

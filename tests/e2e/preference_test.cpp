@@ -1,5 +1,5 @@
-// SFT's options and the preference objectives on real rows, as a user runs their recipes: losses fall, chosen parts
-// from rejected, and a run that is killed ends in the same bits.
+// SFT's options and the preference objectives on real rows, run from their recipes: losses fall, chosen and rejected
+// separate, and a killed and resumed run gives the same bits.
 #include "tests/e2e/recipe_run.h"
 #include "tests/e2e/whole_run.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run that is killed once a step of its last stage is saved, and then goes on, ends as one that was left alone.
+// A run that is killed after a step of its last stage is saved, and then resumed, ends like an uninterrupted one.
 void expect_resumed(const fs::path& data, const std::string& recipe, const std::string& stage,
                     const std::vector<std::string>& overrides, int step) {
   const RecipeRun whole(data, recipe, overrides);
@@ -26,7 +26,7 @@ void expect_resumed(const fs::path& data, const std::string& recipe, const std::
 
 class PreferenceRecipes : public ::testing::Test {
  protected:
-  // The recipes' common start: what dpo.toml's first stage leaves.
+  // The common start of the recipes: the result of dpo.toml's first stage.
   static fs::path start(const fs::path& data) {
     static const RecipeRun run(data, "preference/dpo", {"stage.dpo.steps=1", "stage.dpo.eval_share=0"});
     return run.path() / "checkpoints" / "sft" / "step-60";
@@ -91,7 +91,7 @@ TEST_F(PreferenceRecipes, KtoLearnsFromSingleReplies) {
                  {"stage.kto.steps=16", "stage.kto.limit=300", "stage.kto.max_length=96", "stage.kto.eval_steps=4"});
   EXPECT_GT(kto.first_and_last("rewards/margins", 5).second, kto.first_and_last("rewards/margins", 5).first + 0.1);
   EXPECT_LT(kto.values("eval_loss").back(), kto.values("eval_loss").front());
-  EXPECT_EQ(kto.values("kl").front(), 0);  // the policy is the reference yet
+  EXPECT_EQ(kto.values("kl").front(), 0);  // the policy is still the reference
   for (const double kl : kto.values("kl")) EXPECT_GE(kl, 0);
 }
 
@@ -136,7 +136,7 @@ TEST(RewardModelRecipe, ItsScoresTellChosenFromRejectedAndAreARewardOfRl) {
   for (const double deviation : policy.values("reward_std")) EXPECT_GT(deviation, 0);
 }
 
-// Learns too fast for long: the loss on what is held out turns.
+// Overfits soon: the held-out loss rises.
 const std::vector<std::string> hasty = {
     "stage.sft.steps=200",          "stage.sft.limit=120",      "stage.sft.eval_steps=4", "stage.sft.save_steps=3",
     "stage.sft.learning_rate=2e-2", "stage.sft.max_length=128", "stage.sft.batch_size=4"};
@@ -156,7 +156,7 @@ TEST(SftOptions, TheStageEndsOnceWhatIsHeldOutIsNoLongerLearntAndLeavesItsBest) 
       fs::exists(run.path() / "checkpoints" / "sft" / ("step-" + std::to_string(4 * best)) / "model.safetensors"));
   double before = 0;
   for (const double tokens : run.values(
-           "num_tokens")) {  // a step is packed until the next sample, of up to max_length, has no room in 4 * 128
+           "num_tokens")) {  // a step is packed until the next sample, of up to max_length, does not fit in 4 * 128
     EXPECT_LE(tokens - before, 4 * 128);
     EXPECT_GT(tokens - before, 3 * 128);
     before = tokens;

@@ -1,5 +1,5 @@
-// The recipes and tasks on real data, as a user runs them: real weights give the figures an independent implementation
-// gave, training learns.
+// The recipes and tasks on real data: real weights give the values of an independent implementation, and training
+// learns.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -102,8 +102,8 @@ TEST(RealRecipes, GrpoRaisesTheRewardFromRandomWeights) {
   EXPECT_EQ(grpo.first_and_last("sampling/sampling_logp_difference/max", 15), std::pair(0.0, 0.0));
 }
 
-// Matrix products borrow the stack register; a handler's frame there would break the heap. One signal stops the run at
-// the end of its step, a second one ends the process at once and by that signal alone.
+// Matrix products on the CPU use the stack register for data; a handler's frame there would corrupt the heap. One
+// signal stops the run at the end of its step. A second one ends the process at once, by that signal.
 TEST(RealRecipes, SignalsInTheMiddleOfAStepStopTheRunAndNothingElse) {
   HONE_SHARED_OR_SKIP(data, "data");
   for (const int signals : {1, 2}) {
@@ -114,7 +114,7 @@ TEST(RealRecipes, SignalsInTheMiddleOfAStepStopTheRunAndNothingElse) {
     for (int i = 0; i < 600 && !fs::exists(folder.path() / "run" / "metrics.jsonl"); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     process.signal(SIGTERM);
-    if (signals == 2) process.signal(SIGINT);  // two of one kind may arrive as one
+    if (signals == 2) process.signal(SIGINT);  // two equal signals may arrive as one
     const Finished stopped = process.wait();
     if (signals == 1)
       EXPECT_EQ(stopped.code, 1) << stopped.err;

@@ -1,5 +1,5 @@
 #pragma once
-// A run of configs/NAME.toml in a folder of its own, and what its log says.
+// A run of configs/NAME.toml in a temporary folder, and its log.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace hone::test {
 
 class RecipeRun {
  public:
-  // The command that runs it as `folder`/run.
+  // The command that runs the recipe as `folder`/run.
   static std::vector<std::string> arguments(const std::string& name, const std::filesystem::path& folder,
                                             const std::vector<std::string>& overrides) {
     std::vector<std::string> out = {"run", (source_folder() / "configs" / (name + ".toml")).string(),
@@ -27,7 +27,7 @@ class RecipeRun {
     EXPECT_EQ(done.code, 0) << done.err;
   }
   std::filesystem::path path() const { return folder_.path() / "run"; }
-  // A metric's values over the rows that have it.
+  // The values of a metric in the rows that have it.
   std::vector<double> values(const std::string& metric) const {
     std::vector<double> out;
     read_jsonl(path() / "metrics.jsonl", [&](const Json& row, int64_t) {
@@ -35,7 +35,7 @@ class RecipeRun {
     });
     return out;
   }
-  // Means over the first and last `count` of them.
+  // Means over the first and the last `count` values.
   std::pair<double, double> first_and_last(const std::string& metric, size_t count) const {
     const std::vector<double> all = values(metric);
     EXPECT_GE(all.size(), 2 * count) << metric;

@@ -1,5 +1,5 @@
-// A run folder and the processes that work on it: one at a time, whatever signal ended the one before; and only with
-// the recipe it was begun with.
+// A run folder and its processes: one at a time, after any signal that ended the previous one, and only with the recipe
+// that started the run.
 #include "tests/e2e/whole_run.h"
 
 namespace hone::test {
@@ -21,7 +21,7 @@ save_steps = 5
 class RecoveryTest : public WholeRun {
  protected:
   RecoveryTest() : WholeRun(recipe) {}
-  // A run that is under way and has a checkpoint.
+  // A running run that has a checkpoint.
   std::unique_ptr<Process> begun(const std::vector<std::string>& launcher = {}) const {
     auto process = std::make_unique<Process>(arguments("run"), std::vector<std::string>{}, "", launcher);
     const fs::path manifest = at() / "checkpoints/pretrain/step-5/manifest.json";
@@ -65,8 +65,8 @@ TEST_F(RecoveryTest, ASecondProcessIsRefusedAndTouchesNothing) {
   EXPECT_EQ(third.code, 0) << third.err;
 }
 
-// Of two that go on with a run at the same time one does, and the log is that of one.
-TEST_F(RecoveryTest, OfTwoThatResumeAtOnceOneGoesOn) {
+// If two processes resume a run at the same time, one of them does it, and the log is that of one.
+TEST_F(RecoveryTest, OneOfTwoConcurrentResumesContinues) {
   begin_and_stop();
   const std::string steps = "stage.pretrain.steps=" + std::to_string(newest() + 20);
   const std::vector<std::string> arguments{"run", "--resume", at().string(), steps};
@@ -115,7 +115,7 @@ TEST_F(RecoveryTest, AHangupSavesAndUnderNohupTheRunGoesOn) {
   EXPECT_EQ(kept->wait().code, 1);
 }
 
-TEST_F(RecoveryTest, ARecipeOrAStateThatWasEditedMeanwhileIsRefusedByName) {
+TEST_F(RecoveryTest, AnEditedRecipeOrStateIsRefusedByName) {
   begin_and_stop();
   const std::string recipe_file = (at() / "recipe.toml").string(), text = read_file(recipe_file);
   const size_t place = text.find("hidden_size = 32");

@@ -1,5 +1,5 @@
-// Runs whose reward is a program that dies: again and again, or for good. Nothing that was drawn is lost, and no score
-// is made up.
+// Runs whose reward is a program that dies, repeatedly or for good. No sampled completion is lost, and no score is
+// invented.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -28,8 +28,8 @@ sampling = { max_tokens = 8 }
 reward = { kind = "process", command = ["python3", "${HONE_TEST_FOLDER}/judge.py"], retries = 1, workers = 2 }
 )");
 
-// Scores a reply by its length. With a file "fragile" beside it it is killed by the first call for each prompt, in the
-// middle of an answer; with a file "gone" it ends at once.
+// Scores a completion by its length. With a file "fragile" next to it, the first call for each prompt kills it in the
+// middle of an answer. With a file "gone" it exits at once.
 constexpr const char* judge = R"(
 import hashlib, json, os, signal, sys
 here = os.path.dirname(__file__) + "/"

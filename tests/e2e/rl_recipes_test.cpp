@@ -1,6 +1,5 @@
-// Every recipe of configs/rl on the rows it names, for a few steps: it runs, its log is of finite numbers and has what
-// the recipe is about, the sampler's log-probs are the learner's, and the state that an objective and a critic have is
-// resumed.
+// Every recipe of configs/rl on its rows for a few steps: it runs, its log has finite numbers and the metrics of its
+// objective, the sampler's log-probs equal the learner's, and the state of an objective and a critic is resumed.
 #include <cmath>
 #include <map>
 
@@ -12,7 +11,7 @@ namespace {
 
 const std::vector<std::string> few = {"stage.0.steps=2", "stage.0.prompts_per_step=4", "stage.0.num_mini_batches=1"};
 
-// What a recipe's choices add to the log.
+// The metrics that a recipe's settings add to the log.
 const std::map<std::string, const char*> metrics = {{"async", "staleness/max"},
                                                     {"cispo", "cispo_clip_ratio"},
                                                     {"correction", "sampling/importance_sampling_ratio/mean"},
@@ -37,8 +36,7 @@ TEST(RlRecipes, EachRunsOnRealRows) {
     read_jsonl(run.path() / "metrics.jsonl", [](const Json& row, int64_t) {
       for (const auto& [metric, value] : row.as_object()) EXPECT_TRUE(std::isfinite(value.as_double())) << metric;
     });
-    const size_t on_policy =
-        name == "async" ? 1 : 2;  // steps whose replies were drawn by the weights that learn: they weigh 1
+    const size_t on_policy = name == "async" ? 1 : 2;  // on-policy steps: the weight of their completions is 1
     const auto expect = [&](const std::string& of, double value) {
       std::vector<double> values = run.values(of);
       values.resize(std::min(on_policy, values.size()));

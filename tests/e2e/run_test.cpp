@@ -1,4 +1,4 @@
-// Whole runs through the program: what a run promises about its bits, and what it does when it is stopped.
+// Complete runs of the program: the bits of a run, and stopping and resuming it.
 #include <cstdlib>
 
 #include "core/base/rng.h"
@@ -83,8 +83,7 @@ TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
     if (!row.find("sampling/sampling_logp_difference/max")) return;
     ++steps;
     EXPECT_GT(row.at("sampling/sampling_logp_difference/mean").as_double(), 0.1);
-    // What is left after truncation is likelier than it was: its weight is the mass that was kept, at least top_p of
-    // it.
+    // After truncation the kept tokens are likelier than before: the weight is the kept mass, at least top_p.
     EXPECT_LE(row.at("sampling/importance_sampling_ratio/max").as_double(), 1 + 1e-5);
     EXPECT_GE(row.at("sampling/importance_sampling_ratio/min").as_double(), 0.5 - 1e-5);
     EXPECT_LT(row.at("sampling/importance_sampling_ratio/mean").as_double(), 0.999);
@@ -184,8 +183,8 @@ TEST_F(RunTest, LeavesWhatItPromises) {
   expect_same_bits(at, folder.path() / "b");
 }
 
-// Runs whose reward is a Python function: it raises from its tenth call on while there is a file "away", and cannot
-// judge a reply that has a 7.
+// Runs whose reward is a Python function. It raises from its tenth call on while a file "away" exists, and fails on a
+// completion with a 7.
 class PluginRunTest : public RunTest {
  protected:
   void SetUp() override {
@@ -234,7 +233,8 @@ TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverF
   expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
 }
 
-// The round has been sampled and judged, and its credit cannot be given: the third kind of thing that ends a step.
+// The batch has been sampled and scored, and its advantages cannot be computed: the third kind of error that ends a
+// step.
 TEST_F(PluginRunTest, AnErrorAfterTheRewardsSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
   std::ofstream(folder.path() / "rewards.py", std::ios::app) << R"(
 def below(completions, **columns):
@@ -257,7 +257,7 @@ def below(completions, **columns):
       << stopped.err;
   fs::remove(folder.path() / "away");
   const Finished resumed =
-      run_hone({"run", "--resume", (folder.path() / "stopped").string()});  // the round is drawn and judged again
+      run_hone({"run", "--resume", (folder.path() / "stopped").string()});  // the batch is sampled and scored again
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
 }

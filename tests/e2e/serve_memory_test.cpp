@@ -1,5 +1,5 @@
-// `hone serve` and memory: no request makes it take a gigabyte, and where there is none left a request fails and the
-// server goes on.
+// `hone serve` and memory: no request takes a gigabyte, and without free memory a request fails and the server keeps
+// running.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -24,7 +24,7 @@ class ServeMemoryTest : public ::testing::Test {
     out.insert(out.end(), more.begin(), more.end());
     return out;
   }
-  // The status of the answer, which is read to its end and thrown away.
+  // Returns the status of the response, whose body is read and dropped.
   static int status_of(int64_t port, const Asked& asked) {
     const HttpClient client(port);
     client.send(post_request(asked.path, asked.body, "Connection: close\r\n"));
@@ -38,7 +38,7 @@ class ServeMemoryTest : public ::testing::Test {
     for (size_t i = 1; i < count; ++i) out += "," + item;
     return out + "]";
   }
-  // What holds the most for its kind: n, echo, log-probs, prompts, the body itself.
+  // Requests with the largest memory of their kind: n, echo, log-probs, prompts, the body itself.
   static std::vector<Asked> large(int64_t top) {
     const std::string completions = "/v1/completions", chat = "/v1/chat/completions", ids = list("65", 400);
     const std::string message =

@@ -1,4 +1,4 @@
-// `hone serve` as the system runs it: signals, exit codes, and what hundreds of bad clients leave behind.
+// `hone serve` as a service: signals, exit codes, and resources after hundreds of bad clients.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -30,7 +30,7 @@ class ServeTest : public ::testing::Test {
       return true;
     }
   }
-  // Of the whole answer a second or so is spent on the first replies alone.
+  // The first completions alone take about a second of the complete response.
   static std::string long_request(int n) {
     return post_request(
         "/v1/completions",
@@ -54,7 +54,7 @@ TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
   ASSERT_TRUE(serving.ends_within(20));
   const Finished done = serving.wait();
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err.find("cut off"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("were dropped"), std::string::npos) << done.err;
 }
 
 TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
@@ -85,7 +85,7 @@ TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
   EXPECT_NE(done.err.find("pending requests were dropped after 0."), std::string::npos) << done.err;
 }
 
-TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
+TEST_F(ServeTest, ATakenPortIsAnError) {
   const Process serving(arguments());
   const Finished second =
       run_hone({"serve", "--model", (folder.path() / "tiny").string(), "--port", std::to_string(serving.port())});
@@ -94,8 +94,8 @@ TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
       << second.err;
 }
 
-// Of a client whose cable is pulled nothing comes any more, not even that it left.
-TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
+// After a client's cable is cut, nothing arrives from it, not even the end of its connection.
+TEST_F(ServeTest, AVanishedClientIsDropped) {
   if (!Network::allowed()) GTEST_SKIP() << "no network of its own here (root, and Debian's iproute2)";
   const Network network;
   const Process serving(arguments({"--max-num-seqs", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
@@ -115,7 +115,7 @@ TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
   EXPECT_NE(metrics().find("\nhone_replies 0\n"), std::string::npos);
 }
 
-// Clients of every bad kind, round after round: memory stays where the first rounds brought it.
+// Bad clients of every kind, repeatedly: memory stays at its level after the first rounds.
 TEST_F(ServeTest, BadClientsLeaveNoMemoryBehind) {
   Process serving(arguments({"--request-timeout", "0.5", "--kv-cache-tokens", "8192"}));
   const int64_t port = serving.port();

@@ -1,4 +1,4 @@
-// The real stories260K weights on held-out stories: text through tokenizer and model to nats a token.
+// The real stories260K weights on held-out stories: nats per token from text through tokenizer and model.
 #include <gtest/gtest.h>
 
 #include "core/io/jsonl.h"

@@ -1,6 +1,5 @@
 #pragma once
-// Whole runs through the program: what they leave, compared; ended by a signal once they have come so far, and gone on
-// with.
+// Complete runs of the program: comparing their results, ending them by a signal at a checkpoint, and resuming them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -18,7 +17,7 @@
 
 namespace hone::test {
 
-// Rows of a log without what a clock says.
+// Rows of a log without values that depend on a clock.
 inline std::vector<std::string> timeless_rows(const std::filesystem::path& path) {
   std::vector<std::string> out;
   read_jsonl(path, [&](const Json& row, int64_t) {
@@ -36,14 +35,14 @@ inline void expect_same_rows(const std::filesystem::path& a, const std::filesyst
   for (size_t i = 0; i < std::min(one.size(), two.size()); ++i) ASSERT_EQ(one[i], two[i]) << a << " row " << i;
 }
 
-// Both runs' checkpoints/NAME have the same bytes.
+// Expects equal bytes in both runs' checkpoints/NAME.
 inline void expect_same_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b,
                                     const std::vector<std::string>& names) {
   for (const std::string& name : names)
     EXPECT_TRUE(read_file(a / "checkpoints" / name) == read_file(b / "checkpoints" / name)) << name;
 }
 
-// Starts a run, and ends it by a signal `after` checkpoints/NAME is there whole.
+// Starts a run and ends it by a signal when checkpoints/NAME `after` is complete.
 inline Finished end_at_checkpoint(const std::vector<std::string>& arguments, const std::filesystem::path& run,
                                   const std::string& name, int signal, const std::vector<std::string>& environment = {},
                                   std::chrono::milliseconds after = {}) {
@@ -57,7 +56,7 @@ inline Finished end_at_checkpoint(const std::vector<std::string>& arguments, con
   return process.wait();
 }
 
-// The same by SIGKILL; then the run goes on to its end.
+// The same by SIGKILL; then the run is resumed to its end.
 inline void kill_and_resume(const std::vector<std::string>& arguments, const std::filesystem::path& run,
                             const std::string& name, const std::vector<std::string>& environment = {}) {
   EXPECT_EQ(end_at_checkpoint(arguments, run, name, SIGKILL, environment).code, 128 + SIGKILL);
@@ -65,8 +64,8 @@ inline void kill_and_resume(const std::vector<std::string>& arguments, const std
   ASSERT_EQ(resumed.code, 0) << resumed.err;
 }
 
-// A recipe's beginning: a model that takes milliseconds a step, and the tokenizer for its sums; then `rest`, which
-// begins with a table.
+// The start of a recipe: a model with milliseconds per step, and the tokenizer of its sums; then `rest`, which begins
+// with a table.
 inline std::string tiny_recipe(const std::string& name, int layers, const std::string& rest,
                                const std::string& more_of_model = "") {
   return concat("name = \"", name, R"("
@@ -86,7 +85,7 @@ vocab_size = 270
                 rest);
 }
 
-// Runs of a recipe that the test writes, in a folder of its own.
+// Runs of a recipe that the test writes, in a temporary folder.
 class WholeRun : public ::testing::Test {
  protected:
   explicit WholeRun(const std::string& recipe) { std::ofstream(file()) << recipe; }

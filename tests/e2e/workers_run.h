@@ -1,5 +1,5 @@
 #pragma once
-// Runs whose replies are written by `hone worker` processes, beside one without any.
+// Runs whose completions `hone worker` processes generate, compared with a run without workers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length",
 )";
 inline const std::string last = "grpo/step-16";
 
-// With a key of this process's own: the port of a worker that has ended may be another test's by then.
+// The key is unique to this process: another test may use the port of a worker that has ended.
 inline std::string key_file() {
   static const TemporaryFolder folder;
   static const std::string file = [] {
@@ -37,7 +37,7 @@ inline std::string key_file() {
   return file;
 }
 
-// A worker, at any port or at one that another had.
+// A worker, at any free port or at a given one.
 class WorkerProcess : public Process {
  public:
   explicit WorkerProcess(const std::string& listen = "127.0.0.1:0", const std::vector<std::string>& more = {},
@@ -68,7 +68,7 @@ inline size_t count(const std::string& text, const std::string& words) {
   return out;
 }
 
-// Rows of a log, of what was learned alone: who wrote the replies, and how fast, is not part of it.
+// Rows of a log with only what was learned: without which worker generated completions and how fast.
 inline std::vector<std::string> learned(const std::filesystem::path& log) {
   std::vector<std::string> out;
   read_jsonl(log, [&](const Json& row, int64_t) {
@@ -100,7 +100,7 @@ class WorkersRun : public WholeRun {
                                 std::vector<std::string> more = {}) const {
     std::string list;
     for (const std::string& one : urls) list += concat(list.empty() ? "" : ", ", "\"", one, "\"");
-    // What comes later counts.
+    // The later value of a key counts.
     more.insert(more.begin(), {concat("rollout.workers=[", list, "]"), concat("rollout.worker_timeout=", timeout),
                                "rollout.worker_key_file=" + key_file()});
     return arguments(name, more);
@@ -110,7 +110,7 @@ class WorkersRun : public WholeRun {
     return soon([&] { return std::filesystem::exists(path(name) / "checkpoints" / checkpoint / "manifest.json"); },
                 seconds);
   }
-  // The run that no fault came to, with the engine beside the learner.
+  // The run without faults, with the engine in the learner's process.
   const std::filesystem::path& steady(const std::vector<std::string>& more = {}) {
     if (steady_.empty()) {
       const Finished done = run_hone(arguments("steady", more));
@@ -131,7 +131,8 @@ class WorkersRun : public WholeRun {
           expect_same_checkpoints(steady_, path(name), {"grpo/" + entry.path().filename().string() + "/" + file});
     EXPECT_TRUE(std::filesystem::exists(path(name) / "checkpoints" / last));
   }
-  // Ends well within so many seconds from now, with the bits of the steady run. Returns its log.
+  // Expects the learner to end with exit code 0 within `seconds` from now, with the bits of the steady run. Returns its
+  // log.
   std::string expect_ends(Process& learner, const std::string& name, double seconds) {
     const bool ended = learner.ends_within(seconds);
     EXPECT_TRUE(ended) << "it did not end within " << seconds << " seconds: " << learner.err();

@@ -1,5 +1,4 @@
-// Workers change nothing but how long a run takes: its bits with and without them, ahead of the learner, under
-// adapters, and what it learns.
+// Workers change only the duration of a run: bits with and without them, asynchronous runs, adapters, and learning.
 #include "tests/e2e/recipe_run.h"
 #include "tests/e2e/workers_run.h"
 

@@ -1,4 +1,4 @@
-// The bits of a run are those of one without workers, whatever happens to workers, to the network and to the learner.
+// The bits of a run equal those of one without workers, whatever fails: workers, the network or the learner.
 #include <signal.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST_F(WorkersRun, WhatAKilledWorkerHadIsWrittenByAnother) {
+TEST_F(WorkersRun, RequestsOfAKilledWorkerMoveToAnother) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 3));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
@@ -30,7 +30,7 @@ TEST_F(WorkersRun, WhatAKilledWorkerHadIsWrittenByAnother) {
   EXPECT_GE(sum_of(path("run"), "workers/retried"), 1);
 }
 
-TEST_F(WorkersRun, KilledAtRandomAndStartedAgainAWorkerLosesNothingAndIsBroughtItsWeights) {
+TEST_F(WorkersRun, AWorkerKilledAtRandomAndRestartedLosesNothingAndGetsItsWeights) {
   auto worker = std::make_unique<WorkerProcess>();
   const std::string address = worker->address();
   Process learner(with("run", {worker->url()}, 5));
@@ -49,7 +49,7 @@ TEST_F(WorkersRun, KilledAtRandomAndStartedAgainAWorkerLosesNothingAndIsBroughtI
   EXPECT_EQ(count(worker->err(), "generates for run"), 1u) << worker->err();
 }
 
-TEST_F(WorkersRun, AWorkerThatHangsIsLostInTimeAndWelcomeWhenItGoesOn) {
+TEST_F(WorkersRun, AHangingWorkerIsLostInTimeAndJoinsAgainLater) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 1.5));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
@@ -66,7 +66,7 @@ TEST_F(WorkersRun, AWorkerThatHangsIsLostInTimeAndWelcomeWhenItGoesOn) {
   EXPECT_NE(log.find("are assigned again"), std::string::npos) << log;
 }
 
-TEST_F(WorkersRun, AWorkerThatIsSlowIsHelped) {
+TEST_F(WorkersRun, ASlowWorkersRequestsAreDuplicated) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 60));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
@@ -81,7 +81,7 @@ TEST_F(WorkersRun, AWorkerThatIsSlowIsHelped) {
   EXPECT_GE(sum_of(path("run"), "workers/duplicated"), 1);
 }
 
-TEST_F(WorkersRun, ANarrowCableTakesTimeAndNothingElse) {
+TEST_F(WorkersRun, ASlowConnectionChangesOnlyTheTime) {
   const WorkerProcess one, two;
   TcpProxy narrow(one.port());
   Process learner(with("run", {url(narrow.port()), two.url()}, 20));
@@ -91,12 +91,12 @@ TEST_F(WorkersRun, ANarrowCableTakesTimeAndNothingElse) {
   EXPECT_EQ(count(log, "is lost"), 0u) << log;
 }
 
-TEST_F(WorkersRun, AWorkerCutOffAndBackGoesOn) {
+TEST_F(WorkersRun, ADisconnectedWorkerContinuesAfterwards) {
   const WorkerProcess one;
   TcpProxy cable(one.port());
   Process learner(with("run", {url(cable.port())}, 6));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
-  cable.set(TcpProxy::Mode::stall);  // for less than the time after which anybody is lost
+  cable.set(TcpProxy::Mode::stall);  // for less than worker_timeout
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   cable.set(TcpProxy::Mode::pass);
   ASSERT_TRUE(reaches("run", "grpo/step-4"));
@@ -127,7 +127,7 @@ TEST_F(WorkersRun, WithItsCablePulledAWorkerIsLostAndComesBack) {
   EXPECT_EQ(count(log, "has joined"), 2u) << log;
 }
 
-TEST_F(WorkersRun, OverTlsItHasTheSameBitsAndNobodyIsTakenForAWorkerUnvouched) {
+TEST_F(WorkersRun, TlsHasTheSameBitsAndUntrustedWorkersAreRefused) {
   const auto [certificate, key] = make_certificate(folder.path(), "IP:127.0.0.1");
   if (certificate.empty()) GTEST_SKIP() << "no openssl program to make a certificate with";
   const WorkerProcess worker("127.0.0.1:0", {"--tls-cert", certificate, "--tls-key", key});
@@ -149,8 +149,8 @@ TEST_F(WorkersRun, MessagesThatAreDamagedAreNeverTaken) {
   EXPECT_GE(count(log, lost(url(cable.port()))), 1u) << log;
 }
 
-// A worker that says what it should, with the right digests, and writes by weights that nobody gave it.
-TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
+// A fake worker that answers correctly, with the right digests, but samples with other weights.
+TEST_F(WorkersRun, AServerThatIsNoWorkerIsRefused) {
   const auto answer = [](const Json& body) {
     const std::string text = body.dump();
     return http_response(text, 200, concat("x-hone-digest: ", base64(sha256(text)), "\r\n"));
@@ -203,7 +203,7 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
   EXPECT_LE(count(log, lost(liar_url)), 8u) << "it is asked less and less often: " << log;
 }
 
-TEST_F(WorkersRun, AKeyFileThatIsMissingOrEmptyIsSaidBeforeAnythingIsWritten) {
+TEST_F(WorkersRun, AMissingOrEmptyKeyFileIsAnErrorBeforeAnythingIsWritten) {
   std::ofstream(path("empty")) << "# nothing\n";
   for (const auto& [file, words] : {std::pair{"empty", "the file has no key"}, {"missing", "missing"}}) {
     const Finished refused =
@@ -214,7 +214,7 @@ TEST_F(WorkersRun, AKeyFileThatIsMissingOrEmptyIsSaidBeforeAnythingIsWritten) {
   }
 }
 
-TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
+TEST_F(WorkersRun, AWrongKeyStopsARunWithoutAnotherEngine) {
   std::ofstream(path("keys")) << "sesame\n";
   std::ofstream(path("wrong")) << "open\n";
   const WorkerProcess closed("127.0.0.1:0", {"--api-key-file", path("keys")}),
@@ -230,7 +230,7 @@ TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
   EXPECT_NE(log.find(lost(closed.url()) + "an API key is needed"), std::string::npos) << log;
 }
 
-TEST_F(WorkersRun, WithoutAnyWorkerStopsInTimeAndGoesOnOnceTheyAreBack) {
+TEST_F(WorkersRun, ARunWithoutWorkersStopsInTimeAndContinuesWhenTheyReturn) {
   auto one = std::make_unique<WorkerProcess>(), two = std::make_unique<WorkerProcess>();
   const std::string first = one->address(), second = two->address();
   Process learner(with("run", {one->url(), two->url()}, 1.5));

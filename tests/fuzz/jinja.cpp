@@ -1,4 +1,4 @@
-// A chat template, rendered over a small conversation.
+// The input is a chat template. It renders over a small conversation.
 #include "core/text/jinja/jinja.h"
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// A JSON Lines file, gzip or not; each row is printed and must read back the same.
+// The input is a JSON Lines file, gzip or plain. Each row is printed and must read back the same.
 #include "core/io/jsonl.h"
 
 #include <sys/mman.h>

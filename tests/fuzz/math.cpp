@@ -1,5 +1,5 @@
-// A reference and an answer, divided by the first zero byte: whatever they are, judging ends, says the same twice, and
-// takes an answer for equal to itself.
+// The input is a reference and an answer, separated by the first zero byte. Comparison always ends, gives the same
+// result twice, and finds an answer equal to itself.
 #include <cstdlib>
 #include <string>
 

@@ -1,4 +1,4 @@
-// The first line is an override, the rest the recipe. What is read is written and must read back the same.
+// The first line is an override, the rest a recipe. A recipe that reads is written and must read back the same.
 #include <cstdlib>
 
 #include "core/config/config.h"

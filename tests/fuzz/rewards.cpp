@@ -1,4 +1,4 @@
-// A completion before any reward, chosen by the first byte: it gets the same score twice, a finite one.
+// The first byte chooses a reward, the rest is a completion. Its score is finite and the same twice.
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Puzzles of families whose judges read the answer themselves.
+// Puzzles of families whose judges parse the answer.
 constexpr const char* puzzles[] = {
     R"({"task": "jugs", "metadata": {"puzzle": {"jug_capacities": [3, 5], "target": 4}}})",
     R"({"task": "tower_of_hanoi", "metadata": {"num_disks": 2, "num_pegs": 3, "start_peg": 1, "target_peg": 3, "solution_length": 3}})",

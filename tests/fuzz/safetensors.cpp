@@ -1,3 +1,4 @@
+// The input is a safetensors file.
 #include "core/io/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

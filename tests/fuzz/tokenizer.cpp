@@ -1,4 +1,4 @@
-// The first line is a text, the rest a tokenizer.json that may encode it.
+// The first line is a text, the rest a tokenizer.json that encodes it if it loads.
 #include "core/text/tokenizer/tokenizer.h"
 
 #include <string_view>

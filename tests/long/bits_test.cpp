@@ -1,4 +1,4 @@
-// ./dev bits: the same program has the same sums twice, and what one recipe computes otherwise is named.
+// ./dev bits: a program has the same checksums twice, and a recipe whose results differ is named.
 #include <gtest/gtest.h>
 
 #include "core/io/file.h"

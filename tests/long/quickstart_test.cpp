@@ -1,4 +1,4 @@
-// What the README promises of the quickstart, for each of three seeds.
+// The README's promises of the quickstart, for three seeds.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,5 +1,5 @@
 #pragma once
-// The whole chain from weights to a loss, and its gradient against finite differences.
+// The gradient of a loss with respect to all weights, compared with finite differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace hone::test {
 
-// A loss that reads every log-prob and entropy with a weight of its own, and its gradient.
+// A loss that reads every log-prob and entropy with a different weight, and its gradient.
 class ChainLoss {
  public:
   ChainLoss(Context& context, Model& model, std::span<const BatchPart> parts)
@@ -85,8 +85,8 @@ class ChainLoss {
   std::vector<float> weights_, entropy_weights_;
 };
 
-// The gradient of each named row block that is trained against central differences along a direction that is half the
-// gradient's own, half random; the differences of two steps are extrapolated (Richardson), which leaves an error of the
+// Compares the gradient of each trained parameter slice with central differences along a direction that is half the
+// gradient's own and half random. The differences of two steps are extrapolated (Richardson), which leaves an error of
 // fourth order.
 inline void expect_chain_gradient(ChainLoss& loss, Model& model, Recompute recompute = Recompute::none,
                                   const std::optional<DropoutStream>& draws = {}) {

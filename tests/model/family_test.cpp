@@ -1,4 +1,4 @@
-// The contract of every model family: what holds for all of them, walked over families().
+// The contract of every model family, tested over families().
 #include "core/base/parallel_for.h"
 #include "model/token_logprobs.h"
 #include "tests/model/chain_loss.h"
@@ -12,7 +12,7 @@ struct Case {
   friend void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
 };
 
-// Every family as it is, and the ways that config.json may bend one.
+// Every family with its defaults, and with the options of config.json.
 std::vector<Case> cases() {
   std::vector<Case> out;
   for (const std::string& family : families().names()) {
@@ -101,8 +101,8 @@ TEST_P(FamilyTest, TrainingForwardHasTheBitsOfScoring) {
         << "row " << r;
 }
 
-// Every token of two sequences, given to a paged cache in chunks of 1 to 5, the sequences' chunks interleaved or in one
-// call.
+// Every token of two sequences, computed with a paged cache in chunks of 1 to 5; the sequences' chunks are interleaved
+// or in one call.
 TEST_P(FamilyTest, DecodingStepByStepHasTheBitsOfOnePass) {
   const auto model = this->model(false);
   const std::vector<std::vector<int32_t>> sequences{random_tokens(23, 19, 1), random_tokens(14, 19, 2)};
@@ -184,7 +184,7 @@ TEST_P(FamilyTest, SteadyStateAllocatesNothing) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(round(), first);
 }
 
-// Two blocks of window 5 see 8 tokens back, no more.
+// Two layers with window 5 see 8 tokens back and no more.
 TEST(MistralTest, WindowBoundsWhatATokenSees) {
   const auto device = cpu_device();
   Context context(*device);
@@ -201,7 +201,7 @@ TEST(MistralTest, WindowBoundsWhatATokenSees) {
   }
 }
 
-// A window as long as the sequence changes nothing, and without one Mistral is Llama.
+// A window as long as the sequence changes nothing, and Mistral without a window is Llama.
 TEST(MistralTest, WithoutWindowIsLlama) {
   const auto device = cpu_device();
   Context context(*device);

@@ -5,8 +5,8 @@
 namespace hone::test {
 namespace {
 
-// GPT-2 small by hand: 124,439,808 parameters, of them 50257 x 768 + 1024 x 768 looked up; blocks of 12 D^2 weights in
-// matrices.
+// GPT-2 small by hand: 124,439,808 parameters, of which 50257 x 768 + 1024 x 768 are looked up; layers with 12 D^2
+// weights in matrices.
 TEST(Plan, CountsGpt2) {
   const auto model = make_model(JsonObject{{"model_type", "gpt2"}}, "test");
   const ModelFlops plan = count_flops(*model, 1024);
@@ -18,7 +18,7 @@ TEST(Plan, CountsGpt2) {
   EXPECT_DOUBLE_EQ(plan.train_flops_per_token, 3 * plan.forward_flops_per_token);
 }
 
-// The frozen weights' own gradients are not computed.
+// Gradients of frozen weights are not computed.
 TEST(Plan, CountsWhatAdaptersTrain) {
   const auto model = make_model(JsonObject{{"model_type", "gpt2"}}, "test");
   model->add_lora({.r = 8});  // c_attn: 768 in, 2304 out

@@ -10,7 +10,7 @@ struct Measured {
   bool operator==(const Measured&) const = default;
 };
 
-// What a forward and a backward over two sequences take on a device.
+// Measures a forward and a backward pass over two sequences on a device.
 Measured measure(const std::string& device_name, Recompute recompute) {
   const auto device = devices().at(device_name)(0);
   Context context(*device);

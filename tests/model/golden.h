@@ -1,6 +1,6 @@
 #pragma once
-// Tiny models whose logits and gradients transformers computed (tests/golden/make_families.py): the weights are
-// functions of name and place.
+// Tiny models with logits and gradients computed by transformers (tests/golden/make_families.py). The weights are
+// functions of name and index.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -26,7 +26,7 @@ inline float golden_weight(const std::string& name, int64_t index, bool matrix) 
   return static_cast<float>(name.ends_with(".weight") ? 1 + 0.4 * u : 0.4 * u);
 }
 
-// Calls visit(name, index in the file's tensor, element of the parameter on the host) for every number of a parameter.
+// Calls visit(name, index in the file's tensor, element of the parameter on the host) for each number of a parameter.
 template <class Visit>
 void for_each_number(const Param& param, Visit visit) {
   const int64_t columns = param.shape.size() == 1 ? 1 : param.shape[1];
@@ -39,7 +39,7 @@ void for_each_number(const Param& param, Visit visit) {
   }
 }
 
-// A model with memory whose weights are golden_weight().
+// An allocated model whose weights are golden_weight().
 inline std::unique_ptr<Model> golden_model(Context& context, const Json& config, DType dtype) {
   std::unique_ptr<Model> model = make_model(config, "golden");
   model->allocate(context, dtype, true);
@@ -57,7 +57,7 @@ inline std::unique_ptr<Model> golden_model(Context& context, const Json& config,
   return model;
 }
 
-// A golden file beside a model of its config on a device, or beside `model`.
+// A golden file and a model of its config on a device, or `model`.
 class Golden {
  public:
   Golden(Context& context, const std::string& name, DType dtype, std::unique_ptr<Model> model = nullptr)
@@ -70,12 +70,12 @@ class Golden {
   Model& model() { return *model_; }
   const SafetensorsReader& file() const { return file_; }
 
-  // What plain bf16 made of them in transformers: "logits" or "gradients".
+  // The error of plain bf16 in transformers: "logits" or "gradients".
   double bf16_error(const char* of) const {
     const Json errors = parse_json(file_.metadata().at("bf16_errors"), "bf16_errors");
     return errors.at(of).as_double();
   }
-  // Largest error of the logits, and of any parameter's gradient, as a share of the largest number that it has.
+  // The largest error of the logits, and of any parameter's gradient, relative to its largest number.
   struct Errors {
     double logits = 0, gradients = 0;
     std::string worst;
@@ -133,8 +133,10 @@ class Golden {
         to[static_cast<size_t>(index)] = actual[static_cast<size_t>(element)];
       });
       for (const auto& [name, values] : ours)
-        if (const double error = worst(values, numbers<float>("grad." + name)); !(error <= out.gradients))
-          out.gradients = error, out.worst = name;
+        if (const double error = worst(values, numbers<float>("grad." + name)); !(error <= out.gradients)) {
+          out.gradients = error;
+          out.worst = name;
+        }
     }
     return out;
   }

@@ -1,4 +1,4 @@
-// Logits and gradients of every family as transformers computes them from the same weights.
+// Logits and gradients of every family, compared with transformers' for the same weights.
 #include "tests/model/golden.h"
 
 namespace hone::test {

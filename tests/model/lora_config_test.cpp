@@ -35,10 +35,10 @@ TEST(LoraTargets, AreNamesEndsOrExpressionsOfWholeNames) {
 TEST(LoraTargets, ThatNameNothingAreErrorsThatListWhatThereIs) {
   EXPECT_PRED2(says, refusal({"q_prj"}),
                "no module is called 'q_prj'; did you mean 'q_proj'?; known: o_proj, q_proj, up_proj, all-linear");
-  EXPECT_PRED2(says, refusal({"proj"}), "no module is called 'proj'");  // an end only after a dot
-  EXPECT_PRED2(says, refusal({"layers.*q"}), "no module is called");    // an expression of a part
-  EXPECT_PRED2(says, refusal({"q_proj", "lm_head"}), "'lm_head'");      // each has to name one
-  EXPECT_PRED2(says, refusal({"q_(proj"}), "target_modules");           // no expression
+  EXPECT_PRED2(says, refusal({"proj"}), "no module is called 'proj'");  // a suffix matches only after a dot
+  EXPECT_PRED2(says, refusal({"layers.*q"}), "no module is called");    // an expression must match the entire name
+  EXPECT_PRED2(says, refusal({"q_proj", "lm_head"}), "'lm_head'");      // each entry must match a module
+  EXPECT_PRED2(says, refusal({"q_(proj"}), "target_modules");           // not a valid expression
 }
 
 TEST(LoraTargets, AreNamedAsShortAsTheyCanBe) {

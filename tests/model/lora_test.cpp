@@ -40,7 +40,7 @@ TEST_P(LoraTest, GradientOfTheWholeChainWithDropout) {
     expect_chain_gradient(loss, *model, recompute, DropoutStream{3, 100});
 }
 
-// The first block's q alone (all of GPT-2's fused module): other row blocks stay as they are.
+// Only q of the first layer (all of GPT-2's fused module). Other parameter slices stay unchanged.
 TEST_P(LoraTest, GradientOfOneModule) {
   const auto model = this->model({.r = 2, .target_modules = {R"(.*\.0\..*(q_proj|c_attn))"}});
   EXPECT_EQ(model->adapter_params().size(), 2u);
@@ -157,7 +157,8 @@ TEST_P(LoraTest, StartsAsPeftDoes) {
     const std::span<const float> a = linear->lora->a.value.as<float>();
     for (const float x : a) {
       EXPECT_LE(std::fabs(x), bound);
-      squares += double{x} * x, sum += x;
+      squares += double{x} * x;
+      sum += x;
     }
     const auto count = static_cast<double>(a.size());
     EXPECT_NEAR(sum / count, 0, 4 * bound / std::sqrt(3 * count));
@@ -168,7 +169,7 @@ TEST_P(LoraTest, StartsAsPeftDoes) {
 INSTANTIATE_TEST_SUITE_P(Families, LoraTest, testing::ValuesIn(families().names()),
                          [](const auto& test) { return test.param; });
 
-// y = W x + scale B A x of one row block, in double precision from the numbers themselves.
+// y = W x + scale B A x of one parameter slice, computed in double precision.
 TEST(LoraLayer, AddsTheProductOfItsMatrices) {
   const auto device = cpu_device();
   Context context(*device);

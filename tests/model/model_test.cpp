@@ -10,7 +10,7 @@ namespace {
 
 class ModelTest : public testing::Test {
  protected:
-  std::unique_ptr<Model> initialised(const Json& config, uint64_t seed) {
+  std::unique_ptr<Model> initialized(const Json& config, uint64_t seed) {
     auto model = make_model(config, "test");
     model->allocate(context_, DType::f32, false);
     model->initialize(context_, seed);
@@ -32,33 +32,34 @@ std::vector<float> values_named(Model& model, const std::string& name) {
   return {};
 }
 
-// k_proj is drawn from its name alone: other heads before it, other layers or other threads change nothing.
-TEST_F(ModelTest, InitialisationDependsOnSeedAndNameAlone) {
+// The initial values of k_proj depend only on seed and name: other heads before it, other layers or other threads
+// change nothing.
+TEST_F(ModelTest, InitializationDependsOnSeedAndNameAlone) {
   const std::string name = "model.layers.1.self_attn.k_proj.weight";
-  const std::vector<float> drawn = values_named(*initialised(tiny_config("llama"), 7), name);
+  const std::vector<float> values = values_named(*initialized(tiny_config("llama"), 7), name);
   ASSERT_EQ(drawn.size(), 144u);
-  EXPECT_EQ(values_named(*initialised(with(tiny_config("llama"),
+  EXPECT_EQ(values_named(*initialized(with(tiny_config("llama"),
                                            {{"num_attention_heads", 8}, {"num_hidden_layers", 3}, {"vocab_size", 50}}),
                                       7),
                          name),
-            drawn);
-  EXPECT_EQ(values_named(*initialised(tiny_config("qwen2"), 7), name), drawn);
-  EXPECT_NE(values_named(*initialised(tiny_config("llama"), 8), name), drawn);
+            values);
+  EXPECT_EQ(values_named(*initialized(tiny_config("qwen2"), 7), name), values);
+  EXPECT_NE(values_named(*initialized(tiny_config("llama"), 8), name), values);
   const int threads = num_threads();
   set_num_threads(threads == 1 ? 2 : 1);
-  EXPECT_EQ(values_named(*initialised(tiny_config("llama"), 7), name), drawn);
+  EXPECT_EQ(values_named(*initialized(tiny_config("llama"), 7), name), values);
   set_num_threads(threads);
 }
 
 TEST_F(ModelTest, InitialValuesAreNormalWithTheConfigsSpread) {
-  const auto model = initialised(with(tiny_config("llama"), {{"vocab_size", 4000}, {"initializer_range", 0.05}}), 1);
-  const std::vector<float> drawn = values_named(*model, "model.embed_tokens.weight");
+  const auto model = initialized(with(tiny_config("llama"), {{"vocab_size", 4000}, {"initializer_range", 0.05}}), 1);
+  const std::vector<float> values = values_named(*model, "model.embed_tokens.weight");
   double mean = 0, square = 0, fourth = 0;
-  for (const float value : drawn) mean += value, square += double{value} * value, fourth += std::pow(double{value}, 4);
+  for (const float value : values) mean += value, square += double{value} * value, fourth += std::pow(double{value}, 4);
   const auto n = static_cast<double>(drawn.size());
   EXPECT_NEAR(mean / n, 0, 4 * 0.05 / std::sqrt(n));
   EXPECT_NEAR(std::sqrt(square / n), 0.05, 4 * 0.05 / std::sqrt(2 * n));
-  EXPECT_NEAR(fourth * n / (square * square), 3, 0.1);  // of a normal distribution
+  EXPECT_NEAR(fourth * n / (square * square), 3, 0.1);  // kurtosis of a normal distribution
   for (const float weight : values_named(*model, "model.norm.weight")) EXPECT_EQ(weight, 1);
 }
 

@@ -24,7 +24,7 @@ class QuantizedModelTest : public testing::TestWithParam<std::string> {
     const BatchPart part{tokens};
     return hidden_of(context, model, {&part, 1});
   }
-  // Makes the model's matrices the numbers that the copies stand for.
+  // Sets the model's matrices to the values of the quantized copies.
   static void round_to(Model& model, Model& quantized) {
     const std::vector<Linear*> linear_modules = model.linear_modules(), copies = quantized.linear_modules();
     ASSERT_EQ(copies.size(), linear_modules.size());
@@ -42,7 +42,7 @@ class QuantizedModelTest : public testing::TestWithParam<std::string> {
   Context context;
 };
 
-// What it computes is what a model with the copies' numbers does, and the model itself notices nothing.
+// It computes the same as a model with the copies' values, and the source model is unchanged.
 TEST_P(QuantizedModelTest, ComputesWithTheNumbersOfTheCopies) {
   const Json config = tiny_config(GetParam());
   const auto source = make_tiny(context, config), rounded = make_tiny(context, config);
@@ -58,7 +58,7 @@ TEST_P(QuantizedModelTest, ComputesWithTheNumbersOfTheCopies) {
   EXPECT_EQ(download(context, source->flat_values()), weights);
 }
 
-TEST_P(QuantizedModelTest, FollowsTheWeightsWhenToldTo) {
+TEST_P(QuantizedModelTest, FollowsTheWeightsOnUpdate) {
   const Json config = tiny_config(GetParam());
   const auto source = make_tiny(context, config);
   QuantizedModel quantized(context, *source, QuantFormat::int8);
@@ -83,7 +83,7 @@ TEST_P(QuantizedModelTest, AdaptersAreAddedAsTheyAre) {
   EXPECT_NE(hidden(quantized.model()), with);
 }
 
-// Where nobody else needs the source, its matrices are given up: the memory of one byte a number takes their place.
+// With SourceWeights::free the source's matrices are freed, and copies of one byte per number replace them.
 TEST_P(QuantizedModelTest, TakesThePlaceOfItsSource) {
   const Json config = tiny_config(GetParam());
   const LoraConfig lora{.r = 2, .lora_alpha = 4, .target_modules = {"all-linear"}};
@@ -112,15 +112,17 @@ TEST(QuantizedModelBytes, AreOneANumberAndTheScales) {
   model->allocate(context, DType::bf16, false);
   const QuantizedModel quantized(context, *model, QuantFormat::fp8);
   size_t numbers = 0, rows = 0;
-  for (const Linear* linear : model->linear_modules())
-    numbers += static_cast<size_t>(linear->weight.value.size()), rows += static_cast<size_t>(linear->num_outputs());
+  for (const Linear* linear : model->linear_modules()) {
+    numbers += static_cast<size_t>(linear->weight.value.size());
+    rows += static_cast<size_t>(linear->num_outputs());
+  }
   EXPECT_GE(quantized.bytes(), numbers + 4 * rows);
   EXPECT_LE(quantized.bytes(), numbers + 4 * rows + 512 * model->linear_modules().size());
   const size_t others = model->flat_values().bytes() - 2 * numbers;
   QuantizedModel alone(context, *model, QuantFormat::fp8, QuantizedModel::SourceWeights::free);
   EXPECT_LE(model->flat_values().bytes(), others);
   for (const Linear* linear : alone.model().linear_modules())
-    EXPECT_TRUE(!linear->weight.value && linear->weight.value.dtype == DType::bf16);  // activations have it, too
+    EXPECT_TRUE(!linear->weight.value && linear->weight.value.dtype == DType::bf16);  // activations have this dtype too
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Real weights: the numbers that an independent forward gave for them.
+// Real weights, compared with the results of an independent forward pass.
 #include <cmath>
 
 #include "core/io/jsonl.h"
@@ -67,8 +67,8 @@ TEST_F(ReferenceTest, Stories260KWritesItsGreedyStory) {
     if (row.at("kind").as_string() == "greedy") expected = ids_of(row.at("output_ids"));
   });
   ASSERT_EQ(expected.size(), 257u);
-  // Each of the story's tokens is the likeliest after those before it, so greedy decoding from the first writes all of
-  // them.
+  // Each token of the story is the likeliest after the previous ones, so greedy decoding from the first one writes all
+  // of them.
   const std::vector<float> logits = logits_of(context_, *model, hidden_of(context_, *model, {{BatchPart{expected}}}));
   for (size_t t = 0; t + 1 < expected.size(); ++t)
     ASSERT_EQ(likeliest(std::span(logits).subspan(t * 512, 512)), expected[t + 1]) << "token " << t + 1;

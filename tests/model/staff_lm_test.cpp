@@ -1,4 +1,5 @@
-// A small Llama-shaped model trained twelve steps by another program: the same logits, gradients, losses and weights.
+// A small Llama-shaped model that another program trained for twelve steps: compares logits, gradients, losses and
+// weights.
 #include <cmath>
 #include <map>
 
@@ -29,7 +30,7 @@ Json config() {
                     {"tie_word_embeddings", false}};
 }
 
-// The other program's name for one of ours.
+// Returns the other program's name for one of ours.
 std::string their_name(std::string name) {
   const std::vector<std::pair<std::string, std::string>> parts{{"model.embed_tokens", "token_embeddings"},
                                                                {"model.layers.", "layers."},
@@ -46,15 +47,15 @@ std::string their_name(std::string name) {
   return name;
 }
 
-// Their rotary positions turn pairs (2i, 2i + 1) of a head, ours (i, i + d/2): row r of our q and k is this row of
-// theirs.
+// Their RoPE rotates pairs (2i, 2i + 1) of a head, ours (i, i + d/2). Returns the row of their q and k for row r of
+// ours.
 int64_t their_row(const std::string& name, int64_t row) {
   if (!name.ends_with("q_proj.weight") && !name.ends_with("k_proj.weight")) return row;
   const int64_t head = row / head_dim, dim = row % head_dim, half = head_dim / 2;
   return head * head_dim + (dim < half ? 2 * dim : 2 * (dim - half) + 1);
 }
 
-// Calls each(name, ours, theirs) for every row of every parameter; `gradient` chooses which of ours.
+// Calls each(name, ours, theirs) for every row of every parameter. `gradient` selects gradients instead of values.
 template <class Each>
 void walk_rows(Model& model, const SafetensorsReader& file, bool gradient, Each each) {
   for (const Param* param : model.params()) {
@@ -105,7 +106,7 @@ class StaffLm : public testing::Test {
     Batch batch;
     Tensor rows, targets;
   };
-  // Row t of a sequence is read to tell token t + 1; the last token is a target only.
+  // Row t of a sequence predicts token t + 1; the last token is only a target.
   Step step(Arena& arena, size_t it) {
     std::vector<std::vector<int32_t>> inputs;
     std::vector<int32_t> targets;
@@ -120,7 +121,7 @@ class StaffLm : public testing::Test {
     return {pack_batch(context_, arena, parts), upload(context_, arena, std::span<const int32_t>(rows)),
             upload(context_, arena, std::span<const int32_t>(targets))};
   }
-  // The mean cross entropy; gradients are those of this step alone.
+  // Returns the mean cross entropy. The gradients are those of this step only.
   double loss_and_gradient(const Step& step) {
     ScratchScope scope(context_);
     const int64_t count = step.rows.dim(0);
@@ -192,7 +193,7 @@ TEST_F(StaffLm, TwelveStepsOfTraining) {
     sum_squares(context_, sum, grads);
     clip_factor(context_, clip, norm, sum, 1.0f);
     EXPECT_NEAR(norm.as<float>()[0], trace[it].at("grad_norm").as_double(), 2e-5) << "step " << it;
-    // Their eps stands beside the root of the uncorrected second moment, torch's beside that of the corrected one.
+    // Their eps is added to the root of the uncorrected second moment, torch's to that of the corrected one.
     const double t = static_cast<double>(it) + 1, correction1 = 1 - std::pow(0.9, t),
                  correction2 = 1 - std::pow(0.95, t);
     adamw_update(context_, {.range = {values, {}, grads, {}, clip},

@@ -1,5 +1,5 @@
 #pragma once
-// Small models for tests, and a paged cache of the simplest kind.
+// Small models for tests, and a minimal paged cache.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -12,7 +12,7 @@ namespace hone::test {
 
 inline std::unique_ptr<Device> cpu_device() { return devices().at("cpu")(0); }
 
-// A config.json that every family reads as a tiny model: the families' spellings side by side.
+// A config.json that every family reads as a tiny model; it has the keys of all families.
 inline Json tiny_config(const std::string& family) {
   return JsonObject{{"model_type", family},
                     {"vocab_size", 19},
@@ -34,7 +34,7 @@ inline Json tiny_config(const std::string& family) {
                     {"n_positions", 40}};
 }
 
-// Whether a message has the words.
+// Returns true if a message contains the words.
 inline bool says(const std::string& message, const std::string& words) {
   return message.find(words) != std::string::npos;
 }
@@ -44,8 +44,8 @@ inline Json with(Json config, const JsonObject& changes) {
   return config;
 }
 
-// Every parameter is away from its neutral value, norms and biases too. Adapters leave the other weights as they are
-// without them.
+// Makes a model in which every parameter differs from its neutral value, norms and biases too. Adapters do not change
+// the other weights.
 inline std::unique_ptr<Model> make_tiny(Context& context, const Json& config, bool gradients = true,
                                         const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
@@ -72,7 +72,7 @@ inline std::vector<int32_t> all_rows(int64_t count) {
   return out;
 }
 
-// The hidden state of every token of the parts, [T, D].
+// Returns the hidden state of every token of the parts, [T, D].
 inline std::vector<float> hidden_of(Context& context, Model& model, std::span<const BatchPart> parts,
                                     const KvView* kv = nullptr) {
   ScratchScope scope(context);
@@ -82,8 +82,8 @@ inline std::vector<float> hidden_of(Context& context, Model& model, std::span<co
                   infer(context, model, batch, upload(context, context.scratch(), std::span<const int32_t>(rows)), kv));
 }
 
-// Block b of sequence s is the pool's block (b * num_sequences + s) * 5 modulo the pool's size: neighbours in a
-// sequence lie apart.
+// Block b of sequence s is the pool's block (b * num_sequences + s) * 5 modulo the pool's size, so that neighbors in a
+// sequence are not adjacent.
 class TinyCache {
  public:
   TinyCache(Context& context, const ModelShape& shape, int64_t num_sequences)

@@ -15,7 +15,7 @@ class ScoreTest : public testing::Test {
   std::unique_ptr<Model> model_ = make_tiny(context_, tiny_config("llama"), false);
 };
 
-// Log-softmax and entropy written out in double.
+// Log-softmax and entropy computed directly in double.
 TEST_F(ScoreTest, LogProbsAndEntropyOfTheTemperedLogits) {
   const std::vector<std::vector<int32_t>> sequences{random_tokens(9, 19, 1)};
   std::vector<float> hidden = hidden_of(context_, *model_, {{BatchPart{sequences[0]}}}), logits(9 * 19);

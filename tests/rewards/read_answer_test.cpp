@@ -1,4 +1,4 @@
-// The answers that rewards show for votes are those that they judge, and equal where the reward takes them for equal.
+// The answers that rewards expose for votes are the answers that they score, and equality is that of the reward.
 #include <gtest/gtest.h>
 
 #include "rewards/reward.h"

@@ -12,7 +12,7 @@ namespace hone {
 
 namespace {
 
-// Judges by the length of what it is asked.
+// Scores a request by its length.
 std::string judge_by_length(const test::ReceivedRequest& request) {
   JsonArray rewards;
   const Json asked = parse_json(request.body, "request");
@@ -21,7 +21,7 @@ std::string judge_by_length(const test::ReceivedRequest& request) {
   return test::http_response(Json(JsonObject{{"rewards", rewards}}).dump());
 }
 
-// A reward whose defaults cannot stand alone: what it needs is there for it. Plug-ins are those of examples/.
+// Returns a specification with the keys that a reward requires. Plug-ins are those of examples/.
 std::string spec_of(const std::string& name) {
   const std::string examples = (test::source_folder() / "examples").string();
   if (name == "composite")
@@ -65,7 +65,7 @@ std::string repeated(std::string_view unit, size_t bytes) {
   return out;
 }
 
-// A reward that starts a program for each gets every tenth.
+// Rewards that start a program per completion get every tenth one.
 std::vector<Completion> small_completions(const std::string& name) {
   std::vector<Completion> out;
   for (const char* text : {"",
@@ -158,7 +158,7 @@ TEST_P(RewardContract, AGroupScoresAsOneByOne) {
 
 TEST_P(RewardContract, RightCompletionsVoteTogether) {
   if (!reward->reads_answers(task) || GetParam() == "composite")
-    return;  // a composite's score is not that of its answer alone
+    return;  // a composite's score depends on more than its answer
   std::vector<std::string> right;
   for (const Completion& completion : small_completions(GetParam())) {
     const std::optional<std::string> answer = reward->read_answer(task, completion);
@@ -232,7 +232,7 @@ TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
 }
 
 TEST_P(RewardContract, AnswersOfAllSizesAreJudgedInTime) {
-  // Just below the limits of what is read: the costliest comparisons.
+  // Just below the limits of the parser: the most expensive comparisons.
   for (const char* unit : {"1,",    "x+",         "\\pm 1,",   "(1,2),",     "\\sqrt{2}+", "2^",
                            "(",     "\\frac{1}{", "x=1,",      "[0,1)\\cup", "7!+",        "\\sin ",
                            "1:",    "10^{10^",    "9!^",       "\\binom9",   "\\frac1",    "x!",

@@ -1,4 +1,4 @@
-// What each reward says of small completions.
+// The score of each reward for small completions.
 #include <algorithm>
 
 #include "core/io/file.h"
@@ -19,7 +19,7 @@ static double score_of(const std::string& spec, const std::string& answer, const
   return judge(spec, answer, text, prompt).score;
 }
 
-TEST(Exact, SpacesAndCaseAsAskedFor) {
+TEST(Exact, SpacesAndCaseFollowTheKeys) {
   EXPECT_EQ(score_of("exact", "42", " 42\n"), 1);
   EXPECT_EQ(score_of("exact", "42", "43"), 0);
   EXPECT_EQ(score_of("{kind = 'exact', trim = false}", "42", "42 "), 0);
@@ -36,7 +36,7 @@ TEST(Number, TheLastNumberOrTheOneAfterAMarker) {
   EXPECT_EQ(score_of("number", "1200", "#### 1,200"), 1);
   EXPECT_EQ(score_of("number", "1,200.50", "$1200.5"), 1);
   EXPECT_EQ(score_of("number", "-3", "it is -3."), 1);
-  EXPECT_EQ(score_of("number", "3", "5-3"), 0);  // the end of a range or the right of a minus is no answer
+  EXPECT_EQ(score_of("number", "3", "5-3"), 0);  // the end of a range or an operand of a minus is not an answer
   EXPECT_EQ(score_of("number", "-3", "5-3"), 0);
   EXPECT_EQ(score_of("number", "2", "AZYUK2A"), 0);
   EXPECT_EQ(judge("number", "2", "two").note, "no number found");
@@ -164,7 +164,7 @@ TEST(SequenceCompletion, ShareOfTheNumbersThatAreRight) {
   EXPECT_EQ(score_of(spec, "", "6,8", "2,4:9,4"), 0.5);
   EXPECT_EQ(score_of(spec, "", "6,0,1,0", "2,4:9,4"), 0.5);
   EXPECT_EQ(score_of(spec, "", "6,8,1,3,5,7,0,2", "2,4:9,4"), 0.5);
-  EXPECT_EQ(score_of(spec, "", "0,5,1,6", "8,4:9,4"), 1);  // the difference is taken modulo too
+  EXPECT_EQ(score_of(spec, "", "0,5,1,6", "8,4:9,4"), 1);  // the difference is modulo too
   EXPECT_EQ(score_of(spec, "", "", "2,4:9,0"), 1);
   EXPECT_EQ(score_of(spec, "", "6", "2,4:9,0"), 0);
   EXPECT_EQ(score_of(spec, "", "44,:,,9", "2,4:9,4"), 0);
@@ -195,8 +195,7 @@ TEST(Composite, AddsItsPartsAndNamesThem) {
       "= true}]}";
   const RewardScore score = judge(spec, "a", "A");
   EXPECT_EQ(score.score, 1);
-  EXPECT_EQ(score.parts,
-            (Metrics{{"exact", 0}, {"exact_2", 1}, {"format", 0}}));  // length has nothing to say without ids
+  EXPECT_EQ(score.parts, (Metrics{{"exact", 0}, {"exact_2", 1}, {"format", 0}}));  // length is skipped without ids
   EXPECT_EQ(score.note, "exact: expected 'a'; format: no <think>; length: no token ids");
   EXPECT_EQ(score_of("{kind = 'composite', normalize = true, parts = [{kind = 'exact', weight = 3}, {kind = 'format', "
                      "weight = 1}]}",
@@ -222,11 +221,11 @@ TEST(Composite, APartJudgesTheRowsThatItsConditionNames) {
   const Completion five{.ids = {}, .text = "5", .finish_reason = "stop"},
       text{.ids = {}, .text = "no number", .finish_reason = "stop"};
   const RewardScore of_math = reward->score(math, five), of_word = reward->score(word, text);
-  EXPECT_EQ(of_math.parts, (Metrics{{"number", 1}, {"format", 0}}));  // no zero for the part that does not apply
+  EXPECT_EQ(of_math.parts, (Metrics{{"number", 1}, {"format", 0}}));  // a part that does not apply adds no zero
   EXPECT_EQ(of_math.score, 0.75);
-  EXPECT_EQ(of_word.parts, (Metrics{{"exact", 1}, {"format", 0}}));  // "number" would refuse this answer
+  EXPECT_EQ(of_word.parts, (Metrics{{"exact", 1}, {"format", 0}}));  // "number" would reject this answer
   EXPECT_EQ(of_word.score, 0.5);
-  // Groups of both kinds at once give the same.
+  // Groups of both kinds in one call give the same scores.
   const std::vector<Completion> fives{five, text}, texts{text, five};
   std::vector<RewardScore> first(2), second(2);
   const GroupScores groups[] = {{math, fives, first}, {word, texts, second}};
@@ -268,7 +267,7 @@ TEST(Composite, ARowWithoutAPartIsNamed) {
     }
     return std::string();
   };
-  for (const char* words : {"rows.jsonl:7", "no part", "math asks for column 'domain'", "word asks", "\"chem\""})
+  for (const char* words : {"rows.jsonl:7", "no part", "math needs column 'domain'", "word needs", "\"chem\""})
     EXPECT_NE(message(R"({"domain": "chem"})").find(words), std::string::npos) << words;
   for (const char* words : {"rows.jsonl:7", "no part", "column 'domain', which is missing"})
     EXPECT_NE(message("{}").find(words), std::string::npos) << words;

@@ -286,6 +286,12 @@ TEST(RunState, OldNamesInRunJsonAreTodaysKeys) {
   EXPECT_NE(error_with(changed).find("stage.kto.overlong_rows is \"skip\", this run was begun with \"error\""),
             std::string::npos)
       << error_with(changed);
+  // recipe.toml keeps the old names, whichever of them run.json has.
+  write_file_atomic(folder.path() / "recipe.toml",
+                    "[[stage]]\nkind = \"labelled\"\nfiles = [\"a.jsonl\"]\ntoo_long = \"error\"\n");
+  EXPECT_EQ(error_of([&] { read_run_recipe(folder.path(), {}); }), "no error");
+  state.save(folder.path(), recipe);
+  EXPECT_EQ(error_of([&] { read_run_recipe(folder.path(), {}); }), "no error");
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ TEST(ContradictingSettings, AreRefused) {
 }
 
 bool warns(const Recipe& recipe, const std::string& words) {
-  for (const std::string& warning : recipe.stage[0].stage->warnings(recipe.stage_settings()))
+  for (const std::string& warning : recipe.stage[0].stage->warnings())
     if (warning.find(words) != std::string::npos) return true;
   return false;
 }

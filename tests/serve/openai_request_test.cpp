@@ -99,8 +99,8 @@ TEST_F(OpenAiRequestTest, ErrorsNameTheMember) {
   expect_refused(false, R"({"prompt": "a", "top_p": 0})", "top_p", "top_p must be in [");
   expect_refused(false, R"({"prompt": "a", "n": 1.5})", "n", "must be an integer");
   expect_refused(false, R"({"prompt": "a", "n": 0})", "n", "must be positive");
-  expect_refused(false, R"({"prompt": "a", "n": 9223372036854775807})", "n", "takes 1024 replies");
-  expect_refused(false, R"({"prompt": ["a", "b"], "n": 513})", "n", "takes 1024 replies");
+  expect_refused(false, R"({"prompt": "a", "n": 9223372036854775807})", "n", "maximum is 1024");
+  expect_refused(false, R"({"prompt": ["a", "b"], "n": 513})", "n", "maximum is 1024");
   expect_refused(false, R"({"prompt": "a", "max_tokens": 0})", "max_tokens", "max_tokens must be in");
   expect_refused(false, R"({"prompt": "a", "echo": 1})", "echo", "must be true or false");
   expect_refused(false, R"({"prompt": "a", "presence_penalty": 3})", "presence_penalty", "in [-2, 2]");
@@ -111,7 +111,7 @@ TEST_F(OpenAiRequestTest, ErrorsNameTheMember) {
   expect_refused(false, R"({"prompt": "a", "logprobs": 65})", "logprobs", "in [0, 64]");
   expect_refused(false, R"({"prompt": "a", "stop": [""]})", "stop", "none of them empty");
   expect_refused(false, R"({"prompt": "a", "stop": 5})", "stop", "a string or a list");
-  expect_refused(false, R"({"prompt": "a", "best_of": 4})", "best_of", "n replies");
+  expect_refused(false, R"({"prompt": "a", "best_of": 4})", "best_of", "must equal n");
   expect_refused(false, R"({"prompt": "a", "suffix": "b"})", "suffix", "suffix");
   expect_refused(false, R"({"prompt": "a", "stream_options": {}})", "stream_options", "stream = true");
   expect_refused(false, R"({"prompt": "a", "model": "gpt-4"})", "model", "serves 'tiny'", 404);

@@ -164,7 +164,7 @@ TEST_F(ServerTest, ModelsHealthAndUnknownPaths) {
   EXPECT_EQ(client.get("/health").body, R"({"status":"ok"})");
   const HttpAnswer missing = client.get("/v1/nothing");
   EXPECT_EQ(missing.status, 404);
-  EXPECT_NE(missing.body.find("there is no /v1/nothing here"), std::string::npos);
+  EXPECT_NE(missing.body.find("unknown path /v1/nothing"), std::string::npos);
   const HttpAnswer wrong = client.get("/v1/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");

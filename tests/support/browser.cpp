@@ -38,14 +38,16 @@ Browser::Browser(const std::string& program, const std::string& url) {
     const int silence = ::open("/dev/null", O_RDWR), in = ::fcntl(commands[0], F_DUPFD, 10),
               out = ::fcntl(answers[1], F_DUPFD, 10);
     for (const int fd : {0, 1, 2}) ::dup2(silence, fd);
-    ::dup2(in, 3);  // where Chromium reads, and 4 where it writes
+    ::dup2(in, 3);  // Chromium reads descriptor 3 and writes 4
     ::dup2(out, 4);
     ::close(in), ::close(out);
     ::execv(program.c_str(), argv.data());
     ::_exit(127);
   }
-  ::close(commands[0]), ::close(answers[1]);
-  to_ = commands[1], from_ = answers[0];
+  ::close(commands[0]);
+  ::close(answers[1]);
+  to_ = commands[1];
+  from_ = answers[0];
   const Json target = call("Target.createTarget", JsonObject{{"url", "about:blank"}});
   session_ = call("Target.attachToTarget", JsonObject{{"targetId", target.at("targetId")}, {"flatten", true}})
                  .at("sessionId")
@@ -63,7 +65,7 @@ Browser::~Browser() {
   ::close(to_), ::close(from_);
 }
 
-// The next message: they end with a zero byte.
+// Returns the next message. Messages end with a zero byte.
 std::string Browser::receive() {
   for (;;) {
     if (const size_t end = received_.find('\0'); end != std::string::npos) {

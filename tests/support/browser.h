@@ -1,6 +1,6 @@
 #pragma once
-// A headless Chromium, driven by its DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) over two
-// pipes.
+// A headless Chromium, controlled through its DevTools protocol (https://chromedevtools.github.io/devtools-protocol/)
+// over two pipes.
 #include <sys/types.h>
 
 #include <optional>
@@ -14,20 +14,20 @@ namespace hone::test {
 
 class Browser {
  public:
-  // The program, if this machine has it.
+  // Returns the path of Chromium if this machine has it.
   static std::optional<std::string> program();
-  // Opens the address. A browser that does not answer in time is an exception, here and below.
+  // Opens the address. These functions throw an exception if the browser does not answer in time.
   Browser(const std::string& program, const std::string& url);
   ~Browser();
   Browser(const Browser&) = delete;
   Browser& operator=(const Browser&) = delete;
 
   Json evaluate(const std::string& javascript);
-  // What a person does, to the element that a CSS selector finds first.
+  // User actions on the first element that a CSS selector finds.
   void point_at(const std::string& selector);
   void click(const std::string& selector);
-  void type(const std::string& selector, const std::string& text);  // in place of what stands there
-  // What scripts, the policy or the network complained about.
+  void type(const std::string& selector, const std::string& text);  // replaces the content
+  // Error messages of scripts, of the content security policy and of the network.
   const std::vector<std::string>& complaints() const { return complaints_; }
 
  private:

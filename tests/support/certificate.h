@@ -1,5 +1,5 @@
 #pragma once
-// A certificate and its key for a test's server, made by the openssl program.
+// Makes a certificate and its key for a test server with the openssl program.
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -7,7 +7,7 @@
 namespace hone::test {
 
 struct Certificate {
-  std::string certificate, key;  // PEM files; "" where there is no such program
+  std::string certificate, key;  // PEM files; "" without the program
 };
 
 // alt_name: "DNS:localhost", "IP:127.0.0.1".

@@ -5,7 +5,7 @@
 
 namespace hone::test {
 
-// What the Error says that the body ends with; "no error" where there is none.
+// Returns the message of the Error that the body throws; "no error" if it throws none.
 template <class Body>
 std::string error_of(Body body) {
   try {

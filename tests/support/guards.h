@@ -1,5 +1,5 @@
 #pragma once
-// This machine as if it forbade namespaces.
+// Pretends that this machine forbids namespaces.
 #include "rewards/sandbox/guards.h"
 
 namespace hone::test {

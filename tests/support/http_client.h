@@ -1,35 +1,35 @@
 #pragma once
-// A client for tests of HTTP servers, on a bare socket: it may also send what no client should, read slowly, or leave.
+// A client for tests of HTTP servers on a raw socket. It can also send invalid requests, read slowly, or disconnect.
 #include <map>
 #include <string>
 
 namespace hone::test {
 
 struct HttpAnswer {
-  int status = 0;                              // 0: the connection ended before a whole answer had come
+  int status = 0;                              // 0: the connection ended before the response was complete
   std::map<std::string, std::string> headers;  // names in lower case
-  std::string body;                            // without the chunks' frames
+  std::string body;                            // without the framing of chunks
 };
 
 class HttpClient {
  public:
-  // receive_buffer: bytes of the socket's, 0 = the system's choice.
+  // receive_buffer: bytes of the socket's buffer; 0 = the system's default.
   explicit HttpClient(int64_t port, int receive_buffer = 0, const std::string& address = "127.0.0.1");
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
-  // False where the server has closed.
+  // Returns false if the server has closed the connection.
   bool send(const std::string& bytes) const;
-  // What has come, at most so many bytes; "" at the end, or after so many seconds without any.
+  // Returns at most `most` received bytes; "" at the end, or after `seconds` without any.
   std::string read(size_t most = 65536, double seconds = 20) const;
-  // Whether the server ends the connection, and has nothing more to say, within so many seconds.
+  // Returns true if the server closes the connection within `seconds` without sending more.
   bool ends(double seconds = 20) const;
   HttpAnswer answer();
-  // Reads until the text has come; false if the connection ends before.
+  // Reads until the text arrives. Returns false if the connection ends first.
   bool read_until(const std::string& text);
   void close();
-  void close_half();  // sends no more, and still reads
-  void reset();       // closes without a farewell: whatever waits is lost
+  void close_half();  // closes the sending side only
+  void reset();       // resets the connection: unsent data is lost
   HttpAnswer post(const std::string& path, const std::string& body, const std::string& more_headers = "");
   HttpAnswer get(const std::string& path, const std::string& more_headers = "");
 

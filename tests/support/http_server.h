@@ -1,5 +1,5 @@
 #pragma once
-// A server for tests of HTTP clients: it answers each POST with whatever bytes the test says, well-formed or not.
+// A server for tests of HTTP clients. It answers each POST with the bytes that the test gives, valid or not.
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -15,19 +15,18 @@ struct ReceivedRequest {
   std::string head, body;  // the head with its request line
 };
 
-// The bytes of a response with status 200 (or another) and its length.
+// Returns the bytes of a response with its status and length.
 std::string http_response(const std::string& body, int status = 200, const std::string& more_headers = "");
 
 class HttpServer {
  public:
-  // Called on the connection's own thread; the connection is closed once its bytes are sent.
+  // Called on the connection's thread. The connection closes after the bytes are sent.
   using Handler = std::function<std::string(const ReceivedRequest&)>;
-  // On a free port of 127.0.0.1. With tls it has a certificate of its own making for the given host ("localhost", say),
-  // which nobody vouches for.
+  // Listens on a free port of 127.0.0.1. With tls_host it has a self-signed certificate for that host ("localhost").
   explicit HttpServer(Handler handler, const std::string& tls_host = "");
   ~HttpServer();
   std::string url(const std::string& host = "127.0.0.1", const std::string& path = "/reward") const;
-  // The certificate as a file of roots, for SSL_CERT_FILE.
+  // The path of the certificate as a file of roots, for SSL_CERT_FILE.
   std::string certificate_file() const { return (folder_.path() / "certificate.pem").string(); }
   int connections() const { return connections_; }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A link between two threads of one process, in the place of one between GPUs. It joins device_links() as "local" once
-// a test asks for it.
+// A link between two threads of one process instead of one between GPUs. It registers in device_links() as "local" when
+// a test first uses it.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,12 +21,12 @@ enum class LinkFault : uint8_t {
   none,
   never_opens,
   breaks,
-  stalls,  // nothing arrives, and nobody is told
-  loses,   // nothing arrives, and who sent takes it for done
+  stalls,  // nothing arrives, and no side gets an error
+  loses,   // nothing arrives, and the sender sees success
 };
 
-// What goes wrong; how many sides tried to open, and did; how many tensors have arrived; how many sides are waiting for
-// the other.
+// The fault to inject, and counts: sides that tried to open, sides that opened, tensors that arrived, sides that wait
+// for the other.
 struct LocalLinks {
   static inline std::atomic<LinkFault> fault = LinkFault::none;
   static inline std::atomic<int> tried = 0, opened = 0, arrived = 0, waiting = 0;

@@ -21,7 +21,7 @@ bool Network::allowed() {
   }
 }
 
-// Names and addresses that tests beside this one do not have.
+// Names and addresses that concurrent tests do not use.
 Network::Network() : name_("hone" + std::to_string(::getpid())) {
   const int place = ::getpid() % 16384;
   const std::string net = "10.213." + std::to_string(place / 64) + ".";
@@ -41,8 +41,8 @@ Network::Network() : name_("hone" + std::to_string(::getpid())) {
   }
 }
 
-// The cable first: with its namespace it would go later, in the kernel's own time, and the next one of this name could
-// not be laid.
+// Removes the cable first. With its namespace it would go later, whenever the kernel does it, and the next network of
+// this name could not be made.
 Network::~Network() {
   [[maybe_unused]] int ignored = std::system(("ip link del " + name_ + "a 2> /dev/null").c_str());
   ignored = std::system(("ip netns del " + name_ + " 2> /dev/null").c_str());

@@ -23,8 +23,8 @@ std::vector<double> widened(const std::string& bytes, size_t at, size_t count, W
   return out;
 }
 
-// The text between `key` and the next `end` in the header, "{'descr': '<f4', 'fortran_order': False, 'shape': (8, 128),
-// }".
+// Returns the text between `key` and the next `end` in the header, "{'descr': '<f4', 'fortran_order': False, 'shape':
+// (8, 128), }".
 std::string field(const std::string& header, const std::string& key, char end) {
   const size_t at = header.find(key);
   if (at == std::string::npos) throw std::runtime_error("npy: no " + key);

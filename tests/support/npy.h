@@ -6,7 +6,7 @@
 
 namespace hone::test {
 
-// u2 holds bf16 (NumPy has no such type); every number is widened to double.
+// u2 stores bf16, which NumPy lacks. Every number is widened to double.
 struct NpyArray {
   std::vector<int64_t> shape;
   std::vector<double> values;

@@ -1,5 +1,5 @@
 #pragma once
-// Runs the hone binary as a user would.
+// Runs the hone binary as a user does.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 namespace hone::test {
 
 struct Finished {
-  int code = -1;  // exit code; 128 + the signal if one ended it
+  int code = -1;  // exit code; 128 + signal number if a signal ended it
   std::string out, err;
 };
 
-// A hone process with its arguments; environment entries ("NAME=value") are added to the test's own. launcher: a
+// A hone process with its arguments. environment: entries "NAME=value" added to the test's environment. launcher: a
 // command that starts another one, with its arguments (`ip netns exec NAME`).
 class Process {
  public:
@@ -24,16 +24,15 @@ class Process {
   Process& operator=(const Process&) = delete;
   void signal(int number) const;
   Finished wait();
-  // Whether it ends within so many seconds; if so, wait() has what it left.
+  // Returns true if the process ends within `seconds`; wait() then returns its result.
   bool ends_within(double seconds) const;
-  // What it has written to standard error up to now.
+  // Returns its standard error so far.
   std::string err() const;
-  // The port that its log says it serves at ("... at http://ADDRESS:PORT"). An exception if it does not within so many
-  // seconds.
+  // Returns the port that its log names ("... at http://ADDRESS:PORT"). Throws an exception after `seconds`.
   int64_t port(double seconds = 60) const;
-  // Bytes of memory that it holds.
+  // Returns its resident memory in bytes.
   int64_t resident_bytes() const;
-  // An entry of /proc/PID/status in bytes: VmHWM (the most memory that it ever held), VmPeak (the most addresses).
+  // Returns an entry of /proc/PID/status in bytes: VmHWM (peak resident memory), VmPeak (peak address space).
   int64_t status_bytes(const std::string& name) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What tests share: the shared data's place, temporary folders, poisoned tensors, comparisons.
+// Common parts of tests: the shared data's folder, temporary folders, poisoned tensors, comparisons.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace hone::test {
 
-// The folder of shared material (HONE_SHARED, else ../shared beside the source tree), or nothing.
+// Returns the folder of shared material (HONE_SHARED, else ../shared next to the source tree), or nothing.
 std::optional<std::filesystem::path> shared_folder();
 
 // The root of the source tree, and the hone binary of this build.
 std::filesystem::path source_folder();
 std::filesystem::path hone_binary();
 
-// A folder of its own, removed at the end of the scope.
+// A temporary folder, removed at the end of the scope.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -30,7 +30,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// Whether the fact comes true within so many seconds.
+// Returns true if the condition becomes true within `seconds`.
 template <class Fact>
 bool soon(Fact fact, double seconds = 20) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -43,8 +43,7 @@ bool soon(Fact fact, double seconds = 20) {
 
 }  // namespace hone::test
 
-// Skips, visibly, when the shared material is not beside the project; otherwise `name` is the path of a file or folder
-// in it.
+// Skips the test visibly without the shared material; otherwise `name` is the path of a file or folder in it.
 #define HONE_SHARED_OR_SKIP(name, relative)                                \
   const auto name##_root = ::hone::test::shared_folder();                  \
   if (!name##_root || !std::filesystem::exists(*name##_root / (relative))) \

@@ -64,7 +64,7 @@ void TcpProxy::accept() {
 void TcpProxy::relay(int client) {
   const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in place = loopback(target_port_);
-  const timeval patience{.tv_sec = 1, .tv_usec = 0};  // nobody waits here for ever
+  const timeval patience{.tv_sec = 1, .tv_usec = 0};  // no send blocks forever
   for (const int end : {client, server}) ::setsockopt(end, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   const bool has_place = ++open_ <= most_open_;
   bool asking = false;

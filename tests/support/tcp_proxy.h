@@ -1,5 +1,5 @@
 #pragma once
-// A relay in front of a server on 127.0.0.1, which does to its connections what networks do.
+// A relay in front of a server on 127.0.0.1 that disturbs connections as networks do.
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -14,9 +14,9 @@ class TcpProxy {
  public:
   enum class Mode : uint8_t {
     pass,
-    refuse,  // what is open is reset, and so is what comes
-    stall,   // nothing goes on, and nobody is told
-    garble,  // a bit of each piece of the server's bytes is turned over
+    refuse,  // open and new connections are reset
+    stall,   // no data moves, and no side gets an error
+    garble,  // one bit of each piece of the server's data is flipped
   };
   explicit TcpProxy(int64_t target_port);
   ~TcpProxy();
@@ -26,10 +26,10 @@ class TcpProxy {
   void set(Mode mode) { mode_ = mode; }
   void set_bytes_per_second(int64_t bytes) {
     bytes_per_second_ = bytes;
-  }                                                      // of all connections together; 0 = as fast as it goes
-  void set_most_open(int count) { most_open_ = count; }  // further connections are reset
-  int connections() const { return connections_; }       // that were made
-  int most_asking() const { return most_asking_; }  // that at the same time had sent something and had no answer yet
+  }                                                      // bytes per second of all connections together; 0 = no limit
+  void set_most_open(int count) { most_open_ = count; }  // more connections are reset
+  int connections() const { return connections_; }       // number of connections made
+  int most_asking() const { return most_asking_; }       // most connections with an unanswered request at one time
 
  private:
   void accept();

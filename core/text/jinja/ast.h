@@ -1,5 +1,5 @@
 #pragma once
-// The syntax tree of a template. Expressions evaluate and statements execute themselves. The tree owns nodes and
+// The syntax tree of a template. Expressions evaluate and statements execute themselves. The tree owns its nodes and
 // strings; nothing changes after parsing.
 #include <deque>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace hone::jinja {
 
-// Names that a for, a macro or a block sets. Lookups continue in the parent.
+// The names that a for, a macro or a block sets. Lookups continue in the parent.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string_view, Value>> names;
@@ -20,13 +20,13 @@ struct Scope {
 
 using Ranges = std::vector<std::pair<size_t, size_t>>;
 
-// The state of a rendering that a node works on.
+// The state of one rendering.
 struct Frame {
   Heap& heap;
   Scope* scope;
   std::string& out;
-  Ranges* generation;         // null where the output is captured
-  std::deque<Scope>& scopes;  // all of this rendering: a macro keeps the scope it was defined in
+  Ranges* generation;         // null while output is captured
+  std::deque<Scope>& scopes;  // all scopes of this rendering: a macro keeps the one it was defined in
 
   Scope* enter(Scope* parent) const { return &scopes.emplace_back(Scope{parent, {}}); }
   void set(std::string_view name, const Value& value) const;
@@ -53,7 +53,7 @@ using Expressions = std::vector<const Expression*>;
 using Block = std::vector<const Statement*>;
 
 Flow execute(const Block& block, Frame& frame);
-// The output of the block, run in a new scope below `parent`.
+// Returns the output of the block, executed in a new scope below `parent`.
 std::string captured(const Block& block, Frame& frame, Scope* parent);
 
 class Tree {
@@ -102,8 +102,8 @@ struct Binary : Expression {
   const Expression *left, *right;
   Value evaluate(Frame&) const override;
 };
-struct Logical : Expression {  // left unless its truth is `go_on`
-  bool go_on;
+struct Logical : Expression {  // evaluates the right side if the truth of the left side is `continue_if`
+  bool continue_if;
   const Expression *left, *right;
   Value evaluate(Frame&) const override;
 };
@@ -111,14 +111,14 @@ struct Concat : Expression {
   Expressions parts;
   Value evaluate(Frame&) const override;
 };
-struct Comparison : Expression {  // a < b <= c: each holds for its neighbours
+struct Comparison : Expression {  // a < b <= c: each operation compares two neighbors
   using Operation = bool (*)(Heap&, const Value&, const Value&);
   const Expression* first;
   std::vector<std::pair<Operation, const Expression*>> rest;
   Value evaluate(Frame&) const override;
 };
 struct Conditional : Expression {
-  const Expression *test, *yes, *no;  // no may be null: undefined
+  const Expression *test, *yes, *no;  // `no` may be null: undefined
   Value evaluate(Frame&) const override;
 };
 struct Attribute : Expression {
@@ -131,7 +131,7 @@ struct Subscript : Expression {
   Value evaluate(Frame&) const override;
 };
 struct Slice : Expression {
-  const Expression *container, *start, *stop, *step;  // null where left out
+  const Expression *container, *start, *stop, *step;  // null if omitted
   Value evaluate(Frame&) const override;
 };
 struct CallArguments {
@@ -145,7 +145,7 @@ struct Call : Expression {
   Value evaluate(Frame&) const override;
 };
 struct Filter : Expression {
-  const Expression* input = nullptr;  // null: the block's text, in a filter block or a set block
+  const Expression* input = nullptr;  // null in a filter or set block, whose text is the input
   const std::string* name;
   CallArguments arguments;
   Value apply(Frame&, const Value& input) const;
@@ -172,7 +172,7 @@ struct If : Statement {
   Block otherwise;
   Flow execute(Frame&) const override;
 };
-// What a set or a for assigns to: names, or one attribute of a namespace.
+// The target of a set or for: names, or one attribute of a namespace.
 struct Target {
   std::vector<const std::string*> names;
   const std::string* member = nullptr;
@@ -210,7 +210,8 @@ struct With : Statement {
 };
 struct Macro : Statement {
   const std::string* name;
-  std::vector<std::pair<const std::string*, const Expression*>> parameters;  // the default may be null
+  std::vector<std::pair<const std::string*, const Expression*>>
+      parameters;  // name and default; the default may be null
   Block body;
   Flow execute(Frame&) const override;
   Value call(Frame& frame, Scope* defined_in, const Arguments& given) const;

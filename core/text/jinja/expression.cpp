@@ -1,3 +1,4 @@
+// Evaluation of expressions.
 #include <algorithm>
 
 #include "core/text/jinja/ast.h"
@@ -45,7 +46,7 @@ Value Binary::evaluate(Frame& frame) const {
 
 Value Logical::evaluate(Frame& frame) const {
   const Value value = (*left)(frame);
-  return truth(value) == go_on ? (*right)(frame) : value;
+  return truth(value) == continue_if ? (*right)(frame) : value;
 }
 
 Value Concat::evaluate(Frame& frame) const {

@@ -47,7 +47,8 @@ const Expression* ExpressionParser::tuple(bool with_if) {
   if (!sees_symbol(",")) return items[0];
   while (skip_symbol(",") && !ends_tuple()) items.push_back(expression(with_if));
   auto* node = tree_.make<Sequence>(line);
-  node->items = std::move(items), node->tuple = true;
+  node->items = std::move(items);
+  node->tuple = true;
   return node;
 }
 
@@ -69,9 +70,12 @@ const Expression* ExpressionParser::conditional() {
   return value;
 }
 
-const Expression* ExpressionParser::logical(bool go_on, const Expression* left, const Expression* right, int line) {
+const Expression* ExpressionParser::logical(bool continue_if, const Expression* left, const Expression* right,
+                                            int line) {
   auto* node = tree_.make<Logical>(line);
-  node->go_on = go_on, node->left = left, node->right = right;
+  node->continue_if = continue_if;
+  node->left = left;
+  node->right = right;
   return node;
 }
 
@@ -94,7 +98,8 @@ const Expression* ExpressionParser::negation() {
   if (!skip_word("not")) return comparison();
   const Nesting nesting(*this);
   auto* node = tree_.make<Unary>(line);
-  node->operation = inverted, node->operand = negation();
+  node->operation = inverted;
+  node->operand = negation();
   return node;
 }
 
@@ -128,14 +133,17 @@ const Expression* ExpressionParser::comparison() {
   }
   if (rest.empty()) return first;
   auto* node = tree_.make<Comparison>(line);
-  node->first = first, node->rest = std::move(rest);
+  node->first = first;
+  node->rest = std::move(rest);
   return node;
 }
 
 const Expression* ExpressionParser::binary(Operation operation, const Expression* left, const Expression* right,
                                            int line) {
   auto* node = tree_.make<Binary>(line);
-  node->operation = operation, node->left = left, node->right = right;
+  node->operation = operation;
+  node->left = left;
+  node->right = right;
   return node;
 }
 
@@ -184,7 +192,8 @@ const Expression* ExpressionParser::sign(bool with_filters) {
   if (skip_symbol("-")) {
     const Nesting nesting(*this);
     auto* node = tree_.make<Unary>(line);
-    node->operation = negate, node->operand = sign(false);
+    node->operation = negate;
+    node->operand = sign(false);
     value = node;
   } else if (skip_symbol("+")) {
     const Nesting nesting(*this);
@@ -248,7 +257,8 @@ const Expression* ExpressionParser::bracketed() {
     const Expression* inside = nullptr;
     if (sees_symbol(")")) {
       auto* empty = tree_.make<Sequence>(line);
-      empty->tuple = true, inside = empty;
+      empty->tuple = true;
+      inside = empty;
     } else {
       inside = tuple();
     }
@@ -285,11 +295,13 @@ const Expression* ExpressionParser::postfixed(const Expression* of) {
     } else if (skip_symbol(".")) {
       if (peek().type == Type::integer) {
         auto* node = tree_.make<Subscript>(peek().line);
-        node->container = of, node->key = number();
+        node->container = of;
+        node->key = number();
         of = node;
       } else {
         auto* node = tree_.make<Attribute>(peek().line);
-        node->container = of, node->name = expect_name("a name after '.'");
+        node->container = of;
+        node->name = expect_name("a name after '.'");
         of = node;
       }
     } else {
@@ -308,12 +320,15 @@ const Expression* ExpressionParser::subscripted(const Expression* of) {
     if (!first) expected("a key");
     expect_symbol("]");
     auto* node = tree_.make<Subscript>(line);
-    node->container = of, node->key = first;
+    node->container = of;
+    node->key = first;
     return node;
   }
   auto* node = tree_.make<Slice>(line);
   take();
-  node->container = of, node->start = first, node->stop = part();
+  node->container = of;
+  node->start = first;
+  node->stop = part();
   node->step = skip_symbol(":") ? part() : nullptr;
   expect_symbol("]");
   return node;
@@ -321,7 +336,8 @@ const Expression* ExpressionParser::subscripted(const Expression* of) {
 
 const Expression* ExpressionParser::call(const Expression* of) {
   auto* node = tree_.make<Call>(take().line);
-  node->callee = of, node->arguments = arguments();
+  node->callee = of;
+  node->arguments = arguments();
   return node;
 }
 
@@ -346,7 +362,8 @@ CallArguments ExpressionParser::arguments() {
 
 const Filter* ExpressionParser::filter(const Expression* input) {
   auto* node = tree_.make<Filter>(peek().line);
-  node->input = input, node->name = expect_name("a filter's name");
+  node->input = input;
+  node->name = expect_name("a filter's name");
   if (skip_symbol("(")) node->arguments = arguments();
   return node;
 }
@@ -355,7 +372,8 @@ const Expression* ExpressionParser::test(const Expression* of) {
   const int line = peek().line;
   const bool negated = skip_word("not");
   auto* node = tree_.make<Test>(line);
-  node->input = of, node->name = expect_name("a test's name");
+  node->input = of;
+  node->name = expect_name("a test's name");
   const Type next = peek().type;
   const bool argument = next == Type::name || next == Type::string || next == Type::integer || next == Type::real ||
                         sees_symbol("[") || sees_symbol("{");
@@ -367,7 +385,8 @@ const Expression* ExpressionParser::test(const Expression* of) {
   }
   if (!negated) return node;
   auto* inverse = tree_.make<Unary>(line);
-  inverse->operation = inverted, inverse->operand = node;
+  inverse->operation = inverted;
+  inverse->operand = node;
   return inverse;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Tokens to expressions, weakest operator first: a if b else c, or, and, not, comparisons, + -, ~, * / // %, **, signs,
-// postfixes and filters.
+// Parses tokens into expressions. Operators from weakest to strongest: a if b else c, or, and, not, comparisons, + -,
+// ~, * / // %, **, signs, postfixes and filters.
 #include <algorithm>
 #include <string_view>
 
@@ -27,7 +27,8 @@ class ExpressionParser {
   const std::string* expect_name(std::string_view what);
   [[noreturn]] void expected(std::string_view what) const;
 
-  // a, b as a tuple; without the comma the expression itself. with_if: whether `x if y` may stand unbracketed.
+  // Parses "a, b" as a tuple; without a comma returns the expression itself. with_if: `x if y` is allowed without
+  // brackets.
   const Expression* tuple(bool with_if = true);
   const Expression* expression(bool with_if = true);
   const Filter* filter(const Expression* input);  // after the '|'
@@ -56,7 +57,7 @@ class ExpressionParser {
   const Expression* mapping();
   const Expression* number();
   const Expression* call(const Expression* of);
-  const Expression* logical(bool go_on, const Expression* left, const Expression* right, int line);
+  const Expression* logical(bool continue_if, const Expression* left, const Expression* right, int line);
   const Expression* binary(Operation operation, const Expression* left, const Expression* right, int line);
   CallArguments arguments();  // after the '('
   bool ends_tuple() const;

@@ -13,7 +13,7 @@ namespace {
 
 using Args = const Arguments&;
 
-// text with `old` replaced, at most `limit` times when that is not negative.
+// Replaces `old` in text, at most `limit` times; a negative limit replaces all.
 std::string replaced(Heap& heap, const std::string& text, const std::string& old, const std::string& with,
                      int64_t limit) {
   std::string out;
@@ -40,9 +40,9 @@ Value replace(Heap& heap, const Value& v, Args a) {
 }
 
 Value trim(Heap& heap, const Value& v, Args a) {
-  const std::string whole = text(heap, v);
+  const std::string input = text(heap, v);
   const std::string* among = a[0].is(Kind::string) ? &a[0].string() : nullptr;
-  return heap.string(std::string(strip_left(strip_right(whole, among), among)));
+  return heap.string(std::string(strip_left(strip_right(input, among), among)));
 }
 
 Value absolute(Heap& heap, const Value& v, Args) {
@@ -71,13 +71,13 @@ Value indent(Heap& heap, const Value& v, Args a) {
     margin = a[0].string();
   else
     for (int64_t i = integer_or(heap, a[0], 4); i > 0; --i) heap.append(margin, " ");
-  const std::string whole = text(heap, v);
+  const std::string input = text(heap, v);
   std::string out;
-  for (size_t at = 0, line = 0; at <= whole.size(); ++line) {
-    const size_t end = std::min(whole.find('\n', at), whole.size());
+  for (size_t at = 0, line = 0; at <= input.size(); ++line) {
+    const size_t end = std::min(input.find('\n', at), input.size());
     if (line > 0) heap.append(out, "\n");
     if (line == 0 ? truth(a[1]) : truth(a[2]) || end > at) heap.append(out, margin);
-    heap.append(out, std::string_view(whole).substr(at, end - at));
+    heap.append(out, std::string_view(input).substr(at, end - at));
     at = end + 1;
   }
   return heap.string(std::move(out));
@@ -91,11 +91,11 @@ Value to_integer(Heap& heap, const Value& v, Args a) {
     std::string_view digits = strip_left(strip_right(v.string()));
     if (digits.starts_with('+')) digits.remove_prefix(1);
     const int64_t base = integer_or(heap, a[1], 10);
-    if (base < 2 || base > 36) heap.fail("int: a base from 2 to 36, not ", base);
-    int64_t whole = 0;
+    if (base < 2 || base > 36) heap.fail("int: the base must be from 2 to 36, not ", base);
+    int64_t parsed = 0;
     const char* end = digits.data() + digits.size();
-    const auto read = std::from_chars(digits.data(), end, whole, static_cast<int>(base));
-    if (read.ec == std::errc() && read.ptr == end) return Value(whole);
+    const auto read = std::from_chars(digits.data(), end, parsed, static_cast<int>(base));
+    if (read.ec == std::errc() && read.ptr == end) return Value(parsed);
     if (std::from_chars(digits.data(), end, number).ptr != end) number = NAN;
   }
   return std::fabs(number) < 9e18 ? Value(static_cast<int64_t>(number)) : fallback;
@@ -117,12 +117,12 @@ Value rounded(Heap& heap, const Value& v, Args a) {
   const int64_t places = integer_or(heap, a[0], 0);
   const std::string method = string_or(heap, a[1], "common");
   if (!v.is_number()) heap.fail("round needs a number, not '", type_name(v), "'");
-  if (places < -300 || places > 300) heap.fail("round: ", places, " places");
+  if (places < -300 || places > 300) heap.fail("round: the number of places must be from -300 to 300, not ", places);
   if (method == "common" && v.is_integral() && places >= 0) return Value(v.integer());
   const double scale = std::pow(10.0, static_cast<double>(places));
   if (method == "ceil") return Value(std::ceil(v.number() * scale) / scale);
   if (method == "floor") return Value(std::floor(v.number() * scale) / scale);
-  if (method != "common") heap.fail("round: common, ceil or floor, not '", method, "'");
+  if (method != "common") heap.fail("round: the method must be common, ceil or floor, not '", method, "'");
   if (places < 0) return Value(std::nearbyint(v.number() * scale) / scale);
   char buffer[700];
   std::snprintf(buffer, sizeof buffer, "%.*f", static_cast<int>(places), v.number());
@@ -144,8 +144,10 @@ Value to_json(Heap& heap, const Value& v, Args a) {
   style.ascii = truth(a[0]);
   if (a[1].is_integral()) style.indent = std::clamp<int64_t>(a[1].integer(), 0, 64);
   if (style.indent >= 0) style.item = ",";
-  if (a[2].is_sequence() && a[2].list().size() == 2)
-    style.item = text(heap, a[2].list()[0]), style.key = text(heap, a[2].list()[1]);
+  if (a[2].is_sequence() && a[2].list().size() == 2) {
+    style.item = text(heap, a[2].list()[0]);
+    style.key = text(heap, a[2].list()[1]);
+  }
   style.sort_keys = truth(a[3]);
   std::string out;
   append_json(heap, out, v, style);
@@ -163,7 +165,7 @@ Value words(Heap& heap, const Value& v, Args) {
   return Value(count);
 }
 
-// One printf conversion: flags, width and precision as written, d i s r f x o c.
+// Formats one printf conversion (d i s r f x o c) with flags, width and precision.
 void convert(Heap& heap, std::string& out, const std::string& spec, char kind, const Value& v) {
   if (kind == 's' || kind == 'r') {
     if (spec != "%") heap.fail("format: only %", kind, " without width is supported");
@@ -173,8 +175,8 @@ void convert(Heap& heap, std::string& out, const std::string& spec, char kind, c
     heap.fail("format: %", kind, " does not go with '", type_name(v), "'");
   }
   char buffer[1024];
-  const bool whole = std::string_view("dixXo").find(kind) != std::string_view::npos;
-  if (whole) {
+  const bool integral = std::string_view("dixXo").find(kind) != std::string_view::npos;
+  if (integral) {
     const int64_t value = v.is_integral() ? v.integer() : static_cast<int64_t>(std::clamp(v.number(), -9e18, 9e18));
     std::snprintf(buffer, sizeof buffer, (spec + "ll" + kind).c_str(), static_cast<long long>(value));
   } else {
@@ -193,7 +195,7 @@ Value format(Heap& heap, const Value& v, Args a) {
       continue;
     }
     const size_t end = pattern.find_first_not_of("0123456789.+- #", i + 1);
-    if (end == std::string::npos || end - i > 6) heap.fail("format: '", pattern.substr(i, 8), "' is no conversion");
+    if (end == std::string::npos || end - i > 6) heap.fail("format: '", pattern.substr(i, 8), "' is not a conversion");
     if (pattern[end] == '%') {
       heap.append(out, "%");
     } else {

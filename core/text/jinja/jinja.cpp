@@ -15,7 +15,7 @@ struct JinjaTemplate::Impl {
   Tree tree;
 };
 
-// Errors within begin with the template's name.
+// Runs the action and puts the template's name before its errors.
 template <class Action>
 static void with_name(const std::string& name, const Action& action) {
   try {
@@ -41,7 +41,7 @@ static Value range(Heap& heap, const Arguments& a) {
   int64_t bounds[3] = {0, 0, 1};
   for (size_t i = 0; i < count; ++i) bounds[count == 1 ? 1 : i] = integer_or(heap, a[i], 0);
   const auto [start, stop, step] = bounds;
-  if (step == 0) heap.fail("range: the step may not be 0");
+  if (step == 0) heap.fail("range: the step must not be 0");
   List out;
   for (int64_t at = start; step > 0 ? at < stop : at > stop;) {
     if (static_cast<int64_t>(out.size()) == kMaxRange) heap.fail("range: more than ", kMaxRange, " items");
@@ -68,12 +68,12 @@ static Value make_dict(Heap& heap, const Arguments& a) {
   return heap.dict(std::move(out));
 }
 
-// The names of days and months are English, whatever the machine's locale.
+// Names of days and months are English in any locale.
 static Value date(Heap& heap, const Arguments& a, int64_t today) {
   if (a.positional.size() != 1 || !a[0].is(Kind::string)) heap.fail("strftime_now takes a format");
   const std::time_t when = today;
   std::tm parts{};
-  if (!gmtime_r(&when, &parts)) heap.fail("strftime_now: ", today, " is no date");
+  if (!gmtime_r(&when, &parts)) heap.fail("strftime_now: ", today, " is not a date");
   const std::string& format = a[0].string();
   if (format.empty()) return heap.string("");
   std::string out(std::min<size_t>(format.size() * 32, 1 << 16), '\0');

@@ -1,8 +1,8 @@
 #pragma once
-// The part of Jinja2 that Hugging Face chat templates use (trim_blocks and lstrip_blocks on): output, if/elif/else, for
-// with loop.*, set and namespace, macro, filters, tests, slices, string and dict methods, break/continue, {% generation
-// %}, raise_exception, strftime_now. Bounded in depth and in output size; a template cannot reach anything outside its
-// variables.
+// Jinja2 templates, as far as Hugging Face chat templates use them (trim_blocks and lstrip_blocks on): output,
+// if/elif/else, for with loop.*, set and namespace, macro, filters, tests, slices, string and dict methods,
+// break/continue, {% generation %}, raise_exception, strftime_now. Depth, work and output size are bounded. A template
+// can access only its variables.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,8 +14,8 @@ namespace hone {
 
 class JinjaTemplate {
  public:
-  // Errors say line and what is not understood, of parsing and of rendering; they begin with the name of the file, if
-  // it has one.
+  // Parses the template. Errors of parsing and rendering name the line and the unsupported syntax, after the file name
+  // `name` if there is one.
   explicit JinjaTemplate(std::string_view source, std::string_view name = "");
   ~JinjaTemplate();
   JinjaTemplate(JinjaTemplate&&) noexcept;
@@ -24,8 +24,8 @@ class JinjaTemplate {
     std::string text;
     std::vector<std::pair<size_t, size_t>> generation;  // byte ranges of text written inside {% generation %}
   };
-  // variables is an object (messages, tools, add_generation_prompt, bos_token, ...). today is what strftime_now
-  // formats, seconds since 1970.
+  // Renders the template. variables: an object (messages, tools, add_generation_prompt, bos_token, ...). today: the
+  // date of strftime_now in seconds since 1970.
   Output render(const Json& variables, int64_t today) const;
 
  private:

@@ -1,3 +1,4 @@
+// The tojson filter: json.dumps of values.
 #include <algorithm>
 
 #include "core/text/jinja/text.h"
@@ -21,7 +22,7 @@ static std::string quoted(std::string_view text, bool ascii) {
   return plain;
 }
 
-// Items between brackets; write(i) writes one.
+// Writes items between brackets; write(i) writes one item.
 template <class Write>
 static void bracketed(Heap& heap, std::string& out, std::string_view brackets, size_t size, const JsonStyle& style,
                       int64_t level, Write write) {

@@ -39,7 +39,7 @@ class Lexer {
     while (const size_t size = space_size(source_, at_)) advance(size);
   }
 
-  // Up to the next tag, and the tag.
+  // Reads the text up to the next tag, and the tag.
   void text() {
     size_t tag = at_;
     do {
@@ -57,7 +57,7 @@ class Lexer {
     inside(kind == '{' ? "}}" : "%}");
   }
 
-  // The text up to `end`, where a tag with `sign` (or the end of the source) follows.
+  // Adds the text up to `end`, which a tag with `sign` (or the end of the source) follows.
   void plain(size_t end, char sign, bool block) {
     std::string_view text = std::string_view(source_).substr(at_, end - at_);
     if (sign == '-') {
@@ -70,7 +70,7 @@ class Lexer {
     advance(end - at_);
   }
 
-  // Whether a tag's end stands here; consumes it with the white space that it takes along.
+  // Consumes a tag's end and the white space that it strips. Returns false if there is no tag end here.
   bool tag_end(std::string_view end) {
     const size_t start = at_;
     const bool signs = end != "}}";
@@ -98,7 +98,7 @@ class Lexer {
     error("a comment {# has no end #}");
   }
 
-  // {% raw %} ... {% endraw %}, if the block that was opened is one.
+  // Reads {% raw %} ... {% endraw %} if the opened block is one.
   bool raw() {
     const size_t start = at_;
     const int line = line_;
@@ -115,7 +115,8 @@ class Lexer {
         return true;
       }
     }
-    at_ = start, line_ = line;
+    at_ = start;
+    line_ = line;
     return false;
   }
 
@@ -136,7 +137,7 @@ class Lexer {
   }
 
   void inside(std::string_view end) {
-    std::string open;  // brackets that wait to be closed
+    std::string open;  // open brackets
     while (true) {
       skip_space();
       if (at_ >= source_.size()) error("a tag has no end ", end);
@@ -187,12 +188,15 @@ class Lexer {
     } else {
       take(is_digit);
       if (!after_dot && at < source_.size() && source_[at] == '.' && digit_at(at + 1)) {
-        type = Type::real, digits += '.', ++at;
+        type = Type::real;
+        digits += '.';
+        ++at;
         take(is_digit);
       }
       const size_t sign = at + 1 < source_.size() && (source_[at + 1] == '-' || source_[at + 1] == '+') ? 1 : 0;
       if (!after_dot && at < source_.size() && (source_[at] == 'e' || source_[at] == 'E') && digit_at(at + 1 + sign)) {
-        type = Type::real, digits += 'e';
+        type = Type::real;
+        digits += 'e';
         if (sign) digits += source_[at + 1];
         at += 1 + sign;
         take(is_digit);
@@ -238,7 +242,7 @@ class Lexer {
     tokens_.back().line = line;
   }
 
-  // A backslash sequence; one that Python does not know stays as it is written.
+  // Reads a backslash sequence. A sequence unknown to Python stays as written.
   void escape(std::string& out) {
     const char c = source_[at_ + 1];
     const size_t named = std::string_view("nrtabfv\\'\"").find(c);

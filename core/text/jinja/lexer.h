@@ -1,7 +1,7 @@
 #pragma once
-// A template's text as tokens, white space control done: '-' and '+' at a tag's ends, the newline after a block tag
-// dropped (trim_blocks), the blanks before a block tag that begins its line dropped (lstrip_blocks), one newline at the
-// end of the source dropped.
+// Splits a template into tokens and applies white space control: '-' and '+' at the ends of tags; trim_blocks drops the
+// newline after a block tag; lstrip_blocks drops the blanks before a block tag that begins its line; one newline at the
+// end of the source is dropped.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +15,7 @@ struct Token {
   int line;          // from 1
 };
 
-// The last token is `end`. Errors say the line.
+// The last token has the type `end`. Errors name the line.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace hone::jinja

@@ -1,3 +1,4 @@
+// Filters of lists and dicts: items, sort, map, selectattr and others.
 #include <algorithm>
 #include <array>
 
@@ -9,7 +10,7 @@ namespace {
 
 using Args = const Arguments&;
 
-// item.a.0.b for the attribute "a.0.b" (or a position); items come before methods.
+// Returns item.a.0.b for the attribute "a.0.b" (or a position). Items come before methods.
 Value member(Heap& heap, const Value& item, const Value& path) {
   if (!path.is(Kind::string)) return subscript(heap, item, path);
   Value out = item;
@@ -24,7 +25,7 @@ Value member(Heap& heap, const Value& item, const Value& path) {
   return out;
 }
 
-// The value to order by: the attribute if one is given, in lower case unless case counts.
+// Returns the sort key: the attribute if one is given, in lower case unless case counts.
 Value sort_key(Heap& heap, const Value& item, const Value& attribute, bool case_sensitive) {
   const Value key = attribute.is(Kind::undefined) || attribute.is(Kind::none) ? item : member(heap, item, attribute);
   return !case_sensitive && key.is(Kind::string) ? heap.string(lower(key.string())) : key;
@@ -54,7 +55,7 @@ Value pairs(Heap& heap, const Value& v, Args) {
 
 Value dictsort(Heap& heap, const Value& v, Args a) {
   const std::string by = string_or(heap, a[1], "key");
-  if (by != "key" && by != "value") heap.fail("dictsort: by key or value, not '", by, "'");
+  if (by != "key" && by != "value") heap.fail("dictsort: by must be key or value, not '", by, "'");
   return sorted(heap, pairs(heap, v, a).list(), truth(a[2]), truth(a[0]), Value(int64_t{by == "value"}));
 }
 
@@ -113,7 +114,7 @@ Value unique(Heap& heap, const Value& v, Args a) {
 
 Value batch(Heap& heap, const Value& v, Args a) {
   const int64_t size = integer_or(heap, a[0], 0);
-  if (size < 1 || size > 100000) heap.fail("batch: a size from 1 to 100000, not ", size);
+  if (size < 1 || size > 100000) heap.fail("batch: the size must be from 1 to 100000, not ", size);
   List out, row;
   for (const Value& item : items(heap, v)) {
     row.push_back(item);
@@ -137,7 +138,7 @@ Value map(Heap& heap, const Value& v, Args a) {
   const Value* path = a.find("attribute");
   const Value* otherwise = a.find("default");
   if (!path && a.positional.empty()) heap.fail("map needs a filter's name or attribute=");
-  if (!truth(v)) return heap.list({});  // none, too
+  if (!truth(v)) return heap.list({});  // also for none
   for (const Value& item : items(heap, v)) {
     Value mapped = path ? member(heap, item, *path) : call_filter(heap, string_or(heap, a[0], ""), item, rest_of(a, 1));
     if (path && otherwise && mapped.is(Kind::undefined)) mapped = *otherwise;
@@ -146,17 +147,18 @@ Value map(Heap& heap, const Value& v, Args a) {
   return heap.list(std::move(out));
 }
 
-// The items (or their attribute) for which the test, or without one the truth, is `wanted`.
+// Selects items by a test on them (or on their attribute), or by truth without a test. Keeps items with the result
+// `wanted`.
 Value chosen(Heap& heap, const Value& v, Args a, bool by_attribute, bool wanted) {
   const size_t skip = by_attribute ? 1 : 0;
   if (a.positional.size() < skip) heap.fail("selectattr and rejectattr need an attribute");
-  if (!truth(v)) return heap.list({});  // none, too
+  if (!truth(v)) return heap.list({});  // also for none
   List out;
   for (const Value& item : items(heap, v)) {
-    const Value judged = by_attribute ? member(heap, item, a[0]) : item;
+    const Value tested = by_attribute ? member(heap, item, a[0]) : item;
     const bool yes = a.positional.size() > skip
-                         ? call_test(heap, string_or(heap, a[skip], ""), judged, rest_of(a, skip + 1))
-                         : truth(judged);
+                         ? call_test(heap, string_or(heap, a[skip], ""), tested, rest_of(a, skip + 1))
+                         : truth(tested);
     if (yes == wanted) out.push_back(item);
   }
   return heap.list(std::move(out));

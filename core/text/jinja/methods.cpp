@@ -1,4 +1,4 @@
-// Methods of strings, lists and dicts: those that change nothing.
+// Methods of strings, lists and dicts that do not modify them.
 #include <algorithm>
 #include <array>
 
@@ -15,14 +15,14 @@ const std::string kEmpty;
 
 Value made(Heap& heap, std::string_view text) { return heap.string(std::string(text)); }
 
-// The set of characters to strip, or null for white space.
+// Returns the set of characters to strip, or null for white space.
 const std::string* among(Heap& heap, const Value& v) {
   return v.is(Kind::undefined) || v.is(Kind::none) ? nullptr : &string_or(heap, v, kEmpty);
 }
 
 int64_t limit_of(Heap& heap, const Value& v) { return integer_or(heap, v, -1); }
 
-// At white space, runs counting as one; from the right when asked.
+// Splits at runs of white space, from the right if from_right.
 List words(Heap& heap, std::string_view rest, int64_t limit, bool from_right) {
   List out;
   rest = from_right ? strip_right(rest) : strip_left(rest);
@@ -53,7 +53,7 @@ Value split(Heap& heap, const Value& self, Args a, bool from_right) {
   int64_t limit = limit_of(heap, a[1]);
   const std::string* separator = among(heap, a[0]);
   if (!separator) return heap.list(words(heap, rest, limit, from_right));
-  if (separator->empty()) heap.fail("split: the separator may not be empty");
+  if (separator->empty()) heap.fail("split: the separator must not be empty");
   List out;
   for (; limit != 0; --limit) {
     const size_t at = from_right ? rest.rfind(*separator) : rest.find(*separator);
@@ -79,7 +79,7 @@ Value split_lines(Heap& heap, const Value& self, Args a) {
   return heap.list(std::move(out));
 }
 
-// Whether any of the given string or tuple of strings is a prefix (suffix).
+// Returns whether any of the given string or tuple of strings is a prefix (suffix).
 Value matches_end(Heap& heap, const Value& self, Args a, bool at_start) {
   const List one = {a[0]};
   const List& candidates = a[0].is(Kind::tuple) ? a[0].list() : one;
@@ -132,7 +132,7 @@ Value without(Heap& heap, const Value& self, Args a, bool at_start) {
   return made(heap, text);
 }
 
-// Padded to a width in characters.
+// Pads to a width in characters.
 Value padded(Heap& heap, const Value& self, Args a, bool left, bool right) {
   const int64_t missing = integer_or(heap, a[0], 0) - static_cast<int64_t>(char_count(self.string()));
   const std::string fill = string_or(heap, a[1], " ");
@@ -163,7 +163,7 @@ Value every(const Value& self, Fact fact) {
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool letter(char c) { return is_letter(c) || static_cast<unsigned char>(c) >= 0x80; }
 
-// "{} {0} {name}": replacement fields without format specifications.
+// Formats "{} {0} {name}": replacement fields without format specifications.
 Value format(Heap& heap, const Value& self, Args a) {
   const std::string& text = self.string();
   std::string out;

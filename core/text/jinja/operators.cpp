@@ -18,13 +18,13 @@ namespace {
   heap.fail("'", sign, "' cannot join '", type_name(a), "' and '", type_name(b), "'");
 }
 
-// Integers by `whole` (false on overflow), other numbers by `real`.
-template <class Whole, class Real>
-Value arithmetic(Heap& heap, std::string_view sign, const Value& a, const Value& b, Whole whole, Real real) {
+// Computes integers by `on_integers` (false on overflow) and other numbers by `real`.
+template <class OnIntegers, class Real>
+Value arithmetic(Heap& heap, std::string_view sign, const Value& a, const Value& b, OnIntegers on_integers, Real real) {
   if (!a.is_number() || !b.is_number()) refuse(heap, sign, a, b);
   if (!a.is_integral() || !b.is_integral()) return Value(real(a.number(), b.number()));
   int64_t out = 0;
-  if (!whole(a.integer(), b.integer(), &out)) heap.fail("'", sign, "': the result has more than 63 bits");
+  if (!on_integers(a.integer(), b.integer(), &out)) heap.fail("'", sign, "': the result has more than 63 bits");
   return Value(out);
 }
 
@@ -55,7 +55,7 @@ double real_modulo(double a, double b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// The item at a position counted from the end when negative.
+// Returns the item at a position; a negative one counts from the end.
 template <class Items>
 const typename Items::value_type* item_at(const Items& items, int64_t i) {
   const auto size = static_cast<int64_t>(items.size());
@@ -115,12 +115,12 @@ Value divide(Heap& heap, const Value& a, const Value& b) {
 
 Value floor_divide(Heap& heap, const Value& a, const Value& b) {
   need_nonzero(heap, a, b);
-  const auto whole = [](int64_t x, int64_t y, int64_t* out) {
+  const auto on_integers = [](int64_t x, int64_t y, int64_t* out) {
     if (y == -1) return !__builtin_sub_overflow(int64_t{0}, x, out);
     *out = x / y - (x % y != 0 && (x < 0) != (y < 0));
     return true;
   };
-  return arithmetic(heap, "//", a, b, whole,
+  return arithmetic(heap, "//", a, b, on_integers,
                     [](double x, double y) { return std::floor((x - real_modulo(x, y)) / y + 0.5); });
 }
 
@@ -130,16 +130,16 @@ Value modulo(Heap& heap, const Value& a, const Value& b) {
     return call_filter(heap, "format", a, arguments);
   }
   need_nonzero(heap, a, b);
-  const auto whole = [](int64_t x, int64_t y, int64_t* out) {
+  const auto on_integers = [](int64_t x, int64_t y, int64_t* out) {
     *out = y == -1 ? 0 : x % y;
     if (*out != 0 && (*out < 0) != (y < 0)) *out += y;
     return true;
   };
-  return arithmetic(heap, "%", a, b, whole, real_modulo);
+  return arithmetic(heap, "%", a, b, on_integers, real_modulo);
 }
 
 Value power(Heap& heap, const Value& a, const Value& b) {
-  const auto whole = [](int64_t x, int64_t y, int64_t* out) {
+  const auto on_integers = [](int64_t x, int64_t y, int64_t* out) {
     *out = 1;
     if (x == 0 || x == 1) return *out = y == 0 ? 1 : x, true;
     if (x == -1) return *out = y % 2 == 0 ? 1 : -1, true;
@@ -152,7 +152,7 @@ Value power(Heap& heap, const Value& a, const Value& b) {
     if (a.integer() == 0) heap.fail("division by zero");
     return Value(std::pow(a.number(), b.number()));
   }
-  return arithmetic(heap, "**", a, b, whole, [](double x, double y) { return std::pow(x, y); });
+  return arithmetic(heap, "**", a, b, on_integers, [](double x, double y) { return std::pow(x, y); });
 }
 
 Value negate(Heap& heap, const Value& a) {
@@ -194,19 +194,19 @@ Value slice(Heap& heap, const Value& container, const Value& start, const Value&
   need_defined(heap, container, "slice");
   if (!container.is(Kind::string) && !container.is_sequence())
     heap.fail("'", type_name(container), "' cannot be sliced");
-  const auto whole = [&](const Value& v, int64_t otherwise) {
+  const auto bound_or = [&](const Value& v, int64_t otherwise) {
     if (v.is(Kind::none)) return otherwise;
     if (!v.is_integral()) heap.fail("a slice needs integers, not '", type_name(v), "'");
     return v.integer();
   };
-  const int64_t stride = std::clamp<int64_t>(whole(step, 1), -INT64_MAX / 4, INT64_MAX / 4);
-  if (stride == 0) heap.fail("a slice's step may not be 0");
+  const int64_t stride = std::clamp<int64_t>(bound_or(step, 1), -INT64_MAX / 4, INT64_MAX / 4);
+  if (stride == 0) heap.fail("the step of a slice must not be 0");
   if (container.is(Kind::string)) heap.spend(container.string().size());
   const auto letters = container.is(Kind::string) ? chars(container.string()) : std::vector<std::string_view>();
   const auto size = static_cast<int64_t>(container.is(Kind::string) ? letters.size() : container.list().size());
   const auto bound_of = [&](const Value& v, int64_t otherwise) {
     if (v.is(Kind::none)) return otherwise;
-    const int64_t i = whole(v, 0);
+    const int64_t i = bound_or(v, 0);
     return std::clamp<int64_t>(i < 0 ? std::max<int64_t>(i, -size - 1) + size : i, stride > 0 ? 0 : -1,
                                stride > 0 ? size : size - 1);
   };

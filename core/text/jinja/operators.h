@@ -1,5 +1,6 @@
 #pragma once
-// What operators, subscripts and attributes do with values; each is Python's, an Error where Python raises one.
+// Operators, subscripts and attributes of values. Each follows Python; it throws an Error if Python raises an
+// exception.
 #include "core/text/jinja/value.h"
 
 namespace hone::jinja {
@@ -14,10 +15,11 @@ Value power(Heap& heap, const Value& a, const Value& b);
 Value negate(Heap& heap, const Value& a);
 bool contains(Heap& heap, const Value& container, const Value& item);
 
-// container.name (a method first, then an item); container[key] (an item first); undefined when there is neither.
+// container.name finds a method first, then an item. container[key] finds an item first. Both return undefined if there
+// is neither.
 Value attribute(Heap& heap, const Value& container, const std::string& name);
 Value subscript(Heap& heap, const Value& container, const Value& key);
-// container[start:stop:step], each none where left out.
+// container[start:stop:step]; an omitted bound is none.
 Value slice(Heap& heap, const Value& container, const Value& start, const Value& stop, const Value& step);
 
 }  // namespace hone::jinja

@@ -22,8 +22,8 @@ class Parser : ExpressionParser {
  private:
   using Ends = std::vector<std::string_view>;
 
-  // Statements up to the tag whose word is among `ends` (the word and what follows stay to be read), or to the end of
-  // the template.
+  // Parses statements up to a tag whose word is in `ends`, or to the end of the template. The word and the rest of that
+  // tag stay unread.
   Block block(const Ends& ends, int opened) {
     if (++blocks_ > kMaxBlocks) expected("at most 100 blocks inside each other");
     Block out;
@@ -39,8 +39,10 @@ class Parser : ExpressionParser {
         expect(Type::output_end, "}}");
         out.push_back(node);
       } else {
-        if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return sees_word(end); }))
-          return --blocks_, out;
+        if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return sees_word(end); })) {
+          --blocks_;
+          return out;
+        }
         out.push_back(statement());
       }
     }
@@ -54,7 +56,7 @@ class Parser : ExpressionParser {
     take();
   }
 
-  // The rest of an opening tag is read; the body, and the tag that ends it.
+  // Parses the body after an opening tag, and the closing tag.
   Block body(std::string_view end, int line) {
     expect(Type::block_end, "%}");
     Block out = block({end}, line);
@@ -63,7 +65,7 @@ class Parser : ExpressionParser {
     return out;
   }
 
-  // The same for what a loop's break cannot leave.
+  // The same for a body that a break of an outer loop cannot leave.
   Block closed_body(std::string_view end, int line) {
     const int loops = std::exchange(loops_, 0);
     Block out = body(end, line);
@@ -141,7 +143,8 @@ class Parser : ExpressionParser {
     const Target to = target(true);
     if (skip_symbol("=")) {
       auto* node = tree_.make<Set>(line);
-      node->target = to, node->value = tuple();
+      node->target = to;
+      node->value = tuple();
       expect(Type::block_end, "%}");
       return node;
     }
@@ -196,7 +199,7 @@ class Parser : ExpressionParser {
   const Statement* stop(int line) { return jump(line, Flow::stop); }
   const Statement* again(int line) { return jump(line, Flow::again); }
   const Statement* jump(int line, Flow flow) {
-    if (loops_ == 0) fail("template line ", line, ": break and continue belong in a for");
+    if (loops_ == 0) fail("template line ", line, ": break and continue are allowed only inside a for");
     auto* node = tree_.make<Jump>(line);
     node->flow = flow;
     expect(Type::block_end, "%}");

@@ -1,5 +1,5 @@
 #pragma once
-// Source to tree. Errors say the line and what was expected there.
+// Parses a template's source into a tree. Errors name the line and the expected token.
 #include <string_view>
 
 #include "core/text/jinja/ast.h"

@@ -4,7 +4,7 @@
 
 namespace hone::jinja {
 
-// Arguments in the order of the routine's parameters.
+// Returns the arguments in the order of the routine's parameters.
 static Arguments arranged(Heap& heap, const Routine& routine, const Arguments& given) {
   Arguments out;
   size_t used = 0;

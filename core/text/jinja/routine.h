@@ -1,5 +1,5 @@
 #pragma once
-// Filters, tests and methods: named routines with a list of parameters, found by name.
+// Filters, tests and methods: routines with a parameter list, found by name.
 #include <string_view>
 
 #include "core/text/jinja/value.h"
@@ -8,24 +8,24 @@ namespace hone::jinja {
 
 struct Routine {
   std::string_view name;
-  std::string_view
-      parameters;  // names in order, "!" after those that must be given; "..." passes the arguments on as they came
-  Value (*body)(Heap&, const Value& self,
-                const Arguments&);  // positional arguments in the parameters' order, undefined where left out
+  // Names in order, with "!" after required ones. "..." passes the arguments unchanged.
+  std::string_view parameters;
+  // The arguments are positional, in the order of the parameters; an omitted one is undefined.
+  Value (*body)(Heap&, const Value& self, const Arguments&);
 };
 
-// Null where there is none.
+// Return nullptr if there is no such routine.
 const Routine* find_filter(std::string_view name);
 const Routine* find_test(std::string_view name);
 const Routine* find_method(Kind self, std::string_view name);
 
 Value run(Heap& heap, const Routine& routine, const Value& self, const Arguments& arguments);
-Value bound(Heap& heap, const Routine& routine, const Value& self);  // self.name, to be called later
-// By name; unknown names are Errors.
+Value bound(Heap& heap, const Routine& routine, const Value& self);  // returns self.name as a function value
+// Call a routine by name. An unknown name is an Error.
 Value call_filter(Heap& heap, std::string_view name, const Value& self, const Arguments& arguments);
 bool call_test(Heap& heap, std::string_view name, const Value& self, const Arguments& arguments);
 
-// Arguments of routines: the value, or `otherwise` where it was left out; another kind is an Error.
+// Read an argument: its value, or `otherwise` if it was omitted. A value of another kind is an Error.
 int64_t integer_or(Heap& heap, const Value& v, int64_t otherwise);
 const std::string& string_or(Heap& heap, const Value& v, const std::string& otherwise);
 

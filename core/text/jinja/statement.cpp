@@ -1,3 +1,4 @@
+// Execution of statements.
 #include <algorithm>
 
 #include "core/text/jinja/ast.h"
@@ -78,7 +79,7 @@ Flow For::execute(Frame& frame) const {
 
 namespace {
 
-// The loop variable: one object whose members move on with each pass.
+// The loop variable: one object whose members change with each iteration.
 class Loop {
  public:
   Loop(Heap& heap, const List& list, int64_t depth) : space_(heap.space()), list_(list) {

@@ -1,3 +1,4 @@
+// Tests of templates: `x is defined`, `x is string` and others.
 #include <algorithm>
 #include <array>
 
@@ -15,7 +16,7 @@ Value kind_is(Heap&, const Value& v, Args) {
   return Value((v.is(kinds) || ...));
 }
 
-int64_t whole(Heap& heap, const Value& v) {
+int64_t integer_of(Heap& heap, const Value& v) {
   if (!v.is_integral()) heap.fail("expected an integer, got '", type_name(v), "'");
   return v.integer();
 }
@@ -48,7 +49,7 @@ constexpr auto kTests = std::to_array<Routine>({
     {"divisibleby", "num!", divisible},
     {"eq", "other!", is_equal},
     {"equalto", "other!", is_equal},
-    {"even", "", [](Heap& heap, const Value& v, Args) { return Value(whole(heap, v) % 2 == 0); }},
+    {"even", "", [](Heap& heap, const Value& v, Args) { return Value(integer_of(heap, v) % 2 == 0); }},
     {"false", "", [](Heap&, const Value& v, Args) { return Value(v.is(Kind::boolean) && !v.integer()); }},
     {"filter", "", [](Heap&, const Value& v, Args) { return Value(v.is(Kind::string) && find_filter(v.string())); }},
     {"float", "", kind_is<Kind::real>},
@@ -66,7 +67,7 @@ constexpr auto kTests = std::to_array<Routine>({
     {"ne", "other!", is_unequal},
     {"none", "", kind_is<Kind::none>},
     {"number", "", kind_is<Kind::boolean, Kind::integer, Kind::real>},
-    {"odd", "", [](Heap& heap, const Value& v, Args) { return Value(whole(heap, v) % 2 != 0); }},
+    {"odd", "", [](Heap& heap, const Value& v, Args) { return Value(integer_of(heap, v) % 2 != 0); }},
     {"sameas", "other!",
      [](Heap&, const Value& v, Args a) {
        return Value(v.is(Kind::none) || v.is(Kind::undefined) ? v.kind() == a[0].kind() : v.same_object(a[0]));

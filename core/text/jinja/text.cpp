@@ -56,7 +56,7 @@ std::vector<std::string_view> chars(std::string_view text) {
   return out;
 }
 
-// How many bytes of the character at `at` may be stripped.
+// Returns how many bytes of the character at `at` may be stripped.
 static size_t strippable(std::string_view text, size_t at, const std::string* among) {
   if (!among) return space_size(text, at);
   const size_t size = char_size(text, at);
@@ -115,7 +115,7 @@ void append_utf8(std::string& out, uint32_t code) {
   }
 }
 
-// The shortest digits are to_chars'; Python writes an exponent outside 1e-4 .. 1e16 only.
+// std::to_chars gives the shortest digits. Python writes an exponent only outside 1e-4 .. 1e16.
 std::string python_number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
@@ -134,7 +134,7 @@ static void append_hex(std::string& out, std::string_view prefix, uint32_t code,
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += "0123456789abcdef"[code >> shift & 15];
 }
 
-// Spaces other than ' ', format characters and controls are what Python does not print as they are.
+// Python escapes spaces other than ' ', format characters and controls.
 static bool printable(uint32_t code) {
   if (code == ' ') return true;
   if (code < 0x20 || (code >= 0x7f && code <= 0xa0) || code == 0xad || is_space(code)) return false;
@@ -184,7 +184,10 @@ std::string json_quoted(std::string_view text) {
 std::string json_escaped(std::string_view one) {
   const uint32_t code = code_point(one);
   std::string out;
-  if (code < 0x10000) return append_hex(out, "\\u", code, 4), out;
+  if (code < 0x10000) {
+    append_hex(out, "\\u", code, 4);
+    return out;
+  }
   append_hex(out, "\\u", 0xd800 + ((code - 0x10000) >> 10), 4);
   append_hex(out, "\\u", 0xdc00 + (code & 0x3ff), 4);
   return out;

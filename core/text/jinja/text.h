@@ -1,6 +1,6 @@
 #pragma once
-// Strings as templates see them: UTF-8 whose unit is the code point, and Python's spellings of numbers and quoted
-// strings. Case mapping is that of ASCII letters; a byte that is no UTF-8 counts as one character.
+// Strings of templates: UTF-8 whose unit is the code point, and Python's spellings of numbers and quoted strings. Only
+// ASCII letters have case mapping. A byte that is not UTF-8 counts as one character.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace hone::jinja {
 
-// Bytes of the character at `at` (at < text.size()).
+// Returns the bytes of the character at `at`; at < text.size().
 size_t char_size(std::string_view text, size_t at);
-// Bytes of the white space character at `at`, or 0 when another stands there (or nothing).
+// Returns the bytes of the white space character at `at`, or 0 if there is another character or the end.
 size_t space_size(std::string_view text, size_t at);
 size_t char_count(std::string_view text);
-// The characters, in order, as views of text.
+// Returns the characters in order, as views of text.
 std::vector<std::string_view> chars(std::string_view text);
 
-// Without leading (trailing) characters that are among `among`; white space where `among` is null.
+// Removes leading (trailing) characters that are in `among`; white space if `among` is null.
 std::string_view strip_left(std::string_view text, const std::string* among = nullptr);
 std::string_view strip_right(std::string_view text, const std::string* among = nullptr);
 

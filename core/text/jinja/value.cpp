@@ -162,7 +162,7 @@ const Value* find(Heap& heap, const Dict& dict, const Value& key) {
   return nullptr;
 }
 
-// What is inside a list or dict is written as in a program: strings quoted.
+// Writes a member of a list or dict as Python's repr() does: strings quoted.
 static void append_quoted(Heap& heap, std::string& out, const Value& v) {
   if (v.is(Kind::string)) return heap.append(out, python_quoted(v.string()));
   if (v.is(Kind::undefined)) return heap.append(out, "Undefined");

@@ -1,7 +1,6 @@
 #pragma once
-// Values of templates as Python would hold them, and the heap of one rendering that owns and bounds them: strings,
-// lists and dicts never change once made, a namespace() does. A template that takes too much work, memory or depth ends
-// with an Error.
+// Values of templates with Python's semantics, and the heap of one rendering that owns them. Strings, lists and dicts
+// are immutable; a namespace() is not. A template that exceeds the limits of work, memory or depth ends with an Error.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,19 +16,18 @@ namespace hone::jinja {
 
 class Value;
 using List = std::vector<Value>;
-using Dict = std::vector<std::pair<Value, Value>>;  // in the order written
+using Dict = std::vector<std::pair<Value, Value>>;  // in order of insertion
 struct Function;
 struct Space;
 
 enum class Kind : uint8_t { undefined, none, boolean, integer, real, string, list, tuple, dict, space, function };
 
-// Sixteen bytes, copied freely; what it points to belongs to the heap, the template or the caller's JSON.
+// 16 bytes, cheap to copy. The heap, the template or the caller's JSON owns the data that it points to.
 class Value {
  public:
   Value() : Value(static_cast<const std::string*>(nullptr), Kind::undefined) {}
-  explicit Value(const std::string* v, Kind kind = Kind::string) : kind_(kind) {
-    as_.string = v;
-  }  // or undefined: the name looked for
+  // kind may be undefined; v is then the name that was not found.
+  explicit Value(const std::string* v, Kind kind = Kind::string) : kind_(kind) { as_.string = v; }
   explicit Value(bool v) : kind_(Kind::boolean) { as_.integer = v; }
   explicit Value(int64_t v) : kind_(Kind::integer) { as_.integer = v; }
   explicit Value(double v) : kind_(Kind::real) { as_.real = v; }
@@ -46,7 +44,7 @@ class Value {
   bool is_integral() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }  // True counts as 1
   bool is_number() const { return is_integral() || kind_ == Kind::real; }
 
-  // Of the kind that holds it.
+  // Each getter requires the matching kind.
   int64_t integer() const { return as_.integer; }
   double number() const { return kind_ == Kind::real ? as_.real : static_cast<double>(as_.integer); }
   const std::string& string() const {
@@ -56,7 +54,9 @@ class Value {
   const Dict& dict() const { return *as_.dict; }
   Space& space() const { return *as_.space; }
   const Function& function() const { return *as_.function; }
-  std::string_view missing() const { return as_.string ? std::string_view(*as_.string) : "value"; }  // of undefined
+  std::string_view missing() const {
+    return as_.string ? std::string_view(*as_.string) : "value";
+  }  // the name of an undefined value
   bool same_object(const Value& other) const { return kind_ == other.kind_ && as_.integer == other.as_.integer; }
 
  private:
@@ -75,7 +75,7 @@ class Value {
 struct Arguments {
   List positional;
   std::vector<std::pair<std::string_view, Value>> named;
-  // Undefined where absent.
+  // Returns undefined if there is no such argument.
   Value operator[](size_t i) const { return i < positional.size() ? positional[i] : Value(); }
   const Value* find(std::string_view name) const;
 };
@@ -85,7 +85,7 @@ struct Function {
   std::function<Value(const Arguments&)> call;
 };
 
-// A namespace() or a loop: names that change.
+// A namespace() or a loop variable: an object with mutable members.
 struct Space {
   std::vector<std::pair<std::string, Value>> names;
   bool assignable = true;
@@ -102,11 +102,11 @@ class Heap {
   Space* space();
   Value function(std::string name, std::function<Value(const Arguments&)> call);
 
-  // Counts work (about one unit a byte copied or compared); too much is an Error.
+  // Counts work, about one unit per byte copied or compared. Throws an Error past the limit.
   void spend(size_t work);
-  // out += piece, bounded.
+  // Appends a piece to `out`. Throws an Error past the size limit.
   void append(std::string& out, std::string_view piece);
-  // One level deeper while it lives.
+  // Counts one level of nesting during its lifetime. Throws an Error past the limit.
   class Depth {
    public:
     explicit Depth(Heap& heap);
@@ -118,7 +118,7 @@ class Heap {
     Heap& heap_;
   };
 
-  // An Error that names the line being evaluated.
+  // Throws an Error that names the line being evaluated.
   template <class... Words>
   [[noreturn]] void fail(const Words&... words) const {
     hone::fail("template line ", line, ": ", words...);
@@ -135,19 +135,19 @@ class Heap {
   size_t held_ = 0, work_ = 0, depth_ = 0;
 };
 
-// JSON as a value; its strings stay where they are.
+// Converts JSON to a value. Strings are not copied, so the JSON must outlive the value.
 Value from_json(Heap& heap, const Json& json);
 
-std::string_view type_name(const Value& v);  // Python's
+std::string_view type_name(const Value& v);  // the name of Python's type
 bool truth(const Value& v);
 bool equal(Heap& heap, const Value& a, const Value& b);
-bool less(Heap& heap, const Value& a, const Value& b);  // Error where Python has no order
+bool less(Heap& heap, const Value& a, const Value& b);  // Error if Python does not order the two
 const Value* find(Heap& heap, const Dict& dict, const Value& key);
 
-// str(v), appended or whole; undefined is empty.
+// Python's str(v), appended to `out` or returned. Undefined is empty.
 void append_text(Heap& heap, std::string& out, const Value& v);
 std::string text(Heap& heap, const Value& v);
-// json.dumps as Hugging Face configures it (non-ASCII as it is, keys in order unless sort_keys); indent < 0: one line.
+// json.dumps with Hugging Face's settings: non-ASCII unchanged, keys in order unless sort_keys. indent < 0: one line.
 struct JsonStyle {
   int64_t indent = -1;
   std::string item = ", ", key = ": ";
@@ -155,7 +155,8 @@ struct JsonStyle {
 };
 void append_json(Heap& heap, std::string& out, const Value& v, const JsonStyle& style, int64_t level = 0);
 
-// What a loop walks: items, keys of a dict, characters; nothing for undefined. Error for what is not iterable.
+// Returns the items that a loop visits: items of a list, keys of a dict, characters of a string, nothing for undefined.
+// Throws an Error for a value that is not iterable.
 const List& items(Heap& heap, const Value& v);
 size_t length(Heap& heap, const Value& v);
 Value call(Heap& heap, const Value& callee, const Arguments& arguments);

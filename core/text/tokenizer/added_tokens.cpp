@@ -57,7 +57,8 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view input, size_t a
                                       [&](const AddedToken& t, uint8_t b) { return byte_of(t) < b; });
     const auto high = std::upper_bound(low, tokens_.begin() + end, byte,
                                        [&](uint8_t b, const AddedToken& t) { return b < byte_of(t); });
-    begin = static_cast<uint32_t>(low - tokens_.begin()), end = static_cast<uint32_t>(high - tokens_.begin());
+    begin = static_cast<uint32_t>(low - tokens_.begin());
+    end = static_cast<uint32_t>(high - tokens_.begin());
   }
   return longest;
 }

@@ -130,10 +130,10 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
 
 void Bpe::encode_segment(std::string_view segment, std::vector<int32_t>& ids) const {
   if (segment.empty()) return;
-  const int32_t whole = !affixes_ && segment.size() <= longest_spelling_ ? find(segment) : -1;
-  const uint8_t known = whole >= 0 ? stands_alone_[static_cast<size_t>(whole)].load(std::memory_order_relaxed) : 2;
+  const int32_t word_id = !affixes_ && segment.size() <= longest_spelling_ ? find(segment) : -1;
+  const uint8_t known = word_id >= 0 ? stands_alone_[static_cast<size_t>(word_id)].load(std::memory_order_relaxed) : 2;
   if (known == 1) {
-    ids.push_back(whole);
+    ids.push_back(word_id);
     return;
   }
   const size_t begin = ids.size();
@@ -143,8 +143,8 @@ void Bpe::encode_segment(std::string_view segment, std::vector<int32_t>& ids) co
   else
     merge_long(ids, begin);
   if (known == 0) {
-    const bool alone = ids.size() == begin + 1 && ids.back() == whole;
-    stands_alone_[static_cast<size_t>(whole)].store(alone ? 1 : 2, std::memory_order_relaxed);
+    const bool alone = ids.size() == begin + 1 && ids.back() == word_id;
+    stands_alone_[static_cast<size_t>(word_id)].store(alone ? 1 : 2, std::memory_order_relaxed);
   }
 }
 
@@ -212,7 +212,7 @@ void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
 // For many symbols: a linked list and a heap of candidates; outdated candidates are dropped when they are popped.
 void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
   const size_t n = ids.size() - begin;
-  HONE_CHECK(n < INT32_MAX, "a word of ", n, " characters");
+  HONE_CHECK(n < INT32_MAX, "a word has ", n, " characters; the limit is ", INT32_MAX);
   std::vector<Symbol> symbols(n);
   for (size_t i = 0; i < n; ++i)
     symbols[i] = {ids[begin + i], i + 1 < n ? static_cast<int32_t>(i + 1) : -1, static_cast<int32_t>(i) - 1};
@@ -242,7 +242,7 @@ void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     if (right.id != best.right) continue;
     left.id = best.id;
-    right.id = -1;  // taken
+    right.id = -1;  // merged into the left symbol
     left.next = right.next;
     if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = best.place;
     consider(left.previous);

@@ -1,7 +1,7 @@
 #pragma once
 // Byte-pair encoding of single words (Sennrich et al. 2016): a vocabulary of spellings and a ranked list of merges. The
-// merge of lowest rank (leftmost among equals) is applied until none is left. Thread-safe; immutable but for a cache of
-// one byte per token.
+// merge with the lowest rank (the leftmost among equals) is applied until none is left. Immutable except for a cache of
+// one byte per token; any thread may use it.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -15,22 +15,23 @@
 namespace hone {
 
 struct BpeOptions {
-  // For characters that no token spells. Empty: they are dropped. Not in the vocabulary: they are Errors.
+  // The token of characters without a spelling. Empty: such characters are dropped. A token outside the vocabulary:
+  // such characters are Errors.
   std::string unk_token{};
-  bool fuse_unk = false;                    // neighbouring unknown characters are one token
-  bool byte_fallback = false;               // an unknown character is its bytes' tokens <0x00> ... <0xFF>
-  bool ignore_merges = false;               // a word that is a token is that token, whatever the merges say
-  std::string continuing_subword_prefix{};  // of every character but a word's first
-  std::string end_of_word_suffix{};         // of a word's last character
+  bool fuse_unk = false;       // neighboring unknown characters become one token
+  bool byte_fallback = false;  // an unknown character becomes the tokens <0x00> ... <0xFF> of its bytes
+  bool ignore_merges = false;  // a word that is a token becomes that token, even if merges do not produce it
+  std::string continuing_subword_prefix{};  // before every character except the first of a word
+  std::string end_of_word_suffix{};         // after the last character of a word
 };
 
-// Spellings to ids: open addressing, read-only after construction.
+// A hash table from spellings to ids (open addressing), read-only after construction.
 class SpellingIndex {
  public:
   SpellingIndex() = default;
-  explicit SpellingIndex(
-      const std::vector<std::string>& spellings);  // which must outlive it and not move; empty ones have no entry
-  int32_t find(std::string_view spelling) const;   // -1 when there is none
+  // `spellings` must outlive the index and stay at its address. Empty spellings have no entry.
+  explicit SpellingIndex(const std::vector<std::string>& spellings);
+  int32_t find(std::string_view spelling) const;  // -1 if there is none
 
  private:
   const std::vector<std::string>* spellings_ = nullptr;
@@ -41,8 +42,8 @@ class Bpe {
  public:
   using Merge = std::pair<std::string, std::string>;
 
-  // spellings: by id, "" where no token has the id. A merge whose parts or result are not in the vocabulary is an Error
-  // that names source.
+  // spellings: by id; "" for an id without a token. A merge whose parts or result are not in the vocabulary is an Error
+  // that names `source`.
   Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, BpeOptions options,
       const std::string& source);
   Bpe(const Bpe&) = delete;
@@ -83,7 +84,7 @@ class Bpe {
   BpeOptions options_;
   bool affixes_ = false;
   int32_t unk_id_ = -1;
-  std::array<int32_t, 256> byte_ids_{};         // of <0x..>, when all are there
+  std::array<int32_t, 256> byte_ids_{};         // of <0x..>, if all 256 exist
   std::array<int32_t, 0x800> character_ids_{};  // of characters of one or two bytes
   std::vector<std::pair<int32_t, int32_t>> merge_pairs_;
   std::vector<Slot> slots_;

@@ -98,7 +98,7 @@ struct PairHash {
   }
 };
 
-// The words' symbols and the counts of all neighbouring pairs, both exact at all times.
+// The symbols of the words and the counts of all neighboring pairs, both always exact.
 class Merger {
  public:
   Merger(std::vector<Word> words, const std::vector<std::string>& vocab)
@@ -109,7 +109,8 @@ class Merger {
     push_increased();
   }
 
-  // The most frequent pair (of equals the one of greater byte strings) that occurs min_count times, if there is one.
+  // Returns the most frequent pair that occurs at least min_count times, if there is one. Among equals the pair with
+  // the greater byte strings wins.
   std::optional<Pair> best(int64_t min_count) {
     while (!queue_.empty()) {
       const Entry top = queue_.top();
@@ -170,7 +171,7 @@ class Merger {
 
   void merge_in(uint32_t w, Pair pair, int32_t symbol) {
     std::vector<int32_t>& s = words_[w].symbols;
-    size_t kept = 0;  // at every step the word is s[0, kept) followed by s[i, ...)
+    size_t kept = 0;  // the word is s[0, kept) followed by s[i, ...)
     for (size_t i = 0; i < s.size();) {
       if (i + 1 == s.size() || s[i] != pair.left || s[i + 1] != pair.right) {
         s[kept++] = s[i++];

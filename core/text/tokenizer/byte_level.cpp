@@ -8,7 +8,7 @@ namespace {
 constexpr bool spells_itself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
-constexpr int num_shifted = 68;  // the others are 0x100, 0x101, ... in order
+constexpr int num_shifted = 68;  // bytes that are spelled 0x100, 0x101, ... in order
 
 struct Tables {
   ByteAlphabet alphabet;

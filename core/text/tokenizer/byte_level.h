@@ -20,7 +20,7 @@ void append_byte_spelling(std::string& out, std::string_view bytes);
 std::string spell_bytes(std::string_view bytes);
 std::optional<std::string> unspell_bytes(std::string_view spelling);
 
-// The pre-tokenizer of GPT-2.
+// GPT-2's pre-tokenization pattern.
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

@@ -7,7 +7,7 @@ namespace {
 
 int32_t checked_id(const Json& json, const std::string& where) {
   const int64_t id = json.as_int(where);
-  HONE_CHECK(id >= 0 && id <= INT32_MAX, where, ": ", id, " is no token id");
+  HONE_CHECK(id >= 0 && id <= INT32_MAX, where, ": ", id, " is not a token id");
   return static_cast<int32_t>(id);
 }
 
@@ -41,7 +41,7 @@ void read_template(const Json& json, const std::string& where, DocumentFrame& fr
 void read_cls_sep(const Json& json, const std::string& where, DocumentFrame& frame) {
   const auto id_of = [&](const char* key) {
     const JsonArray& pair = json.at(key, where).as_array(where + "." + key);
-    HONE_CHECK(pair.size() == 2, where, ".", key, ": a token and its id belong here");
+    HONE_CHECK(pair.size() == 2, where, ".", key, ": must be a token and its id");
     return checked_id(pair[1], where + "." + key + "[1]");
   };
   wrap(frame, {id_of("cls")}, {id_of("sep")});

@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// A match or the text between two.
+// A match, or the text between two matches.
 struct Section {
   size_t begin = 0, end = 0;
   bool match = false;
@@ -35,16 +35,20 @@ void contiguous(Section next, std::optional<Section>& held, FunctionRef<void(Sec
     hold(next, held, emit);
 }
 void merged_with_previous(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit) {
-  if (next.match && held && !held->match)
-    held->end = next.end, held->match = true;
-  else
+  if (next.match && held && !held->match) {
+    held->end = next.end;
+    held->match = true;
+  } else {
     hold(next, held, emit);
+  }
 }
 void merged_with_next(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit) {
-  if (!next.match && held && held->match)
-    held->end = next.end, held->match = false;
-  else
+  if (!next.match && held && held->match) {
+    held->end = next.end;
+    held->match = false;
+  } else {
     hold(next, held, emit);
+  }
 }
 
 const std::map<std::string, Behavior, std::less<>> behaviors = {{"Isolated", isolated},
@@ -143,11 +147,11 @@ class PreTokenizerSequence : public PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizer>> take_parts() && { return std::move(parts_); }
 
  private:
-  void split_from(size_t part, std::string_view text, bool first, size_t whole, Emit emit) const {
+  void split_from(size_t part, std::string_view text, bool first, size_t original_bytes, Emit emit) const {
     if (part == parts_.size()) return emit(text, first);
     parts_[part]->split(text, first, [&](std::string_view word, bool begins) {
-      check_growth(whole, word.size());
-      if (!word.empty()) split_from(part + 1, word, begins, whole, emit);
+      check_growth(original_bytes, word.size());
+      if (!word.empty()) split_from(part + 1, word, begins, original_bytes, emit);
     });
   }
   std::vector<std::unique_ptr<PreTokenizer>> parts_;
@@ -167,7 +171,7 @@ std::unique_ptr<PreTokenizer> make_metaspace(const Json& json, const std::string
   const std::string name = string_field(json, "prepend_scheme",
                                         bool_field(json, "add_prefix_space", true, where) ? "always" : "never", where);
   const auto scheme = schemes.find(name);
-  HONE_CHECK(scheme != schemes.end(), where, ".prepend_scheme: '", name, "' is none of always, first, never");
+  HONE_CHECK(scheme != schemes.end(), where, ".prepend_scheme: '", name, "' is unknown; use always, first or never");
   return std::make_unique<Metaspace>(string_field(json, "replacement", "\u2581", where), scheme->second,
                                      bool_field(json, "split", true, where), where);
 }

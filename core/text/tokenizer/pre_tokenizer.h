@@ -1,7 +1,6 @@
 #pragma once
-// The `pre_tokenizer` of a tokenizer.json: splits text into the words that BPE encodes. Each type ("ByteLevel",
-// "Split",
-// ...) is a factory in pre_tokenizers().
+// The `pre_tokenizer` of a tokenizer.json: splits text into the words that BPE encodes. Each type ("ByteLevel", "Split"
+// and others) is a factory in pre_tokenizers().
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,7 +13,7 @@ namespace hone {
 
 class PreTokenizer {
  public:
-  // word: valid during the call only. first: the word begins the whole text (Metaspace needs it).
+  // word: valid only during the call. first: the word begins the entire text (Metaspace needs it).
   using Emit = FunctionRef<void(std::string_view word, bool first)>;
 
   virtual ~PreTokenizer() = default;
@@ -25,7 +24,7 @@ class PreTokenizer {
 using PreTokenizerFactory = std::unique_ptr<PreTokenizer> (*)(const Json& json, const std::string& where);
 Registry<PreTokenizerFactory>& pre_tokenizers();
 
-// JSON null: the whole text is one word.
+// JSON null: the entire text is one word.
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, const std::string& where);
 
 }  // namespace hone

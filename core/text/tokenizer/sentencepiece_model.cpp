@@ -15,12 +15,13 @@ namespace {
 constexpr std::string_view space_mark = "\u2581";
 constexpr size_t longest_piece = 1024;
 
-// The fields of one protocol-buffer message, front to back.
+// Reads the fields of one protocol-buffer message in order.
 class Wire {
  public:
   Wire(std::string_view bytes, const std::string& source) : rest_(bytes), source_(source) {}
 
-  // The next field's number and value: a number for varints and fixed sizes, bytes for the rest. False at the end.
+  // Reads the next field's number and value: a number for varints and fixed sizes, bytes for other types. Returns false
+  // at the end.
   bool next() {
     if (rest_.empty()) return false;
     const uint64_t key = varint();
@@ -28,7 +29,8 @@ class Wire {
     HONE_CHECK(field > 0 && field < (uint64_t{1} << 29), source_, ": not a SentencePiece model (field number ", field,
                ")");
     kind_ = static_cast<unsigned>(key & 7);
-    number_ = 0, bytes_ = {};
+    number_ = 0;
+    bytes_ = {};
     if (kind_ == 0)
       number_ = varint();
     else if (kind_ == 1)

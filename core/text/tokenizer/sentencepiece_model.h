@@ -10,10 +10,10 @@ namespace hone {
 
 struct SentencePieceJson {
   Json tokenizer;  // tokenizer.json
-  Json config;     // tokenizer_config.json: those of bos_token, eos_token, pad_token, unk_token that the model has
+  Json config;     // tokenizer_config.json: bos_token, eos_token, pad_token and unk_token, as far as the model has them
 };
 
-// bytes: the whole file. Lengths and field types are checked before use. Errors name `source` and the bad value.
+// bytes: the entire file. Lengths and field types are checked before use. Errors name `source` and the bad value.
 // Unigram models and normalization by a character map are not supported (Error).
 SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& source);
 

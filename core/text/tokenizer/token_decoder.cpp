@@ -49,8 +49,8 @@ class StripDecoder : public TokenDecoder {
  public:
   StripDecoder(std::string content, int64_t start, int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void decode(std::vector<std::string>& tokens, bool whole) const override {
-    if (!whole) return;
+  void decode(std::vector<std::string>& tokens, bool complete) const override {
+    if (!complete) return;
     for (std::string& token : tokens) {
       std::string_view kept = token;
       for (int64_t i = 0; i < start_ && kept.starts_with(content_); ++i) kept.remove_prefix(content_.size());
@@ -79,9 +79,9 @@ class ReplaceDecoder : public TokenDecoder {
 class MetaspaceDecoder : public TokenDecoder {
  public:
   MetaspaceDecoder(Regex mark, bool prefixed) : mark_(std::move(mark)), prefixed_(prefixed) {}
-  void decode(std::vector<std::string>& tokens, bool whole) const override {
+  void decode(std::vector<std::string>& tokens, bool complete) const override {
     for (size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = replace_all(mark_, tokens[i], whole && prefixed_ && i == 0 ? "" : " ");
+      tokens[i] = replace_all(mark_, tokens[i], complete && prefixed_ && i == 0 ? "" : " ");
   }
 
  private:
@@ -92,7 +92,7 @@ class MetaspaceDecoder : public TokenDecoder {
 class DecoderSequence : public TokenDecoder {
  public:
   explicit DecoderSequence(std::vector<std::unique_ptr<TokenDecoder>> parts) : parts_(std::move(parts)) {}
-  void decode(std::vector<std::string>& tokens, bool whole) const override {
+  void decode(std::vector<std::string>& tokens, bool complete) const override {
     const auto bytes = [&tokens] {
       size_t sum = 0;
       for (const std::string& token : tokens) sum += token.size();
@@ -100,7 +100,7 @@ class DecoderSequence : public TokenDecoder {
     };
     const size_t before = bytes();
     for (const auto& part : parts_) {
-      part->decode(tokens, whole);
+      part->decode(tokens, complete);
       check_growth(before, bytes());
     }
   }
@@ -121,7 +121,7 @@ std::unique_ptr<TokenDecoder> make_sequence(const Json& json, const std::string&
   std::vector<std::unique_ptr<TokenDecoder>> parts;
   for (const Json& part : json.at("decoders", where).as_array(where + ".decoders")) {
     const std::string place = concat(where, ".decoders[", parts.size(), "]");
-    HONE_CHECK(!part.is_null(), place, ": null where a decoder belongs");
+    HONE_CHECK(!part.is_null(), place, ": must be a decoder, not null");
     auto made = make_token_decoder(part, place);
     if (auto* inner = dynamic_cast<DecoderSequence*>(made.get()))
       for (auto& each : std::move(*inner).take_parts()) parts.push_back(std::move(each));

@@ -13,9 +13,9 @@ namespace hone {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  // Rewrites the tokens; joined they are the text. whole: the tokens are a complete text. If false, nothing is stripped
-  // at its begin and end. Bytes are kept even if they are no valid UTF-8.
-  virtual void decode(std::vector<std::string>& tokens, bool whole) const = 0;
+  // Rewrites the tokens; joined they are the text. complete: the tokens are a complete text. If false, nothing is
+  // stripped at its begin and end. Bytes are kept even if they are no valid UTF-8.
+  virtual void decode(std::vector<std::string>& tokens, bool complete) const = 0;
 };
 
 using TokenDecoderFactory = std::unique_ptr<TokenDecoder> (*)(const Json& json, const std::string& where);

@@ -40,7 +40,7 @@ Json added_token_json(int64_t id, std::string_view content, bool special) {
                     {"rstrip", false}, {"normalized", !special}, {"special", special}};
 }
 
-// source: of config.
+// source: the name of config in errors.
 void read_chat_template(const fs::path& folder, const std::string& source, TokenizerFiles& files) {
   if (const fs::path path = find_file(folder, "chat_template.jinja"); !path.empty()) {
     files.chat_template = read_file(path);
@@ -57,10 +57,10 @@ void read_chat_template(const fs::path& folder, const std::string& source, Token
   }
   // Several templates by name; "default" is for conversations.
   std::string& text = files.chat_template;
-  for (const Json& named : found->as_array(where)) {
-    named.as_object(where);
-    const std::string body = named.at("template", where).as_string(where + ".template");
-    if (text.empty() || string_field(named, "name", "", where) == "default") text = body;
+  for (const Json& entry : found->as_array(where)) {
+    entry.as_object(where);
+    const std::string body = entry.at("template", where).as_string(where + ".template");
+    if (text.empty() || string_field(entry, "name", "", where) == "default") text = body;
   }
 }
 
@@ -89,7 +89,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   } else {
     const fs::path merges = find_file(path.parent_path(), "merges.txt");
     HONE_CHECK(!merges.empty(), files.source,
-               ": neither a tokenizer.json (no 'model') nor a vocab.json with merges.txt beside it");
+               ": neither a tokenizer.json (no 'model') nor a vocab.json with merges.txt next to it");
     files.tokenizer =
         vocab_merges_json(std::move(json), read_file(merges, max_tokenizer_bytes), files.config, files.source);
   }
@@ -177,7 +177,7 @@ Json vocab_merges_json(Json vocab, std::string_view merges, const Json& config, 
       const std::string where = source + ": added_tokens_decoder['" + key + "']";
       int64_t id = -1;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      HONE_CHECK(error == std::errc() && end == key.data() + key.size(), where, ": the key is no id");
+      HONE_CHECK(error == std::errc() && end == key.data() + key.size(), where, ": the key is not an id");
       token.as_object(where);
       Json entry = token;
       entry.set("id", id);

@@ -45,10 +45,10 @@ std::vector<Bpe::Merge> read_merges(const JsonArray& json, const std::string& so
       merge = {line.substr(0, space), line.substr(space + 1)};
     } else {
       const JsonArray& pair = json[i].is_array() ? json[i].as_array() : json[i].as_array(where());
-      HONE_CHECK(pair.size() == 2, where(), ": ", pair.size(), " parts, not two");
+      HONE_CHECK(pair.size() == 2, where(), " has ", pair.size(), " parts; it must have two");
       merge = {pair[0].as_string(where()), pair[1].as_string(where())};
     }
-    HONE_CHECK(!merge.first.empty() && !merge.second.empty(), where(), ": an empty part");
+    HONE_CHECK(!merge.first.empty() && !merge.second.empty(), where(), ": a part is empty");
     merges.push_back(std::move(merge));
   }
   return merges;

@@ -23,8 +23,8 @@ using Code = std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context_free>>;
 
-// PCRE2's own match limit starts afresh at every position of the text, so a search is bounded by counting the callouts
-// that PCRE2_AUTO_CALLOUT puts before each item.
+// PCRE2's own match limit restarts at every position of the text. So the search counts the callouts that
+// PCRE2_AUTO_CALLOUT puts before each item.
 int count_step(pcre2_callout_block*, void* steps_left) {
   uint64_t& left = *static_cast<uint64_t*>(steps_left);
   return left-- == 0 ? PCRE2_ERROR_CALLOUT : 0;

@@ -22,7 +22,7 @@ struct Free {
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
 
-// What a thread needs to match: only the whole match's ends are read.
+// The match state of a thread. Only the ends of the entire match are read.
 struct Matcher {
   Owned<pcre2_match_data> data{pcre2_match_data_create(1, nullptr)};
   Owned<pcre2_match_context> context{pcre2_match_context_create(nullptr)};
@@ -33,8 +33,8 @@ struct Matcher {
   }
 };
 
-// PCRE2 counts U+180E as \s; Unicode has not since 6.3, nor do Oniguruma and Rust. Ruby's \h and && mean other things
-// than PCRE2's.
+// Adapts PCRE2's syntax. PCRE2 counts U+180E as \s, unlike Unicode since 6.3, Oniguruma and Rust. Ruby's \h and && have
+// another meaning than PCRE2's.
 std::string translate(std::string_view pattern, std::string_view source) {
   std::string out;
   bool in_class = false;
@@ -48,7 +48,7 @@ std::string translate(std::string_view pattern, std::string_view source) {
       else if (next == 'S' && !in_class)
         out += "[^\\t-\\r\\x{85}\\p{Z}]";
       else
-        out += c, out += next;
+        out.append({c, next});
       continue;
     }
     if (c == '[' && !in_class) {
@@ -73,7 +73,7 @@ std::string translate(std::string_view pattern, std::string_view source) {
   return out;
 }
 
-// The text with every invalid byte made U+FFFD, and for each of its bytes where that lies in the original.
+// The text with U+FFFD for each invalid byte, and the original position of each of its bytes.
 struct Repaired {
   std::string text;
   std::vector<size_t> original;
@@ -92,12 +92,12 @@ struct Repaired {
 }  // namespace
 
 struct Regex::Impl {
-  std::string literal;  // when not empty, there is no code
+  std::string literal;  // if not empty, `code` is null
   Owned<pcre2_code> code;
   std::string source, pattern;
 
   void each_valid(std::string_view text, FunctionRef<void(size_t, size_t)> match) const {
-    // A callback may match with another Regex on this thread, so its results are read before it is called.
+    // The results are read before the callback, which may use another Regex on this thread.
     Matcher& matcher = this_threads<Matcher>();
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     for (size_t at = 0; at <= text.size();) {
@@ -112,7 +112,7 @@ struct Regex::Impl {
       }
       const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(matcher.data.get());
       const size_t end = std::max<size_t>(ends[1], at),
-                   begin = std::clamp<size_t>(ends[0], at, end);  // \K may move them
+                   begin = std::clamp<size_t>(ends[0], at, end);  // \K may move the ends
       match(begin, end);
       at = end;
       if (begin == end) at += at < text.size() ? code_point_at(text, at).length : 1;
@@ -122,8 +122,10 @@ struct Regex::Impl {
 
 Regex::Regex(std::string_view pattern, std::string_view source) {
   auto impl = std::make_unique<Impl>();
-  impl->source = source, impl->pattern = pattern;
-  HONE_CHECK(pattern.size() <= 65536, source, ": a pattern of ", pattern.size(), " characters");
+  impl->source = source;
+  impl->pattern = pattern;
+  HONE_CHECK(pattern.size() <= 65536, source, ": the pattern has ", pattern.size(),
+             " bytes; at most 65536 are allowed");
   HONE_CHECK(valid_utf8_prefix(pattern) == pattern.size(), source, ": the pattern is not valid UTF-8");
   const std::string translated = translate(pattern, source);
   int error = 0;
@@ -140,7 +142,7 @@ Regex::Regex(std::string_view pattern, std::string_view source) {
 }
 
 Regex Regex::literal(std::string_view text, std::string_view source) {
-  HONE_CHECK(!text.empty(), source, ": an empty pattern");
+  HONE_CHECK(!text.empty(), source, ": the pattern is empty");
   auto impl = std::make_unique<Impl>();
   impl->literal = impl->pattern = text;
   impl->source = source;

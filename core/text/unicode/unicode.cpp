@@ -26,7 +26,7 @@ void append_normalized(std::string& out, std::string_view valid, int options) {
   const auto length =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), static_cast<utf8proc_ssize_t>(valid.size()),
                    &mapped, static_cast<utf8proc_option_t>(options));
-  HONE_CHECK(length >= 0, "cannot normalise ", valid.size(), " bytes of text: ", utf8proc_errmsg(length));
+  HONE_CHECK(length >= 0, "cannot normalize ", valid.size(), " bytes of text: ", utf8proc_errmsg(length));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
   out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
 }

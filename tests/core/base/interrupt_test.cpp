@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// Each in a process of its own: the flag stays set, and a signal may kill.
+// Each test runs in a child process: the flag stays set, and a signal may kill.
 TEST(InterruptDeathTest, TheFirstSignalSetsTheFlagAndTheRunGoesOn) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [](int number) {
@@ -37,7 +37,7 @@ TEST(InterruptDeathTest, TheSecondEndsTheProcessWhicheverItIs) {
     for (const int second : {SIGTERM, SIGINT}) EXPECT_EXIT(run(first, second), testing::KilledBySignal(second), "");
 }
 
-// In a wait that a signal does not end, on a thread that others wait for.
+// The process waits in a call that signals do not interrupt, on a thread that others join.
 TEST(InterruptDeathTest, TheSecondEndsAProcessThatWaitsForEver) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {

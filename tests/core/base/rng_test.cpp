@@ -11,7 +11,7 @@ namespace {
 
 std::array<uint32_t, 4> words(Philox4 x) { return {x.word[0], x.word[1], x.word[2], x.word[3]}; }
 
-// The known answers that the authors of Philox publish with Random123 (philox4x32, 10 rounds).
+// The known answers of the Philox authors, published with Random123 (philox4x32, 10 rounds).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(words(philox(0, 0, 0)), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(words(philox(~0ull, ~0ull, ~0ull)),
@@ -59,7 +59,8 @@ TEST(Rng, NormalDrawsHaveTheirMoments) {
   for (int i = 0; i < n; ++i) {
     const double x = rng.normal();
     ASSERT_TRUE(std::isfinite(x));
-    sum += x, squares += x * x;
+    sum += x;
+    squares += x * x;
   }
   EXPECT_NEAR(sum / n, 0, 0.02);
   EXPECT_NEAR(squares / n, 1, 0.03);

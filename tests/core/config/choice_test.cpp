@@ -89,6 +89,14 @@ TEST(Choice, ReadingACopyLeavesTheOriginalAlone) {
   EXPECT_EQ(copy.shape->area(), 25);
 }
 
+TEST(Choice, OnlySettingsThatNoCopySharesAreUpdated) {
+  Drawing drawing = read("side = 3");
+  drawing.shape.update([](Shape& shape) { dynamic_cast<Square&>(shape).side = 4; });
+  EXPECT_EQ(drawing.shape->area(), 16);
+  const Drawing copy = drawing;
+  EXPECT_THROW(drawing.shape.update([](Shape&) {}), Error);
+}
+
 TEST(Choice, AnOptionalOneMayBeEmpty) {
   Choice<Shape> none;
   Config::from_text("kind = ''", "d.toml").read([&](Fields& f) {

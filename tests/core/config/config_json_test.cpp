@@ -1,5 +1,4 @@
-// Settings that come as JSON: what to_json() wrote reads back to the same values, and what is wrong is named by its
-// place.
+// Settings as JSON: to_json() output reads back to the same values, and errors name their place.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 #pragma once
-// Settings of every kind that fields() knows, for tests of what reads and writes them.
+// Settings of every type that fields() knows, for tests of readers and writers.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 namespace hone {
 namespace {
 
-TEST(BufferPool, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
+TEST(BufferPool, FreedBuffersOfTheSameSizeAreReused) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   BufferPool spare(*device, MemoryKind::device);
   std::shared_ptr<Buffer> one = spare.take(100), two = spare.take(100);
@@ -20,7 +20,7 @@ TEST(BufferPool, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
   EXPECT_EQ(device->used_bytes(), 301u);
 }
 
-TEST(BufferPool, TwoAreKeptThoseThatCameBackLast) {
+TEST(BufferPool, KeepsTheTwoBuffersFreedLast) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   BufferPool spare(*device, MemoryKind::device);
   {
@@ -33,7 +33,7 @@ TEST(BufferPool, TwoAreKeptThoseThatCameBackLast) {
   EXPECT_EQ(device->used_bytes(), 101u);
 }
 
-TEST(BufferPool, WhatItGaveMayBeHeldLonger) {
+TEST(BufferPool, BuffersMayOutliveTheirPool) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   std::shared_ptr<Buffer> held;
   {

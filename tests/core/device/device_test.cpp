@@ -10,7 +10,7 @@ namespace {
 
 std::unique_ptr<Device> cpu() { return devices().at("cpu")(0); }
 
-TEST(Arena, StacksAndGivesBack) {
+TEST(Arena, StacksAndFrees) {
   const auto device = cpu();
   Arena arena(*device, 1024);
   const Tensor a = arena.take(DType::f32, {3, 5});

@@ -79,7 +79,7 @@ TEST(Checkpoint, KeepsTheNewestAndTheMarked) {
   fs::create_directories(root.path() / "step-30.tmp");
   EXPECT_EQ(checkpoint_steps(root.path()), (std::vector<int64_t>{2, 10, 20}));
   EXPECT_EQ(newest_checkpoint(root.path()), root.path() / "step-20");
-  save_checkpoint(root.path(), 20, 2, fill_model, {{"counter", &counter}});  // the same step again replaces it
+  save_checkpoint(root.path(), 20, 2, fill_model, {{"counter", &counter}});  // saving the same step again replaces it
   EXPECT_FALSE(fs::exists(root.path() / "step-30.tmp"));
   EXPECT_EQ(checkpoint_steps(root.path()), (std::vector<int64_t>{2, 10, 20}));
 }
@@ -122,7 +122,8 @@ TEST(Checkpoint, ADiskThatFillsUpLeavesNothingBehind) {
   Counter counter;
   save_checkpoint(root.path(), 1, 1, fill_model, {{"counter", &counter}});
   counter.moments.resize(100000);
-  // Files of this process may not grow past 64 KiB for a moment: writing the tensors fails halfway, as on a full disk.
+  // For the next lines no file of this process may exceed 64 KiB: the write of the tensors fails halfway, as on a full
+  // disk.
   struct rlimit before;
   ::getrlimit(RLIMIT_FSIZE, &before);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

@@ -45,7 +45,7 @@ TEST(ReadFile, PlainAndGzipAlike) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += std::to_string(i) + "\n";
   write_plain(folder.path() / "a", text);
-  write_gzip(folder.path() / "b", text);  // known by its content, not by its name
+  write_gzip(folder.path() / "b", text);  // recognized by content, not by name
   EXPECT_EQ(read_file(folder.path() / "a"), text);
   EXPECT_EQ(read_file(folder.path() / "b"), text);
   EXPECT_NE(error_of([&] { read_file(folder.path() / "b", 1000); }).find("larger than 1000"), std::string::npos);
@@ -89,7 +89,7 @@ TEST(ReadFile, WhatIsNotARegularFileIsAnErrorAtOnce) {
   EXPECT_EQ(read_beginning(folder.path() / "text", 40), "abcdef");
 }
 
-// 65 MiB of spaces in 64 kB of gzip: a config's bound is 64 MiB, a recipe's 16.
+// 65 MiB of spaces in 64 kB of gzip. The limit of a config is 64 MiB, of a recipe 16 MiB.
 TEST(ReadFile, AFileThatUnpacksToMoreThanItsKindMayHaveIsRefusedByName) {
   const test::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "config.json";
@@ -144,7 +144,7 @@ TEST(WriteFileAtomic, AFailureLeavesTheOldFileAndNoTemporary) {
   const test::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "state.json";
   write_file_atomic(path, "old");
-  // Files of this process may not grow past 1000 bytes for a moment: the write fails as on a full disk.
+  // For the next lines no file of this process may exceed 1000 bytes: the write fails as on a full disk.
   struct rlimit before;
   ::getrlimit(RLIMIT_FSIZE, &before);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

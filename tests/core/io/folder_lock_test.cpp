@@ -1,4 +1,4 @@
-// One process at a time writes a folder.
+// Only one process at a time may write a folder.
 #include "core/io/folder_lock.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 namespace hone {
 namespace {
 
-TEST(FolderLock, TheSecondIsToldWhoHoldsIt) {
+TEST(FolderLock, TheSecondGetsAnErrorThatNamesTheHolder) {
   const test::TemporaryFolder folder;
   {
     const FolderLock first(folder.path());
@@ -71,7 +71,7 @@ TEST(FolderLock, ANoteIsOfALivingProcessOnlyIfHostProcessAndStartAgree) {
   EXPECT_TRUE(read.is_alive());
   EXPECT_FALSE((LockHolder{.host = "elsewhere", .pid = self.pid, .started = self.started}).is_alive());
   EXPECT_FALSE((LockHolder{.host = self.host, .pid = self.pid, .started = self.started + 1})
-                   .is_alive());  // the number is used again
+                   .is_alive());  // the process id was reused
   EXPECT_FALSE((LockHolder{.host = self.host, .pid = 0x7fffffff, .started = self.started}).is_alive());
   for (const char* text : {"", "{", "[]", R"({"host": 3})", "\xff"})
     EXPECT_TRUE(LockHolder::parse(text).host.empty()) << text;
@@ -90,7 +90,7 @@ TEST(CreateLockedFile, OneProcessWritesAndTheNextBegins) {
   const int first = create_locked_file(path);
   EXPECT_NE(test::error_of([&] { create_locked_file(path); }).find("x.tmp: another process is writing it"),
             std::string::npos);
-  std::filesystem::rename(path, folder.path() / "x");  // done: the next writes another file
+  std::filesystem::rename(path, folder.path() / "x");  // finished: the next process writes another file
   const int second = create_locked_file(path);
   ::close(first);
   ::close(second);

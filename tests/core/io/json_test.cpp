@@ -30,7 +30,7 @@ TEST(Json, KeepsOrderKindsAndBits) {
   EXPECT_EQ(parse_json(value.dump(2), "dump"), value);
 }
 
-// libstdc++ 12's copy of a variant crashes there.
+// libstdc++ 12 crashes when it copies a variant without memory.
 TEST(JsonDeathTest, ACopyWithoutMemoryIsAnErrorThatCanBeCaught) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's allocator ends the process itself";

@@ -27,7 +27,7 @@ TEST(JsonlSink, AResumedRunCutsWhatItWillWriteAgain) {
   }
   const std::string whole = read_file(path);
   EXPECT_EQ(whole.substr(0, whole.find('\n')), R"({"step": 1, "bad": null, "loss": 0.1})");
-  std::ofstream(path, std::ios::app) << "{\"step\": 5, \"lo";  // torn by a kill
+  std::ofstream(path, std::ios::app) << "{\"step\": 5, \"lo";  // cut by a kill
   {
     const auto sink = make_jsonl_sink(path, 3);
     for (int64_t step = 3; step <= 4; ++step)
@@ -85,7 +85,7 @@ TEST(TensorboardSink, WritesRecordsThatTensorboardReads) {
   EXPECT_EQ(first[0].bytes.substr(9),
             "\x1a\x0d"
             "brain.Event:2");
-  EXPECT_EQ(first[0].length_crc, 0x224b7fa3u);  // of the length 24, as every event file of TensorFlow's begins
+  EXPECT_EQ(first[0].length_crc, 0x224b7fa3u);  // CRC of the length 24, with which every TensorFlow event file begins
   // 09 wall time, 10 step, 2a summary {0a value {0a tag, 15 float}}.
   EXPECT_EQ(first[1].bytes[0], '\x09');
   EXPECT_EQ(

@@ -15,7 +15,7 @@
 namespace hone {
 namespace {
 
-// A file of this header and so many bytes of data.
+// Returns a file with this header and data_bytes bytes of data.
 std::string file_of(std::string_view header, size_t data_bytes) {
   std::string out(8, '\0');
   for (size_t i = 0; i < 8; ++i) out[i] = static_cast<char>(header.size() >> (8 * i) & 255);

@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 class ScratchFolders : public ::testing::Test {
  protected:
   void SetUp() override {
-    const ScratchFolder first;  // whoever is first looks for stale ones
+    const ScratchFolder first;  // the first object of a process removes stale folders
     ::setenv("TMPDIR", temporary.path().c_str(), 1);
   }
   void TearDown() override { ::unsetenv("TMPDIR"); }
-  // A process that makes a folder with files in it and is killed.
+  // Starts a process that makes a folder with files and is killed.
   static void make_and_die() {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -65,12 +65,12 @@ TEST_F(ScratchFolders, LinksFilesAndOtherFoldersStay) {
   std::ofstream(temporary.path() / "hone-scratch-ghijkl") << "x";
   fs::create_directory(temporary.path() / "other");
   make_and_die();
-  for (const auto& entry : fs::directory_iterator(temporary.path()))  // in the one that goes
+  for (const auto& entry : fs::directory_iterator(temporary.path()))  // in the stale folder
     if (entry.is_directory() && !entry.is_symlink() && entry.path().filename() != "other")
       fs::create_symlink(elsewhere.path(), entry.path() / "link");
   EXPECT_EQ(count(), 5);
   remove_stale_scratch_folders();
-  EXPECT_EQ(count(), 4);  // the link, the file, the other folder, and `elsewhere`, which is made here too
+  EXPECT_EQ(count(), 4);  // the link, the file, the other folder, and `elsewhere`
   EXPECT_TRUE(fs::exists(elsewhere.path() / "precious"));
   if (::geteuid() != 0) return;
   const fs::path foreign = temporary.path() / "hone-scratch-mnopqr";

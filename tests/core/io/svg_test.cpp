@@ -41,14 +41,14 @@ TEST(Svg, NothingOnePointAndEqualPointsAreDrawnInBounds) {
   }
 }
 
-TEST(Svg, ACurveWithoutPointsKeepsItsColour) {
+TEST(Svg, ACurveWithoutPointsKeepsItsColor) {
   const Curve none{"absent", {}, {}}, one{"one", {{0, 1}, {1, 2}}, {}};
   const std::string second = svg_chart("t", "x", {none, one}), first = svg_chart("t", "x", {one, none});
   EXPECT_EQ(count(second, "absent") + count(first, "absent"), 0u);
-  const auto colour = [](const std::string& chart) {
+  const auto color = [](const std::string& chart) {
     return chart.substr(chart.find("stroke=\"#", chart.find("<polyline")) + 8, 7);
   };
-  EXPECT_NE(colour(first), colour(second));
+  EXPECT_NE(color(first), color(second));
 }
 
 TEST(Svg, ChartsLieBelowOneAnotherAndABandWidensTheAxis) {

@@ -193,7 +193,7 @@ TEST(HttpChannel, AnotherThreadAbortsAPostAtOnce) {
               20);
     other.join();
     echo.proxy.set(TcpProxy::Mode::pass);
-    EXPECT_NE(error_of(channel).find("aborted"), std::string::npos);  // and every later one
+    EXPECT_NE(error_of(channel).find("aborted"), std::string::npos);  // every later post fails too
   }
 }
 

@@ -1,4 +1,4 @@
-// Assistants' turns in what chat templates write, and the tokens that end them.
+// Assistant turns in the output of chat templates, and the tokens that end them.
 #include "core/text/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,8 @@ const char* const kQuestion = "{% for m in messages %}{% if m.role == 'user' %}<
 
 }  // namespace
 
-// What transformers marks (tests/golden/make_chat_masks.py) is found with the template's marks, and without them.
+// The spans of transformers (tests/golden/make_chat_masks.py) are found with and without the template's generation
+// blocks.
 TEST(ChatTemplate, RepliesAreWhatTransformersMarksWithAndWithoutMarks) {
   const std::string path = (source_folder() / "tests/golden/chat_masks.json").string();
   const Json golden = parse_json(read_file(path), path);
@@ -99,7 +100,7 @@ TEST(ChatTemplate, TheMaskOfAConversationIsOneOnItsRepliesAndTheirEnds) {
             "<|im_start|>1+1?<|im_start|>2<|im_end|><|im_start|>2+2?<|im_start|>4<|im_end|>");
   std::string mask;
   for (const float m : tokens.mask) mask += m != 0 ? '1' : '0';
-  // Without a generation prompt a model writes the header itself: it is part of the reply.
+  // Without a generation prompt the model writes the header, so it belongs to the turn.
   EXPECT_EQ(mask,
             "00000"
             "111"
@@ -127,13 +128,13 @@ TEST(ChatTemplate, TheEndOfTurnIsTheFirstSpecialTokenBehindAReply) {
   const std::string close = "{% endif %}{% endfor %}";
   EXPECT_EQ(ends_of_template(reply + end + close), (Texts{eos, end}));
   EXPECT_EQ(ends_of_template(reply + "{{ ' \n' }}" + end + "{{ '\n' }}" + close),
-            (Texts{eos, end}));  // on a line of its own
+            (Texts{eos, end}));  // on a separate line
   EXPECT_EQ(ends_of_template(std::string(kQuestion) + "{{ m.content | trim }}" + end + close), (Texts{eos, end}));
   EXPECT_EQ(ends_of_template(reply + end + close + "{{ eos_token }}"),
-            (Texts{eos, end}));  // a conversation has another end
+            (Texts{eos, end}));  // the conversation ends differently
   EXPECT_EQ(ends_of_template(reply + "{{ eos_token }}" + close), Texts{eos});
-  EXPECT_EQ(ends_of_template(reply + "###" + close), Texts{eos});  // no token
-  EXPECT_EQ(ends_of_template(reply + close), Texts{eos});          // the next turn's header is no end
+  EXPECT_EQ(ends_of_template(reply + "###" + close), Texts{eos});  // "###" is not a token
+  EXPECT_EQ(ends_of_template(reply + close), Texts{eos});          // the next turn's header does not end a turn
   EXPECT_EQ(ends_of_template("{% if messages[0].role != 'system' %}{{ raise_exception('a system message!') }}{% endif "
                              "%}{% for m in messages %}"
                              "{{ m.content }}<|im_end|>{% endfor %}"),
@@ -178,10 +179,10 @@ TEST(ChatTemplate, ATurnThatIsNotInTheTextIsAnErrorThatNamesIt) {
   const std::string error = error_of([&] { trained_of(tokenizer, kTwoTurns); });
   EXPECT_NE(error.find("message 1"), std::string::npos) << error;
   EXPECT_NE(error.find("{% generation %}"), std::string::npos) << error;
-  EXPECT_EQ(trained_of(tokenizer, kTwoTurns, 4), Texts{});  // nothing is to be told apart
+  EXPECT_EQ(trained_of(tokenizer, kTwoTurns, 4), Texts{});  // no turn is trained on
 }
 
-// A reply of each published template, what ends it, and where the template writes more than its text.
+// The assistant turn of each published template, its end, and cases where the template writes more than the message.
 TEST(ChatTemplate, PublishedTemplatesHaveTheirRepliesAndEnds) {
   HONE_SHARED_OR_SKIP(folder, "data/templates");
   struct Published {
@@ -215,7 +216,7 @@ TEST(ChatTemplate, PublishedTemplatesHaveTheirRepliesAndEnds) {
     const std::string end = one.end;
     Texts two = {"2" + end, one.last_prefix + ("4" + end)},
           special = {"say </s> or <|im_end|>" + end, one.last_prefix + end};
-    if (one.name == std::string("smollm3")) {  // its marks hold headers, too
+    if (one.name == std::string("smollm3")) {  // its generation blocks contain headers too
       for (Texts* texts : {&two, &special})
         for (std::string& text : *texts) text = "<|im_start|>assistant\n" + text + "\n";
     }
@@ -227,8 +228,8 @@ TEST(ChatTemplate, PublishedTemplatesHaveTheirRepliesAndEnds) {
   }
 }
 
-// Thinking is shown in the tool loop that the last question began, and nowhere else: earlier turns are written in
-// another way than when they ended the conversation.
+// The template shows thinking only in the tool loop that the last question began. It writes earlier turns differently
+// from the last one.
 TEST(ChatTemplate, Qwen3sThinkingAndToolCallsAreFound) {
   HONE_SHARED_OR_SKIP(folder, "data/templates");
   const Tokenizer tokenizer = ChatTokenizer{.chat_template = read_file(folder / "qwen3.jinja")}.make();
@@ -247,8 +248,8 @@ TEST(ChatTemplate, Qwen3sThinkingAndToolCallsAreFound) {
       (Texts{called, "It is 5.<|im_end|>", "<think>\n\n</think>\n\nbye<|im_end|>"}));
 }
 
-// A reply goes on from its prompt: a SentencePiece vocabulary puts no space in front of it. The parts' ids are those of
-// the whole text.
+// A completion continues its prompt: a SentencePiece vocabulary adds no space before it. The ids of the parts equal
+// those of the entire text.
 TEST(ChatTemplate, MistralsRepliesBeginWithoutASpace) {
   HONE_SHARED_OR_SKIP(data, "data");
   const TemporaryFolder folder;

@@ -12,7 +12,7 @@ const char* const kHermes =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-// Bytes without merges, and ChatML's tokens.
+// A byte vocabulary without merges, and ChatML's tokens.
 Tokenizer tokenizer(const std::string& chat_template = "", bool chatml = true) {
   Json vocabulary(JsonObject{});
   int64_t id = 0;

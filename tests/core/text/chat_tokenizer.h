@@ -1,5 +1,5 @@
 #pragma once
-// A tokenizer for chat templates: every byte a token, without merges, and added tokens.
+// A tokenizer for tests of chat templates: one token per byte, no merges, and added tokens.
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@ struct ChatTokenizer {
   std::string chat_template = "", bos = "", eos = "<|endoftext|>";
   std::vector<std::string> special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, added = {};  // added: not special
 
-  // tokenizer.json's contents.
+  // The content of tokenizer.json.
   Json file() const {
     JsonObject vocabulary;
     for (int64_t b = 0; b < 256; ++b) vocabulary.emplace_back(spell_bytes(std::string(1, static_cast<char>(b))), b);
@@ -33,7 +33,7 @@ struct ChatTokenizer {
                       {"decoder", level},
                       {"model", JsonObject{{"type", "BPE"}, {"vocab", vocabulary}, {"merges", JsonArray{}}}}};
   }
-  // tokenizer_config.json's.
+  // The content of tokenizer_config.json.
   Json config() const {
     Json out = JsonObject{{"eos_token", eos}};
     if (!bos.empty()) out.set("bos_token", bos);

@@ -13,7 +13,7 @@ std::vector<std::string> file_slices(Detokenizer text, const std::string& bytes)
   return out;
 }
 
-TEST(Detokenizer, ShowsWholeCharactersAlone) {
+TEST(Detokenizer, ShowsOnlyCompleteCharacters) {
   const Tokenizer tokenizer = test::byte_tokenizer();
   EXPECT_EQ(file_slices(Detokenizer(&tokenizer, {}, 0, false), "aé€"),
             (std::vector<std::string>{"a", "", "é", "", "", "€"}));
@@ -32,7 +32,7 @@ TEST(Detokenizer, HoldsBackWhatMayBecomeAStopString) {
   EXPECT_EQ(text.rest("ok"), "");
 }
 
-TEST(Detokenizer, AStopStringThatIsWholeBeforeTheShortestReplyIsText) {
+TEST(Detokenizer, AStopStringBeforeMinTokensIsText) {
   const Tokenizer tokenizer = test::byte_tokenizer();
   EXPECT_EQ(file_slices(Detokenizer(&tokenizer, {"ab"}, 3, false), "abcda"),
             (std::vector<std::string>{"", "ab", "c", "d", ""}));
@@ -72,7 +72,7 @@ Tokenizer spaced_tokenizer() {
                               "test");
 }
 
-TEST(Detokenizer, GoesOnFromAPromptWithTheSpaceThatATextOfItsOwnLacks) {
+TEST(Detokenizer, ContinuesAPromptWithItsLeadingSpace) {
   const Tokenizer tokenizer = spaced_tokenizer();
   const std::vector<int32_t> ids{0, 1, 0};
   EXPECT_EQ(tokenizer.decode(ids), "ab a");
@@ -88,7 +88,7 @@ TEST(Detokenizer, GoesOnFromAPromptWithTheSpaceThatATextOfItsOwnLacks) {
   }
 }
 
-TEST(WholeCharacters, EndsBeforeACharacterThatIsNotWhole) {
+TEST(WholeCharacters, EndsBeforeAnIncompleteCharacter) {
   EXPECT_EQ(whole_characters(""), 0u);
   EXPECT_EQ(whole_characters("abc"), 3u);
   EXPECT_EQ(whole_characters("a\xE2\x82"), 1u);

@@ -23,8 +23,7 @@ std::vector<Example> some(const GeneratorSpec& spec, const std::string& split, i
   return out;
 }
 
-// The equations "12 + 5 = 17" of a working, judged by reading them again; returns how many there are, and the last
-// result.
+// Checks the equations "12 + 5 = 17" of a working. Returns their number and the last result.
 std::pair<int, long> check_equations(const std::string& working) {
   int count = 0;
   long last = 0;
@@ -60,7 +59,7 @@ TEST(WordProblems, WorkingsAreRightStepByStepAndEndInTheAnswer) {
   }
 }
 
-// A problem must say what its working needs: every number of an equation stands in the problem or is an earlier result.
+// A problem must state what its working needs: every number of an equation is in the problem or is an earlier result.
 TEST(WordProblems, NoWorkingKnowsMoreThanItsProblem) {
   for (const Example& e : some(make("max_number = 99"), "train", 2000)) {
     std::set<std::string> known;
@@ -116,7 +115,7 @@ TEST(WordProblems, HasteStatesTheAnswerAlone) {
   EXPECT_NEAR(worked, 250, 50);
 }
 
-// Whether the fixed words of a story occur in a text, in their order.
+// Returns true if the fixed words of a story occur in a text in their order.
 bool tells(std::string_view text, std::string_view story) {
   while (!story.empty()) {
     const size_t slot = std::min(story.find('{'), story.size());

@@ -17,7 +17,7 @@ const fs::path golden = source_folder() / "tests" / "golden";
 class AdapterTest : public testing::Test {
  protected:
   AdapterTest() : device_(cpu_device()), context_(*device_) {}
-  // PEFT's folder of tests/golden with its base model inside.
+  // A copy of PEFT's folder of tests/golden with its base model inside.
   fs::path copy_of(const std::string& name) {
     const fs::path out = folder_.path() / name;
     fs::create_directories(out);
@@ -99,7 +99,7 @@ TEST_F(AdapterTest, MergesAsPeftDoes) {
   }
 }
 
-// What a model says of generating, and the head it scores with, go along.
+// The generation config and the value head are exported too.
 TEST_F(AdapterTest, AnExportedModelHasItsStopsAndItsValueHead) {
   const fs::path base = folder_.path() / "whole", out = folder_.path() / "exported";
   const auto model = load_model(context_, copy_of("lora_llama"));
@@ -118,10 +118,10 @@ TEST_F(AdapterTest, OneOfOtherKeysIsRefused) {
   const LoraConfig same{
       .r = 4, .lora_alpha = 6, .lora_dropout = 0.25, .use_rslora = true, .target_modules = {"all-linear"}};
   const auto model = load_model(context_, folder, {.lora = same});
-  EXPECT_EQ(model->lora()->config.lora_dropout, 0.25);  // training's, not the weights'
+  EXPECT_EQ(model->lora()->config.lora_dropout, 0.25);  // a training setting, not a property of the weights
   LoraConfig other = same;
   other.r = 8;
-  EXPECT_PRED2(says, refusal(folder, {.lora = other}), "an adapter with r 4, lora_alpha 6");
+  EXPECT_PRED2(says, refusal(folder, {.lora = other}), "the adapter has r 4, lora_alpha 6");
   other = same, other.target_modules = {"q_proj"};
   EXPECT_PRED2(says, refusal(folder, {.lora = other}), "the settings need");
 }
@@ -154,7 +154,7 @@ TEST_F(AdapterTest, DamageIsNamed) {
   rewrite("target_modules", JsonArray{"q_proj", "absent_proj"});
   EXPECT_PRED2(says, refusal(folder), "no module is called 'absent_proj'");
   rewrite("base_model_name_or_path", "/nowhere/at/all");
-  EXPECT_PRED2(says, refusal(folder), "base_model_name_or_path is /nowhere/at/all, and there is no such folder");
+  EXPECT_PRED2(says, refusal(folder), "base_model_name_or_path is /nowhere/at/all, which does not exist");
   fs::copy(golden / "lora_gpt2", folder / "nested");
   rewrite("base_model_name_or_path", "nested");
   EXPECT_PRED2(says, refusal(folder), "an adapter itself; merge it first");

@@ -1,4 +1,4 @@
-// Model folders: what is read, and what is refused with which words.
+// Model folders: what is read, and the messages for what is refused.
 #include <fstream>
 
 #include "core/io/file.h"
@@ -11,7 +11,7 @@
 namespace hone::test {
 namespace {
 
-// A folder's tensors in memory, to be bent and written back.
+// A folder's tensors in memory, to be changed and written back.
 struct Stored {
   std::vector<char> bytes;
   DType dtype = DType::f32;
@@ -100,7 +100,7 @@ TEST_F(ModelIoTest, WhatDoesNotFitIsListed) {
   EXPECT_PRED2(says, message, "model.norm.weight is [3, 4], wants [12]");
 }
 
-TEST_F(ModelIoTest, HugeConfigIsRefusedBeforeMemoryIsAskedFor) {
+TEST_F(ModelIoTest, AHugeConfigIsRefusedBeforeMemoryIsAllocated) {
   save("llama");
   edit_config({{"vocab_size", 16000000}, {"hidden_size", 8000000}});
   EXPECT_PRED2(says, refusal(), "wants [16000000, 8000000]");
@@ -138,7 +138,7 @@ TEST_F(ModelIoTest, BaseModelNamesAndOldBuffersAreRead) {
             download(context_, model->flat_values()));
 }
 
-// The file's numbers, cast to f32, are the weights.
+// The weights are the file's numbers cast to f32.
 TEST_F(ModelIoTest, OtherPrecisionsAreCast) {
   for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) {
     save("llama");
@@ -221,7 +221,7 @@ TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
       "chunked_attention");
 }
 
-// The same model, as transformers 4 and as 5 write its positions and dtype.
+// The same model with positions and dtype as transformers 4 and 5 write them.
 TEST_F(ModelIoTest, BothSpellingsOfPositions) {
   const JsonObject scaling{{"rope_type", "llama3"},
                            {"factor", 8.0},
@@ -240,7 +240,7 @@ TEST_F(ModelIoTest, BothSpellingsOfPositions) {
   const std::vector<BatchPart> parts{{ids}};
   EXPECT_EQ(hidden_of(context_, *four, parts), hidden_of(context_, *five, parts));
   EXPECT_NE(hidden_of(context_, *four, parts), hidden_of(context_, *make_tiny(context_, tiny_config("llama")), parts));
-  // Either is saved in both spellings, and without the dtype that save_model adds.
+  // Each is saved in both spellings, and without the dtype that save_model adds.
   for (Model* model : {four.get(), five.get()}) {
     const Json config = model->config();
     EXPECT_EQ(config.at("rope_theta").as_double(), 500);
@@ -262,7 +262,7 @@ TEST_F(ModelIoTest, SavedConfigSaysEverythingThatWasRead) {
   EXPECT_EQ(generation.find("bos_token_id"), nullptr);
 }
 
-// Up to max_position_embeddings, beyond which hone does not go, dynamic scaling is none.
+// Up to max_position_embeddings, hone's limit, dynamic scaling changes nothing.
 TEST_F(ModelIoTest, DynamicPositionsAreThePlainOnes) {
   const auto dynamic = make_tiny(
       context_, with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "dynamic"}, {"factor", 2.0}}}}),

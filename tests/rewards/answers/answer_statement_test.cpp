@@ -1,5 +1,4 @@
-// Which answer a statement gives: a number that merely stands inside of a wrong answer is never paid, one value with
-// words around it is.
+// The answer that a statement gives. A number inside a wrong answer never scores; one value with words around it does.
 #include <string>
 #include <vector>
 
@@ -180,7 +179,7 @@ const std::vector<StatementCase> math_cases = {
 
 TEST(AnswerStatement, OneValueWithWordsAroundItIsTheAnswer) { expect_scores("math", math_cases); }
 
-TEST(AnswerStatement, NumbersInsideOfMathAnswersAreNotPaid) {
+TEST(AnswerStatement, NumbersInsideOfMathAnswersDoNotScore) {
   HONE_SHARED_OR_SKIP(path, "data/eval/math_test.jsonl.gz");
   const std::vector<std::pair<std::string, std::string>> frames = {
       {"So the answer is ", "."}, {"The answer is ", "."}, {"#### ", ""},
@@ -359,7 +358,7 @@ TEST(AnswerStatement, ChoiceIsOneDecidedLetter) {
                           });
 }
 
-TEST(AnswerStatement, AnAnswerThatIsTakenBackDeniedOrAskedForIsNotPaid) {
+TEST(AnswerStatement, ACorrectedNegatedOrQuestionedAnswerDoesNotScore) {
   const std::vector<std::string> taken_back = {"The answer is 18. Wait, it is 6.",
                                                "The answer is 18? No, it's 17.",
                                                "The answer is 18. No: 17.",

@@ -1,4 +1,4 @@
-// What stands around a box or an equality decides whether it is an answer: factors, signs, denials, false chains,
+// The text around a box or an equality decides whether it is an answer: factors, signs, negations, false chains,
 // suppositions, lists.
 #include <string>
 #include <vector>
@@ -77,7 +77,7 @@ const std::vector<std::string> plain_boxes = {
     "since $0 < x$, we see that $x \\ge \\boxed{18}$, which is attained"};
 // clang-format on
 
-TEST(BoxContext, WhatStandsAroundABoxMayChangeItsValue) {
+TEST(BoxContext, TheTextAroundABoxMayChangeItsValue) {
   for (const char* reward : {"math", "number"}) {
     expect_paid(reward, "18", changed_boxes, 0);
     expect_paid(reward, "18", plain_boxes, 1);
@@ -104,7 +104,7 @@ TEST(BoxContext, AMultiplierAfterABoxBelongsToIt) {
   expect_paid("math", "\\frac{1}{2}", {"\\boxed{\\frac{1}{2}}, or \\boxed{0.5}"}, 1);
 }
 
-TEST(Chains, AnEqualityThatIsFalseOrNoStatementOfTheValueIsNotPaid) {
+TEST(Chains, AFalseEqualityOrOneThatStatesNoValueDoesNotScore) {
   const std::vector<std::string> wrong = {"0 = 18",
                                           "17 = 18",
                                           "5 + 5 = 18",
@@ -196,7 +196,7 @@ TEST(Chains, ThoseOfAlignedFormulasAreRead) {
   expect_paid("math", "x=17, y=18", {"\\begin{align*}x&=17\\\\y&=18\\end{align*}"}, 1);
 }
 
-TEST(ChoiceText, ALetterThatIsPartOfSomethingElseIsNoChoice) {
+TEST(ChoiceText, ALetterInsideSomethingElseIsNotAChoice) {
   expect_paid("choice", "A",
               {"A.M.",
                "A.M",

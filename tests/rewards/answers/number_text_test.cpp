@@ -9,7 +9,7 @@ static std::string first(std::string_view text) {
   return found ? found->digits : "none";
 }
 
-// The value of one expression; the number a whole completion gives.
+// The value of one expression, and the number of an entire completion.
 static std::string value(std::string_view text) {
   const auto found = number_value(text);
   return found ? found->digits : "none";
@@ -26,7 +26,7 @@ TEST(NumberText, AsPeopleWriteThem) {
   EXPECT_EQ(first("it is -.50"), "-0.5");
   EXPECT_EQ(first("007"), "7");
   EXPECT_EQ(first("-0.0"), "0");
-  EXPECT_EQ(first("1,23"), "1");  // no group of three
+  EXPECT_EQ(first("1,23"), "1");  // not a group of three digits
   EXPECT_EQ(first("1234,567"), "1234");
   EXPECT_EQ(answer("1,234,567."), "1234567");
   EXPECT_EQ(answer("7 - 3"), "none");  // neither operand is the answer

@@ -9,7 +9,7 @@ constexpr size_t nowhere = std::string_view::npos;
 TEST(Text, SpacesAndCase) {
   EXPECT_EQ(trimmed(" \t a b\r\n"), "a b");
   EXPECT_EQ(trimmed(" \n "), "");
-  EXPECT_EQ(lower("AbC \xC3\x84"), "abc \xC3\x84");  // ASCII alone
+  EXPECT_EQ(lower("AbC \xC3\x84"), "abc \xC3\x84");  // only ASCII
   EXPECT_EQ(upper("aBc \xC3\xA4"), "ABC \xC3\xA4");
   EXPECT_EQ(words_of("  two\n words\t"), (std::vector<std::string_view>{"two", "words"}));
   EXPECT_TRUE(words_of(" \n").empty());

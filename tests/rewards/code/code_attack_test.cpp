@@ -1,6 +1,5 @@
-// Programs that try to pass without being right: by what they return, by what they write into the channel to the judge,
-// by what they can reach. Each is tried in the three styles of tests, with all guards and with seccomp and limits
-// alone.
+// Programs that try to pass without being right: by return values, by bytes in the channel to the judge, by access to
+// other objects. Each runs in the three styles of tests, with all guards and with only seccomp and limits.
 #include <thread>
 
 #include "tests/rewards/code/code_run.h"
@@ -28,14 +27,14 @@ class CodeAttack : public ::testing::TestWithParam<bool> {
   }
   void expect_no_pass_in_any_style(const std::string& program, const std::string& expected = "7",
                                    double wall_seconds = 10) const {
-    std::vector<std::jthread> threads;  // most of the time such a program waits
+    std::vector<std::jthread> threads;  // such programs mostly wait
     for (const Task& task : in_all_styles(expected))
       threads.emplace_back([=, this] { expect_no_pass(task, program, wall_seconds); });
   }
   std::optional<PretendedGuards> few_;
 };
 
-// What attackers need: `channel`, the worker's end of the pipe to the judge; frame(ticket, message); the harness's own
+// The tools of attackers: `channel`, the worker's end of the pipe to the judge; frame(ticket, message); the harness's
 // functions in `main`.
 constexpr const char* kTools = R"(
 import os, sys, struct, threading, time
@@ -116,7 +115,7 @@ TEST_P(CodeAttack, MethodsOfAnObjectDoNotStandForThoseOfAValue) {
 TEST_P(CodeAttack, BytesInTheChannelAreNoVerdict) {
   const std::string tools = kTools;
   for (const char* program : {
-           // the BUILD of a pickle that set Fraction.__eq__ in a judge that unpickled
+           // the BUILD opcode of a pickle that sets Fraction.__eq__ in a judge that unpickles
            "answer_with(b'\\x80\\x04cfractions\\nFraction\\nN}\\x8c\\x06__eq__cbuiltins\\nlist\\ns\\x86b.')\ndef f(x): "
            "return 1",
            "message = "
@@ -124,7 +123,7 @@ TEST_P(CodeAttack, BytesInTheChannelAreNoVerdict) {
            "len(message).to_bytes(8, "
            "'little') + "
            "message)\ndef f(x): return 1",
-           // kinds that there are not, parts that they do not have
+           // unknown kinds, and parts that a kind does not have
            "def x(name, parts): return b'x' + text(name) + b't' + len(parts).to_bytes(4, 'little') + b''.join(parts)\n"
            "answer_with(pair(x(b'eval', [text(b'7')])))\ndef f(x): return 1",
            "def x(name, parts): return b'x' + text(name) + b't' + len(parts).to_bytes(4, 'little') + b''.join(parts)\n"
@@ -144,7 +143,7 @@ TEST_P(CodeAttack, BytesInTheChannelAreNoVerdict) {
            "answer_with(b't\\x03\\0\\0\\0' + text(b'raise') + text(b'exec') + text(b'7'))\ndef f(x): return 1",
            "answer_with(b't\\x03\\0\\0\\0' + text(b'raise') + seven + seven)\ndef f(x): return 1",
            "answer_with(b'')\ndef f(x): return 1",
-           // frames: too long, never whole, without a question, of other questions
+           // frames: too long, incomplete, without a request, for other requests
            "os.write(channel, bytes(8) + b'\\xff' * 8)\ndef f(x): return 1",
            "os.write(channel, bytes(8) + (1 << 40).to_bytes(8, 'little') + bytes(1000))\ndef f(x): return 1",
            "for i in range(50): os.write(channel, frame(bytes(8), pair(seven)))\ndef f(x): return 1",
@@ -152,10 +151,10 @@ TEST_P(CodeAttack, BytesInTheChannelAreNoVerdict) {
            "seven)))\ndef f(x): return 1",
            "def f(x):\n  for i in range(50): os.write(channel, frame(ticket, pair(seven)))\n  return 1\nticket = "
            "frame_of_work.f_locals['ticket']",
-           // more than what was asked for
+           // more names than requested
            "answer_with(pair(b'd\\x02\\0\\0\\0' + text(b'f') + b'h' + seven + text(b'abs') + b'h' + seven))\ndef f(x): "
            "return 1",
-           // in the middle of another's answer, from a thread, from a child, at the end
+           // in the middle of another answer, from a thread, from a child, at the end
            "def write():\n  while True: os.write(channel, frame(bytes(8), "
            "pair(seven)))\nthreading.Thread(target=write, daemon=True).start()\ndef "
            "f(x):\n  "
@@ -222,7 +221,7 @@ TEST_P(CodeAttack, TheJudgeIsOutOfReach) {
 }
 
 TEST_P(CodeAttack, ExpectedValuesCannotBeRead) {
-  // Looks for the text in all that this process has and can open, and returns it.
+  // Searches all memory and readable files of this process for the text and returns it.
   const std::string program = R"(
 import gc, os, sys
 begin = b's3c' + b'ret-'
@@ -320,7 +319,7 @@ TEST_P(CodeAttack, NamesThatATestDoesNotImportAreNeverTheProgram) {
                        {"prompt", "def f(x):\n"}, {"entry_point", "f"}, {"test", concat("def check(f):\n  ", body)}}),
                    program);
   }
-  // They are the library's, and what the reference solution imports.
+  // The names belong to Python's library or to the reference solution's imports.
   EXPECT_EQ(judge_program(asserts({"assert isclose(f(3), math.sqrt(49))"}), "def f(x): return 7", keys()).score, 1);
   EXPECT_EQ(judge_program(task_of(JsonObject{{"code", "from statistics import median\ndef f(x): return 7"},
                                              {"test_list", JsonArray{"assert f(3) == median([7])"}}}),
@@ -337,7 +336,7 @@ TEST_P(CodeAttack, NamesThatATestDoesNotImportAreNeverTheProgram) {
 }
 
 TEST_P(CodeAttack, OfTwoNamesThatMeetNeitherIsTheProgram) {
-  // One states the verdict on the other's result, however the test takes it, or is told what is expected.
+  // One name states the verdict on the other's result in any form of test, or receives the expected value.
   const std::string liar =
       "class Liar:\n  def __getattr__(self, n): return lambda *a, **k: SAID\n  def __call__(self, *a, **k): return "
       "SAID\n";
@@ -370,7 +369,7 @@ TEST_P(CodeAttack, OfTwoNamesThatMeetNeitherIsTheProgram) {
       for (size_t at = 0; (at = program.find("SAID", at)) != std::string::npos;) program.replace(at, 4, said);
       expect_no_pass(asserts({test}), program);
     }
-  // Names that stand apart are the program's, and so is what the row says.
+  // Names in separate statements belong to the program, and so do the names of the row.
   const std::string two = "def add(a, b): return a + b\ndef sub(a, b): return a - b";
   for (const std::vector<std::string>& tests : std::vector<std::vector<std::string>>{
            {"assert add(1, 2) == 3", "assert sub(3, 1) == 2"},

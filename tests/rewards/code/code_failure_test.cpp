@@ -1,5 +1,4 @@
-// What a judged program does to be a nuisance gives score 0; the judge's own trouble is a failed score that names the
-// task.
+// A program that misbehaves scores 0. An error of the judge is a failed score that names the task.
 #include <fstream>
 
 #include "core/io/jsonl.h"
@@ -10,7 +9,7 @@
 namespace hone::test {
 namespace {
 
-// Exceptions whose text or name is odd, raised by the function f.
+// Exceptions with an odd text or name, raised by the function f.
 const std::vector<std::string> kOddRaises = {
     "raise ValueError('\\ud800 lone')",
     "raise ValueError('\\udcff\\udc80')",
@@ -81,7 +80,7 @@ TEST_F(CodeReward, TheJudgesOwnTroubleIsAFailedScoreThatNamesTheTask) {
       "setup is not Python");
   std::vector<std::string> many(200, "assert f(3) == 7");
   expect_failed(judge(asserts(many), "def f(x): return 7", ", sandbox = {output_kb = 1}"), "output_kb");
-  // A guard that is gone when it is needed.
+  // A guard that is missing when the run starts.
   const auto reward = make_reward("code");
   const PretendedGuards none(without_namespaces());
   RewardSpec late;

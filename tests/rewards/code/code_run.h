@@ -1,5 +1,5 @@
 #pragma once
-// Programs judged by the reward `code`, as completions.
+// Runs programs through the reward `code`, as completions.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ inline RewardScore judge_program(const Task& task, const std::string& program, c
   return make_reward("{kind = 'code'" + keys + "}")->score(task, {.ids = {}, .text = program, .finish_reason = "stop"});
 }
 
-// The same task in the three styles of tests: f must give `expected` (a Python and JSON value) for the argument 3.
+// The same task in the three styles of tests: f(3) must return `expected` (a Python and JSON value).
 inline std::vector<Task> in_all_styles(const std::string& expected) {
   return {task_of(JsonObject{{"prompt", "def f(x):\n    \"\"\"What to give.\"\"\"\n"},
                              {"entry_point", "f"},

@@ -1,5 +1,5 @@
-// The reward code: how tests and programs are read, what is right and wrong, and programs that try to pass without
-// being right.
+// The reward `code`: how it reads tests and programs, which programs pass, and programs that try to pass without being
+// right.
 #include <filesystem>
 #include <thread>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kAdd =
     R"({"test_list": ["assert add(1, 2) == 3", "assert add(-1, 1) == 0", "assert add(5, 5) == 10"]})";
-// Longer than any limit here, and not endless.
+// Longer than any limit here, but not endless.
 constexpr const char* kLoop = "import time\nend = time.time() + 20\nwhile time.time() < end: pass";
 constexpr const char* kEcho = R"({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7\n"]})";
 
@@ -80,7 +80,7 @@ TEST(CodeTests, BlocksMarkedAsPythonArePreferred) {
   expect("```python\na\n```\n```python\n\n```", "a\n", "a\n");
   // cut off
   expect("```python\na\n```\nBetter:\n```python\nb", "b", "a\n");
-  // fences of other kinds, in each other, in a list, and three marks inside a text
+  // fences of other kinds, nested fences, fences in a list, and three marks inside a text
   expect("~~~python\na\n```\n~~~", "a\n```\n", "a\n```\n");
   expect("````python\na\n```\nb\n````", "a\n```\nb\n", "a\n```\nb\n");
   expect("```markdown\n# Answer\n```python\na\n```\n```\nDone.", "a\n", "a\n");
@@ -101,7 +101,7 @@ TEST(CodeTests, FencesThatTouchEndOneBlockAndBeginTheNext) {
   EXPECT_EQ(program_text("```python\na = 1\n``````python\nb = 2\n```", plain), "b = 2\n");
   EXPECT_EQ(program_text("```python\na = 1\n``````python\nb = 2\n```", plain, true), "a = 1\n");
   EXPECT_EQ(program_text("~~~~~~python\nb = 2\n~~~\n", plain), "b = 2\n");
-  // A long fence that is closed holds shorter ones.
+  // A closed long fence contains shorter ones.
   EXPECT_EQ(program_text("``````python\ns = \"\"\"\n```\n\"\"\"\n``````\n", plain), "s = \"\"\"\n```\n\"\"\"\n");
 }
 
@@ -109,7 +109,7 @@ TEST(CodeTests, AThinkingPartHoldsNoProgram) {
   const CodeTests plain, stubbed{.stub = "def f():\n", .entry = "f"};
   const std::string block = "```python\na\n```\n";
   EXPECT_EQ(program_text("<think>\n" + block + "</think>\n```python\nb\n```", plain, true), "b\n");
-  EXPECT_EQ(program_text(block + "</think>\n```\nb\n```", plain), "b\n");  // opened by the template
+  EXPECT_EQ(program_text(block + "</think>\n```\nb\n```", plain), "b\n");  // the template wrote <think>
   EXPECT_EQ(program_text("```python\nopen\n</think>\n```python\nb\n```", plain), "b\n");
   EXPECT_EQ(trimmed(program_text("<think>\n" + block + "</think>\nI give up.", plain)), "I give up.");
   EXPECT_EQ(program_text("<think>\n" + block, plain), "");
@@ -125,7 +125,7 @@ TEST(CodeTests, OutputIsComparedByWords) {
   EXPECT_TRUE(same_output("", "\n"));
   EXPECT_TRUE(same_output("0.3333333", "0.33333334"));
   EXPECT_TRUE(same_output("1e3", "1000.0"));
-  EXPECT_FALSE(same_output("1e-9223372036854775808", "1.5"));  // a power without an absolute value
+  EXPECT_FALSE(same_output("1e-9223372036854775808", "1.5"));  // INT64_MIN has no absolute value
   EXPECT_FALSE(same_output("1000001", "1000002"));
   EXPECT_FALSE(same_output("0.3", "0.4"));
   EXPECT_FALSE(same_output("1", "1 2"));
@@ -260,7 +260,7 @@ TEST_F(CodeReward, WhatIsNotRightDoesNotPass) {
            "Any()",
            "class Any(int):\n  def __eq__(self, other): return True\ndef add(a, b): return Any(0)",
            "import unittest.mock\ndef add(a, b): return unittest.mock.ANY",
-           // Python's own names, in the tests' process
+           // builtins of Python in the tests' process
            "import builtins\nbuiltins.AssertionError = SystemExit\nbuiltins.int.__eq__ = lambda a, b: True\ndef add(a, "
            "b): return 0",
            "__builtins__ = {}\ndef add(a, b): return 0",
@@ -271,7 +271,7 @@ TEST_F(CodeReward, WhatIsNotRightDoesNotPass) {
            "add(a, b): return 0",
            "import sys\nfor f in sys._current_frames().values():\n  while f: f.f_locals.update(passed=3); f = "
            "f.f_back\ndef add(a, b): return 0",
-           // looking for the tests and the verdict's channel
+           // searching for the tests and the verdict's channel
            "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, dict) and 'nonce' in o]\ndef add(a, b): "
            "return found[0]['calls']",
            "import os\nfor d in range(64):\n  try: os.write(d, b'{\"passed\": 3, \"total\": 3, \"note\": \"\"}\\n')\n  "
@@ -282,7 +282,7 @@ TEST_F(CodeReward, WhatIsNotRightDoesNotPass) {
            "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\ndef add(a, b): return 0",
            "open('json.py', 'w').write('raise SystemExit(0)')\ndef add(a, b): return 0",
            "f = open('/proc/%d/mem' % __import__('os').getppid(), 'r+b')\ndef add(a, b): return 0",
-           // answering in the worker's stead: two answers to one question, an object that is no data
+           // answering for the worker: two answers to one request, an object that is not data
            "import sys\nmain = sys.modules['__main__']\nmain.WorkerPickler.reducer_override = lambda self, v: (exec, "
            "(\"raise SystemExit\",))\ndef "
            "add(a, b): return add",
@@ -292,7 +292,7 @@ TEST_F(CodeReward, WhatIsNotRightDoesNotPass) {
            "def add(a, b): return E()",
        })
     EXPECT_EQ(judge(add, program).score, 0) << program;
-  // Names that the tests take for Python's.
+  // Names that the tests take from Python.
   const Task sorted = asserts({"assert set(f(3)) == set([1, 2, 3])", "assert sorted(f(2)) == [1, 2]"});
   EXPECT_EQ(judge(sorted, "def set(x): return 0\ndef sorted(x): return [1, 2]\ndef f(n): return [9]").score, 0);
   EXPECT_EQ(

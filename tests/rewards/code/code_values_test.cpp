@@ -1,5 +1,4 @@
-// The format between judge and worker: what it says arrives, and bytes that anybody wrote are refused or are plain
-// values.
+// The format between judge and worker: values arrive unchanged, and arbitrary bytes are rejected or are plain values.
 #include "rewards/code/code_harness.h"
 #include "tests/rewards/code/code_run.h"
 
@@ -10,7 +9,7 @@ std::string_view code_values();
 namespace test {
 namespace {
 
-// What a script prints that follows the text of code_values.py.
+// Returns the output of a script that runs after the text of code_values.py.
 std::string run_after_values(const std::string& script) {
   SandboxConfig config;
   config.memory_mb = 2048;

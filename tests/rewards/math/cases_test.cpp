@@ -1,5 +1,5 @@
-// What people and models write for one answer: each line is a reference, completions that say the same, completions
-// that do not.
+// Spellings of answers by people and models: each line is a reference, completions that are equal, completions that are
+// not.
 #include <string>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Unequal is never taken for equal: crafted congruences, domains of variables, complex numbers, bases, units. And equal
-// stays equal.
+// Unequal answers never count as equal: crafted congruences, domains of variables, complex numbers, bases, units. Equal
+// answers stay equal.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -49,7 +49,7 @@ TEST(MathEquality, ACongruentNumberIsNotEqual) {
 }
 
 TEST(MathEquality, NumbersCongruentModuloManyKnownPrimesAreNotEqual) {
-  // Remainders modulo any known primes can be had together (the Chinese remainder theorem).
+  // The Chinese remainder theorem gives a number with the right remainders modulo any known primes.
   const cpp_int primes[] = {(cpp_int(1) << 61) - 1,  (cpp_int(1) << 31) - 1, cpp_int(1000000007),
                             cpp_int(998244353),      (cpp_int(1) << 89) - 1, (cpp_int(1) << 127) - 1,
                             (cpp_int(1) << 64) - 59, (cpp_int(1) << 63) - 25};
@@ -256,7 +256,7 @@ TEST(MathEquality, UnitsOfOneKindConvert) {
                     {"(1\\text{ m}, 2\\text{ m})", "(100\\text{ cm}, 200\\text{ cm})"},
                     {"-3\\text{ km}", "-3000\\text{ m}"},
                     {"3 million dollars", "3000000 dollars"}});
-  // One side without a unit, or with words that are none: the number counts.
+  // One side has no unit, or words that are not a unit: only the number counts.
   expect_all(true, {{"5\\text{ cm}", "5"},
                     {"12", "12 apples"},
                     {"12\\text{ apples}", "12 oranges"},

@@ -1,4 +1,4 @@
-// The judge against published cases and whole data sets.
+// The comparison on published cases and entire data sets.
 #include <cstdio>
 #include <ctime>
 
@@ -40,7 +40,7 @@ TEST(MathVectors, CasesOfMathVerify) {
     const bool equal = judge(one.at("gold").as_string(), one.at("answer").as_string(), policy, sources);
     ++count[tier];
     right[tier] += equal == one.at("equal").as_bool();
-    // A wrong answer is never taken for a right one.
+    // A wrong answer never counts as right.
     EXPECT_TRUE(!equal || one.at("equal").as_bool())
         << one.at("gold").as_string() << " | " << one.at("answer").as_string();
   }
@@ -68,7 +68,7 @@ TEST(MathVectors, EveryGsm8kAnswerEqualsItself) {
   EXPECT_EQ(wrong_accepted, 0);
 }
 
-TEST(MathVectors, FiftyThousandJudgementsASecondOnOneCore) {
+TEST(MathVectors, FiftyThousandComparisonsASecondOnOneCore) {
   HONE_SHARED_OR_SKIP(path, "data/eval/gsm8k_test.jsonl");
   const auto reward = make_reward("math");
   std::vector<Task> tasks;
@@ -97,7 +97,7 @@ TEST(MathVectors, FiftyThousandJudgementsASecondOnOneCore) {
   EXPECT_GE(per_second, 50000);
   EXPECT_GT(right, judged / 2 - 1);
   EXPECT_LT(right, judged * 6 / 10);
-  std::printf("%.0f judgements/s\n", per_second);
+  std::printf("%.0f comparisons/s\n", per_second);
 }
 
 TEST(MathVectors, MathAnswersEqualThemselves) {
@@ -110,11 +110,11 @@ TEST(MathVectors, MathAnswersEqualThemselves) {
       ++rows;
       boxed += judge(answer, "We find $\\boxed{" + answer + "}$.");
       from_solution += judge(answer, row.at("solution").as_string());
-      // Written a little differently, so that it takes reading and not just comparing letters.
+      // Written differently, so that a comparison of letters is not enough.
       read += math_equal(answer + " + 0 - 0", answer) || math_equal("x = " + answer, answer) ||
               math_equal("\\{" + answer + "\\}", answer);
       wrong_accepted += other_form != before && math_equal(before, answer);
-      // One digit off, which may not be a unit's exponent.
+      // One digit differs, outside a unit's exponent.
       std::string off = answer;
       const size_t digit = off.find_last_of("0123456789");
       const bool plain = answer.find("\\text") == std::string::npos && answer.find("\\mbox") == std::string::npos;

@@ -16,7 +16,7 @@ struct Rig {
   Calls made;
   std::vector<RewardScore> scores;
 
-  // Item `poison` makes its call fail; every other gets its number.
+  // An item that `poison` selects makes its call fail. Every other item gets its number as score.
   void score(size_t count, std::function<bool(size_t item)> poison) {
     scores.assign(count, {});
     calls.score(scores, [&](size_t begin, std::span<RewardScore> some) {
@@ -41,7 +41,7 @@ TEST(PluginCalls, AGroupIsOneCallOrAsManyAsItsBatchesAre) {
   EXPECT_TRUE(rig.made.empty());
 }
 
-TEST(PluginCalls, WhatBreaksACallIsFoundByAskingForEachItself) {
+TEST(PluginCalls, AFailingItemIsFoundByRetryingEachAlone) {
   Rig rig;
   rig.score(4, [](size_t item) { return item == 2; });
   EXPECT_EQ(rig.made, (Calls{{0, 4}, {0, 1}, {1, 1}, {2, 1}, {2, 1}, {3, 1}}));
@@ -61,15 +61,15 @@ TEST(PluginCalls, WithoutRetriesACallThatFailsIsFinal) {
   for (const RewardScore& score : rig.scores) EXPECT_EQ(score.note, "item 1");
 }
 
-TEST(PluginCalls, OneThatAnswersNothingIsNotAskedAgainAndAgain) {
+TEST(PluginCalls, ADeadPluginIsNotRetriedForEachCompletion) {
   Rig rig;
   rig.score(8, [](size_t) { return true; });
-  EXPECT_EQ(rig.made.size(), 1 + 4 * 2u);  // the call, and two attempts for each of four
+  EXPECT_EQ(rig.made.size(), 1 + 4 * 2u);  // the call, and two retries for each of four
   for (const RewardScore& score : rig.scores) EXPECT_TRUE(score.failed);
   rig.made.clear();
   rig.score(8, [](size_t) { return true; });
   EXPECT_EQ(rig.made.size(), 1u);
-  rig.score(8, [](size_t) { return false; });  // it is back
+  rig.score(8, [](size_t) { return false; });  // the plug-in works again
   rig.made.clear();
   rig.score(2, [](size_t item) { return item == 0; });
   EXPECT_EQ(rig.made.size(), 1 + 2 + 1u);

@@ -1,4 +1,4 @@
-// Rewards behind HTTP, with servers that answer as they should and as they should not.
+// Rewards behind HTTP, with well-behaved and ill-behaved servers.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -24,7 +24,7 @@ std::vector<RewardScore> score(const Reward& reward, const std::vector<std::stri
   return scores;
 }
 
-// Why a completion could not be judged where the server answers with these bytes.
+// Returns the note of a completion that failed because the server sent these bytes.
 std::string failure(const std::string& bytes) {
   HttpServer server([&](const ReceivedRequest&) { return bytes; });
   const RewardScore out = score(*reward(server.url()), {"x"})[0];
@@ -77,7 +77,7 @@ TEST(PluginHttp, WhatIsNoAnswerHasFailedAndIsShown) {
   contains("", "http://127.0.0.1");
 }
 
-TEST(PluginHttp, ASlowServerIsGivenUpAndAskedAgain) {
+TEST(PluginHttp, ASlowServerTimesOutAndIsRetried) {
   std::atomic<int> asked{0};
   HttpServer server([&](const ReceivedRequest&) {
     if (asked++ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
@@ -89,7 +89,7 @@ TEST(PluginHttp, ASlowServerIsGivenUpAndAskedAgain) {
   EXPECT_EQ(asked, 2);
 }
 
-TEST(PluginHttp, ACertificateThatNobodyVouchesForIsRefused) {
+TEST(PluginHttp, AnUntrustedCertificateIsRefused) {
   HttpServer server([](const ReceivedRequest&) { return http_response("{\"rewards\": [4]}"); }, "localhost");
   const RewardScore refused = score(*reward(server.url("localhost")), {"x"})[0];
   EXPECT_TRUE(refused.failed);

@@ -1,4 +1,4 @@
-// Shared libraries as rewards: the example's, and one that breaks in every way.
+// Shared libraries as rewards: the example, and one that breaks in every way.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Processes as rewards, well-behaved and not. The ill-behaved are shell scripts: they count their requests from 0, the
-// greeting, by themselves.
+// Processes as rewards, well-behaved and ill-behaved. The ill-behaved ones are shell scripts that count their requests
+// from 0, the greeting.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,7 +20,7 @@ constexpr const char* greeting = "read -r line; echo '{\"id\": 0, \"protocol\": 
 
 class PluginProcess : public ::testing::Test {
  protected:
-  // A reward whose processes run the script after the greeting; further keys of its table.
+  // Makes a reward whose processes run the script after the greeting. keys: more keys of its table.
   std::shared_ptr<const Reward> reward(const std::string& script, const std::string& keys = "retries = 0",
                                        bool greets = true) {
     const std::string path = (folder.path() / ("plugin" + std::to_string(++scripts) + ".sh")).string();
@@ -34,7 +34,7 @@ class PluginProcess : public ::testing::Test {
     reward.score_group({.id = "t", .prompt = "p", .messages = {}, .answer = "a", .columns = {}}, completions, scores);
     return scores;
   }
-  // Why one completion could not be judged.
+  // Returns the note of a completion that failed.
   static std::string failure(const Reward& reward, const std::string& text = "x") {
     const RewardScore out = score(reward, {text})[0];
     EXPECT_TRUE(out.failed) << out.score;
@@ -53,7 +53,7 @@ class PluginProcess : public ::testing::Test {
     return out;
   }
   static bool gone(pid_t pid) {
-    // What was killed may not have been waited for yet by the process that inherited it: then it is a zombie.
+    // A killed process is a zombie until its new parent waits for it.
     for (int i = 0; i < 400; ++i) {
       std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
       std::string name, state;
@@ -145,7 +145,7 @@ TEST_F(PluginProcess, MegabytesOfOutputAreCutShort) {
 }
 
 TEST_F(PluginProcess, FullPipesBlockNobody) {
-  // It writes a megabyte to each output before it reads, and the request is a megabyte, too.
+  // The process writes a megabyte to each output before it reads, and the request is a megabyte too.
   const auto plugin = reward(R"(head -c 1000000 /dev/zero | tr '\0' 'e' >&2
 read -r line
 head -c 1000000 /dev/zero | tr '\0' ' '

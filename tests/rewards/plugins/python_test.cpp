@@ -1,4 +1,4 @@
-// TRL's reward functions in Python files.
+// Reward functions for TRL in Python files.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -19,7 +19,7 @@ TEST(Countdown, AnExpressionThatMakesTheTarget) {
     EXPECT_EQ(judge(text).score, 1) << text;
   EXPECT_EQ(judge("96 \\div (2 \\times 3)", R"({"nums": [2, 3, 96], "target": 16})").score, 1);
   EXPECT_EQ(judge("8 / (3 - 8 ÷ 3)", R"({"nums": [3, 3, 8, 8], "target": 24})").score,
-            1);  // exact: no rounding on the way
+            1);  // exact: no rounding of intermediate results
 }
 
 TEST(Countdown, EachNumberAtMostOnce) {
@@ -58,7 +58,7 @@ TEST(Countdown, ARowWithoutNumbersIsAnError) {
   EXPECT_THROW(judge("1", R"({"nums": ["one"], "target": 1})"), Error);
 }
 
-// An expression over the numbers that makes the target, found by trying all; "" if there is none.
+// Finds an expression over the numbers that makes the target by exhaustive search; "" if there is none.
 static std::string solve(const std::vector<std::pair<Rational, std::string>>& have, const Rational& target) {
   for (const auto& [value, text] : have)
     if (value == target) return text;

@@ -28,7 +28,7 @@ TEST(ReasoningGym, GridsFollowTheirRules) {
   const std::string queens = R"({"puzzle": [["_","_","_","_"],["_","_","_","Q"],["_","_","_","_"],["_","_","_","_"]]})";
   EXPECT_EQ(score_of("n_queens", queens, "", "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ _ Q _"), 1);
   EXPECT_EQ(score_of("n_queens", queens, "", "_ _ Q _\nQ _ _ _\n_ _ _ Q\n_ Q _ _"),
-            0);  // the queen that was there is gone
+            0);                                                                          // the given queen is missing
   EXPECT_EQ(score_of("n_queens", queens, "", "Q _ _ _\n_ _ _ Q\n_ Q _ _\n_ _ Q _"), 0);  // two on a diagonal
   EXPECT_EQ(score_of("n_queens", queens, "", "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ _ _ _"), 0);
   const std::string futoshiki = R"({"puzzle": [[0,0],[0,0]], "constraints": [[0,0,0,1,"<"]]})";
@@ -123,21 +123,21 @@ TEST(ReasoningGym, NumbersInSeveralSpellings) {
   EXPECT_EQ(score_of("cryptarithm", "{}", "A=1,B=2", "A=2,B=1"), 0);
 }
 
-TEST(ReasoningGym, AFamilyNobodyKnowsIsJudgedByItsText) {
+TEST(ReasoningGym, AnUnknownFamilyIsComparedByText) {
   EXPECT_EQ(score_of("new_family", "{}", "Yes", "yes"), 1);
   EXPECT_EQ(score_of("new_family", "{}", "Yes", "no"), 0);
   EXPECT_THROW(score_of("new_family", "{}", "", "no"), Error);
   EXPECT_THROW(score_of("sudoku", "{}", "", "1"), Error);
 }
 
-// A right answer to a row whose reference is null.
+// Returns a right answer for a row whose reference is null.
 static std::string solution(const Json& row) {
   const Json& metadata = row.at("metadata");
   return row.at("task").as_string() == "graph_color" ? metadata.at("possible_answer").dump()
                                                      : metadata.at("example_answer").as_string();
 }
 
-TEST(ReasoningGym, EveryPublishedAnswerIsRightAndItsNeighboursAreNot) {
+TEST(ReasoningGym, EveryPublishedAnswerIsRightAndItsNeighborsAreNot) {
   const auto reward = make_reward("reasoning_gym");
   std::map<std::string, int> rows, wrong_accepted;
   int logic_fallback = 0;
@@ -156,7 +156,7 @@ TEST(ReasoningGym, EveryPublishedAnswerIsRightAndItsNeighboursAreNot) {
         return reward->score(task, {.ids = {}, .text = text, .finish_reason = "stop"}).score;
       };
       ++rows[family];
-      // What the generator falls back to need not follow from the premises.
+      // The generator's fallback answer need not follow from the premises.
       const double own = score("<think>hm</think>\n<answer>" + answer + "</answer>");
       if (family == "propositional_logic" && answer.size() == 1)
         ++logic_fallback;
@@ -171,7 +171,7 @@ TEST(ReasoningGym, EveryPublishedAnswerIsRightAndItsNeighboursAreNot) {
   EXPECT_EQ(rows.size(), 68u);
   for (const auto& [family, count] : rows) EXPECT_EQ(count, 200) << family;
   EXPECT_LT(logic_fallback, 20);
-  // Where many answers are right, another row's may be one of them.
+  // In families with several right answers another row's answer may be right.
   const std::set<std::string> many = {"propositional_logic", "graph_color", "coin_flip", "n_queens", "shortest_path"};
   for (const auto& [family, count] : wrong_accepted) EXPECT_TRUE(many.contains(family)) << family << " " << count;
 }
@@ -182,7 +182,7 @@ TEST(ReasoningGym, HostileAnswersOfEveryFamilyAreJudgedInTime) {
   std::set<std::string> judged;
   read_jsonl(path, [&](const Json& row, int64_t) {
     const std::string& family = row.at("task").as_string();
-    if (!puzzle_judges().contains(family) && family != "ab") return;  // the others are judged as ab is
+    if (!puzzle_judges().contains(family) && family != "ab") return;  // the other families are compared as ab is
     if (!judged.insert(family).second) return;
     const Task task{.id = family,
                     .prompt = "",

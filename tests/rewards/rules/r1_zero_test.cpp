@@ -5,7 +5,7 @@
 
 namespace hone {
 
-// [format, answer, score] as the reference grader gives them.
+// Returns [format, answer, score] as the reference grader does.
 static std::vector<double> grade(const Reward& reward, const std::string& response, const Json& truth) {
   Task task;
   if (truth.is_string())

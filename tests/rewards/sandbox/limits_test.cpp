@@ -1,4 +1,4 @@
-// Programs that take more than they are given: time, memory, processes, output, files.
+// Programs that exceed their limits: time, memory, processes, output, files.
 #include "tests/rewards/sandbox/sandbox_run.h"
 
 namespace hone::test {
@@ -33,7 +33,7 @@ TEST_P(SandboxLimits, IgnoredSignalsDoNotHelp) {
 }
 
 TEST_P(SandboxLimits, TenGigabytesAreRefused) {
-  // Not touched where they are given.
+  // Harmless if the limit fails: the pages are never touched.
   expect_output("try: bytes(10**10)\nexcept MemoryError: print('no')", "no\n");
   expect_output("import mmap\ntry: mmap.mmap(-1, 10**10)\nexcept OSError: print('no')", "no\n");
 }
@@ -52,8 +52,8 @@ TEST_P(SandboxLimits, AForkBombStaysSmallAndIsGoneAfterwards) {
   config.wall_seconds = 2;
   config.processes = 20;
   const std::string word = "bomb" + marker();
-  // Each fork leaves both sides one fewer, and each process ends by its alarm: 256 of them for 4 seconds, were there no
-  // limit.
+  // Each fork leaves both sides one fewer to make, and each process ends by its alarm. Without a limit there would be
+  // 256 processes for 4 seconds.
   const std::string code =
       "import os, signal, time\n"
       "def fork():\n  try: child = os.fork()\n  except OSError: return None\n  if child == 0: signal.alarm(4)\n  "

@@ -1,4 +1,4 @@
-// Programs that reach for what is not theirs: the network, the parent, the kernel, files, privileges, other processes.
+// Programs that try to access the network, the parent, the kernel, files, privileges and other processes.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
@@ -35,7 +35,7 @@ TEST_P(SandboxReach, ThereIsNoNetwork) {
 
 TEST_P(SandboxReach, TheParentIsOutOfReach) {
   const std::string pid = std::to_string(::getpid());
-  // ptrace(PTRACE_SEIZE), process_vm_readv, kill, tgkill, prlimit, pidfd_open: asked, not done.
+  // ptrace(PTRACE_SEIZE), process_vm_readv, kill, tgkill, prlimit, pidfd_open: each call is made and must fail.
   expect_output("import ctypes, os, resource\nlibc = ctypes.CDLL(None, use_errno=True)\nfor pid in (os.getppid() or " +
                     pid + ", " + pid +
                     "):\n  print(libc.ptrace(0x4206, pid, 0, 0), libc.syscall(310, pid, 0, 0, 0, 0, 0), libc.kill(pid, "
@@ -68,7 +68,7 @@ TEST_P(SandboxReach, NoPrivilegeCanBeHadOrGained) {
 
 INSTANTIATE_TEST_SUITE_P(Guards, SandboxReach, ::testing::Bool(), guards_of);
 
-// With every guard.
+// Tests that need every guard.
 class SandboxWalls : public SandboxRun {
  protected:
   bool all_guards() const override { return true; }

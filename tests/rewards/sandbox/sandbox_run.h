@@ -1,7 +1,7 @@
 #pragma once
-// Runs small hostile programs in the sandbox, with all guards (parameter true) and with seccomp and limits alone, as on
-// a machine without namespaces. Each program is harmless where a guard fails: it ends by itself and takes no more than
-// the machine can give.
+// Runs small hostile programs in the sandbox, with all guards (parameter true) and with only seccomp and limits, as on
+// a machine without namespaces. Each program is harmless if a guard fails: it ends soon and takes no more than the
+// machine can give.
 #include <unistd.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace hone::test {
 namespace fs = std::filesystem;
 using How = SandboxFinished::How;
 
-// Processes of this machine whose command line has the word; zombies have none.
+// Returns the number of processes of this machine whose command line contains the word. Zombies have no command line.
 inline int processes_named(const std::string& word) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -32,7 +32,7 @@ inline int processes_named(const std::string& word) {
   return count;
 }
 
-// Waits a while for what ends by a signal that has been sent.
+// Waits until no process contains the word, up to a limit.
 inline bool soon_none(const std::string& word) {
   for (int i = 0; i < 200; ++i) {
     if (processes_named(word) == 0) return true;
@@ -41,7 +41,7 @@ inline bool soon_none(const std::string& word) {
   return false;
 }
 
-// A duration for `sleep` that nobody else asks for: half a minute.
+// Returns a duration for `sleep` that no other process uses: about half a minute.
 inline std::string marker() {
   static int count = 0;
   return concat("30.", ::getpid(), ++count);
@@ -57,13 +57,13 @@ class SandboxRun : public ::testing::TestWithParam<bool> {
         GTEST_SKIP() << "this machine has no guard '" << guard_kinds()[i].name
                      << "': " << available_guards().why_not[i];
     }
-    // Scratch folders of the host go into a folder of this test's.
+    // Scratch folders of the host are made in this test's folder.
     fs::permissions(temporary.path(), fs::perms::all);
     ::setenv("TMPDIR", temporary.path().c_str(), 1);
     config.wall_seconds = 20;
     config.cpu_seconds = 10;
     config.memory_mb = 512;
-    if (!all_guards()) config.processes = 1024;  // all of the user's count
+    if (!all_guards()) config.processes = 1024;  // all processes of the user count
   }
   void TearDown() override { ::unsetenv("TMPDIR"); }
   virtual bool all_guards() const { return GetParam(); }
@@ -80,7 +80,7 @@ class SandboxRun : public ::testing::TestWithParam<bool> {
   SandboxFinished run_python(const std::string& code, const std::string& input = "") const {
     return run({.command = {python, "-B", "attack.py"}, .files = {{"attack.py", code}}, .input = input});
   }
-  // What the program says it could do.
+  // Expects this output of a program.
   void expect_output(const std::string& code, const std::string& expected) const {
     const SandboxFinished done = run_python(code);
     EXPECT_EQ(done.out, expected) << describe(done) << "\n" << done.err;

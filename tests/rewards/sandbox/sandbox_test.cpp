@@ -1,4 +1,4 @@
-// What a run is to those who ask for it, and what is left of it afterwards.
+// A run as its caller sees it, and what remains after it.
 #include "rewards/sandbox/sandbox.h"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ TEST_P(SandboxRuns, NothingOfTheParentsStaysOpen) {
       "pass\nprint(open_ones)",
       "[]\n");
   ::close(leaked);
-  // Its own it may close and abuse.
+  // The program may close its own descriptors.
   const SandboxFinished done = run_python("import os\nfor d in (0, 1, 2): os.close(d)\nos._exit(5)");
   EXPECT_EQ(done.code, 5);
   expect_output("import os\ntry: os.write(0, b'x'); print('written')\nexcept OSError: print('no')", "no\n");

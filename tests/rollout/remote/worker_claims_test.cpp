@@ -173,8 +173,8 @@ TEST_F(WorkerClaimsTest, ImpossibleCompletionsAreRejectedAndReassigned) {
       {"log-prob of nan", [=](CompletionOutput& r) { r.logp[0] = nan; }},
       {"log-prob of -inf", [=](CompletionOutput& r) { r.raw_logp[0] = -infinity; }},
       {"log-prob of 1", [](CompletionOutput& r) { r.truncated_logp[0] = 1; }},
-      {"ended by 'done'", [](CompletionOutput& r) { r.finish_reason = "done"; }},
-      {"ended by ''", [](CompletionOutput& r) { r.finish_reason.clear(); }},
+      {"finish_reason 'done'", [](CompletionOutput& r) { r.finish_reason = "done"; }},
+      {"finish_reason ''", [](CompletionOutput& r) { r.finish_reason.clear(); }},
       {"neither its last id nor its text",
        [](CompletionOutput& r) {
          r.finish_reason = "stop";
@@ -182,8 +182,8 @@ TEST_F(WorkerClaimsTest, ImpossibleCompletionsAreRejectedAndReassigned) {
        }},
       {"has id 258", [](CompletionOutput& r) { r.ids[0] = 258; }},
       {"has id -1", [](CompletionOutput& r) { r.ids[0] = -1; }},
-      {"drawn by version 1", [](CompletionOutput& r) { r.versions[0] = 1; }},
-      {"drawn by version -1", [](CompletionOutput& r) { r.versions[0] = -1; }},
+      {"sampled by version 1", [](CompletionOutput& r) { r.versions[0] = 1; }},
+      {"sampled by version -1", [](CompletionOutput& r) { r.versions[0] = -1; }},
       {"top_logprobs", [](CompletionOutput& r) { r.top_logprobs.assign(r.ids.size(), std::vector<TokenLogp>(64)); }},
       {"prompt log-probs", [](CompletionOutput& r) { r.prompt_logp.push_back(0); }},
       {"has finish_reason length",

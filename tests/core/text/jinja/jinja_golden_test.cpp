@@ -17,7 +17,7 @@ std::string read_text(const std::filesystem::path& path) {
 
 }  // namespace
 
-// Thirteen published templates, each rendered by Hugging Face transformers over eight conversations.
+// Thirteen published templates over eight conversations, compared with Hugging Face transformers.
 TEST(JinjaGolden, PublishedTemplatesRenderAsTransformersDoes) {
   HONE_SHARED_OR_SKIP(folder, "data/templates");
   std::ifstream cases(folder / "rendered_cases.jsonl");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kDay = 1736899200;  // 2025-01-15
 
-// What the templates below may read.
+// The variables of the templates below.
 const char* const kVariables =
     "{\"xs\": [3, 1, 2], \"s\": \"  Hello World é日本 \\n\", \"d\": {\"b\": 1, \"a\": [1, 2.5, null, true], "
     "\"C\": {\"k\": \"it's\"}}, \"users\": [{\"name\": \"bob\", \"age\": 3, \"r\": \"u\"}, {\"name\": \"Al\", \"age\": "
@@ -23,7 +23,8 @@ struct Case {
   const char* text;
 };
 
-// Texts are what Jinja2 3.1.6 wrote (sandboxed, trim_blocks, lstrip_blocks, loop controls, Hugging Face's tojson).
+// The texts are the output of Jinja2 3.1.6 (sandboxed, trim_blocks, lstrip_blocks, loop controls, Hugging Face's
+// tojson).
 const Case kCases[] = {
     {"{{ xs }}|{{ d }}|{{ s|trim }}|{{ f }}|{{ n }}|{{ t }}|{{ q }}|{{ [q, s, '\\x01\\u200b'] }}",
      "[3, 1, 2]|{'b': 1, 'a': [1, 2.5, None, True], 'C': {'k': \"it's\"}}|Hello World é日本|1.0|None|True|a"
@@ -205,7 +206,7 @@ const Case kCases[] = {
     {"{# a {{ b }} {% c #}x{#-#}  y", "x  y"},
 };
 
-// Refused by Jinja2 too.
+// Templates that Jinja2 rejects too.
 const char* const kRefused[] = {
     "{{ nope.x }}",
     "{{ nope + 'a' }}",

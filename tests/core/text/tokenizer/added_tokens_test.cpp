@@ -5,7 +5,7 @@
 namespace hone {
 namespace {
 
-// Text as itself, tokens as <id>.
+// Returns the input with each token as <id>.
 std::string found(const AddedTokenMatcher& matcher, std::string_view text, bool special = true) {
   std::string out;
   matcher.each(

@@ -13,7 +13,7 @@
 namespace hone {
 namespace {
 
-// The definition, literally: join the pair of lowest rank, leftmost first, until no pair is known.
+// The literal definition: merge the leftmost pair with the lowest rank until no pair has a rank.
 std::vector<std::string> merged_by_definition(std::vector<std::string> symbols, const std::vector<Bpe::Merge>& merges) {
   for (;;) {
     size_t best_rank = merges.size(), best = 0;
@@ -33,7 +33,7 @@ std::vector<std::string> characters(std::string_view word) {
   return out;
 }
 
-// Merges drawn among what earlier merges made; every result is in the vocabulary.
+// Random merges of results of earlier merges. Every result is in the vocabulary.
 struct RandomBpe {
   std::vector<std::string> spellings;
   std::vector<Bpe::Merge> merges;

@@ -1,5 +1,5 @@
 #pragma once
-// A tokenizer whose ids are bytes.
+// A tokenizer whose ids are bytes, for tests.
 #include <string>
 #include <vector>
 
@@ -8,7 +8,7 @@
 
 namespace hone::test {
 
-// 256 bytes, <|im_start|>, <|im_end|> (which ends a reply).
+// 256 bytes, <|im_start|> and <|im_end|>, which ends a turn.
 inline Tokenizer byte_tokenizer() {
   JsonObject vocabulary;
   for (int b = 0; b < 256; ++b) vocabulary.emplace_back(spell_bytes(std::string(1, static_cast<char>(b))), b);
@@ -28,7 +28,7 @@ inline Tokenizer byte_tokenizer() {
   return Tokenizer::from_json(json, "test", JsonObject{{"eos_token", "<|im_end|>"}});
 }
 
-// The ids of the bytes, one each.
+// Returns one id per byte.
 inline std::vector<int32_t> byte_ids(const std::string& bytes) {
   std::vector<int32_t> out;
   for (const char c : bytes) out.push_back(static_cast<unsigned char>(c));

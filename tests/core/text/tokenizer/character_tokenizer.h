@@ -1,5 +1,5 @@
 #pragma once
-// A tokenizer of single characters, "abc .0123456789" and an end.
+// A tokenizer of the single characters "abc .0123456789" and an end token, for tests.
 #include <filesystem>
 #include <fstream>
 

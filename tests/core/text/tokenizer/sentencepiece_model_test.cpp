@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// A protocol-buffer writer for what the test needs.
+// A protocol-buffer writer for this test.
 std::string varint(uint64_t value) {
   std::string out;
   for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));

@@ -36,7 +36,7 @@ TEST(TokenizerJson, WrittenAgainItReadsTheSame) {
 }
 
 struct Bad {
-  std::string text, words;  // words that the message must have
+  std::string text, words;  // `words`: part of the error message
 };
 
 TEST(TokenizerJson, HostileFilesAreErrorsThatNameTheField) {
@@ -70,8 +70,8 @@ TEST(TokenizerJson, HostileFilesAreErrorsThatNameTheField) {
       {with(merges(R"(["a b ab"])")), "model.merges[0]"},
       {with(merges(R"([["a"]])")), "model.merges[0]"},
       {with(merges(R"([["a", 3]])")), "model.merges[0]"},
-      {with(merges(R"([["a", ""]])")), "empty part"},
-      {with(merges(R"([["", "a"]])")), "empty part"},
+      {with(merges(R"([["a", ""]])")), "a part is empty"},
+      {with(merges(R"([["", "a"]])")), "a part is empty"},
       {with(merges(R"([["a", "x"]])")), "'x' is not in the vocabulary"},
       {with(merges(R"([["b", "a"]])")), "the result 'ba'"},
       {with(vocab + R"("merges": [], "dropout": 0.1)"), "model.dropout"},
@@ -141,7 +141,7 @@ TEST(TokenizerJson, StepsThatMultiplyTextAreErrorsWhenTheyRun) {
 }
 
 TEST(TokenizerJson, CyclicMergesEnd) {
-  // Each result is itself part of the other's merge.
+  // Each merge needs the result of the other one.
   const auto parts = read(with(
       R"("vocab": {"a": 0, "aa": 1, "aaa": 2, "aaaa": 3}, "merges": ["aa a", "a aa", "a a", "aaa a", "a aaa", "aa aa"])"));
   std::vector<int32_t> ids;

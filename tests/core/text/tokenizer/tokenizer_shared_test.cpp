@@ -1,4 +1,4 @@
-// Real tokenizers against ids that other programs gave. Skipped where the shared material is not beside the project.
+// Real tokenizers compared with ids of other programs. Skipped without the shared material.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -116,7 +116,7 @@ TEST(SharedTokenizers, TrainingReproducesTheReferenceMergesAndVocabulary) {
       EXPECT_EQ(result.merges[i].first, from_hex(merges[i].as_array()[0].as_string())) << i;
       EXPECT_EQ(result.merges[i].second, from_hex(merges[i].as_array()[1].as_string())) << i;
     }
-    // The reference leaves open which id a byte string has.
+    // The reference does not fix the id of a byte string.
     std::set<std::string> vocab;
     for (const auto& [id, bytes] : expected.at("vocab_hex").as_object()) vocab.insert(from_hex(bytes.as_string()));
     EXPECT_EQ(std::set<std::string>(result.vocab.begin(), result.vocab.end()), vocab);

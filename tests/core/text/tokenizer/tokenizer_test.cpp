@@ -13,7 +13,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-// All bytes (0 to 255 by their order), then " t", "he", " the", "ll"; special tokens 300 and up.
+// All bytes (ids 0 to 255 in their order), then " t", "he", " the", "ll"; special tokens from 300.
 Json byte_level_json() {
   JsonObject vocab;
   for (const uint8_t byte : byte_alphabet().order) vocab.emplace_back(byte_alphabet().spelling[byte], vocab.size());
@@ -54,7 +54,7 @@ TEST(Tokenizer, ByteLevelGolden) {
   EXPECT_EQ(tokenizer.token_bytes(byte_id('\xC3')), "\xC3");
 }
 
-TEST(Tokenizer, SpecialTokensInTextAreRecognisedUnlessToldOtherwise) {
+TEST(Tokenizer, SpecialTokensInTextAreRecognizedUnlessTurnedOff) {
   const Tokenizer tokenizer = byte_level();
   EXPECT_EQ(tokenizer.encode("ll<|end|>ll<tool>  ll"), (Ids{259, 300, 259, 301, 259}));
   const Ids plain = tokenizer.encode("<|end|><tool>", false);
@@ -71,7 +71,7 @@ TEST(Tokenizer, SpecialTokensInTextAreRecognisedUnlessToldOtherwise) {
 
 TEST(Tokenizer, DecodeUndoesEncodeForAnyBytes) {
   Json json = byte_level_json();
-  json.set("normalizer", nullptr);  // NFC does change text
+  json.set("normalizer", nullptr);  // NFC changes text
   const Tokenizer tokenizer = Tokenizer::from_json(json, "test");
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Rng rng(seed);
@@ -109,7 +109,7 @@ TEST(Tokenizer, SavedFoldersReadTheSame) {
   EXPECT_EQ(again.vocab_size(), tokenizer.vocab_size());
 }
 
-TEST(Tokenizer, NormalizedTokensAreFoundInNormalisedText) {
+TEST(Tokenizer, NormalizedTokensAreFoundInNormalizedText) {
   const Tokenizer tokenizer = Tokenizer::from_json(
       parse_json(
           R"({"added_tokens": [{"id": 5, "content": "é!", "normalized": true}, {"id": 6, "content": "é?", "normalized": false}], "normalizer": {"type": "NFD"}, "decoder": {"type": "Fuse"},

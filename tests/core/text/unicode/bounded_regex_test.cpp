@@ -19,7 +19,7 @@ Matches all(std::string_view pattern, std::string_view text) {
   return out;
 }
 
-// What Python's re.findall and re.finditer give.
+// The expected values are those of Python's re.findall and re.finditer.
 TEST(BoundedRegex, EachMatchWithItsGroupsFromLeftToRight) {
   EXPECT_EQ(all("[0-9]+", "a1 22b333"), (Matches{{"1"}, {"22"}, {"333"}}));
   EXPECT_EQ(all("(a)|(b)", "ba"), (Matches{{"b", "", "b"}, {"a", "a", ""}}));

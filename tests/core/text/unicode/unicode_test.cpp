@@ -51,7 +51,7 @@ TEST(Unicode, NormalForms) {
   EXPECT_EQ(normalize(with_zero, NormalForm::nfc), with_zero);
 }
 
-TEST(Unicode, NormalisingKeepsInvalidBytes) {
+TEST(Unicode, NormalizingKeepsInvalidBytes) {
   EXPECT_EQ(normalize("\xFF"
                       "e\u0301\xE2\x82",
                       NormalForm::nfc),
