@@ -276,8 +276,8 @@ TEST(RunState, OldNamesInRunJsonAreTodaysKeys) {
     json.replace(json.find(now), std::string(now).size(), before);
   }
   write_file_atomic(path, json);
-  const auto error_with = [&](const std::string& recipe_text) {
-    const Recipe resumed = read_recipe(Config::from_text(recipe_text, "recipe.toml"));
+  const auto error_with = [&](const std::string& resumed_text) {
+    const Recipe resumed = read_recipe(Config::from_text(resumed_text, "recipe.toml"));
     return error_of([&] { check_same_recipe(RunState::load(folder.path(), resumed), folder.path(), resumed); });
   };
   EXPECT_EQ(error_with(text), "no error");
