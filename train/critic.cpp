@@ -12,20 +12,20 @@ namespace hone {
 
 void CriticConfig::fields(Fields& f) {
   f("trunk", trunk,
-    "shared: a value head on the policy | separate: a second model with an optimizer and a gradient norm of its own");
+    "shared: a value head on the policy | separate: a second model with its own optimizer and gradient norm");
   f("path", path,
-    "separate: the model folder it starts from, a reward model's with its head; empty: the policy as the stage finds "
-    "it");
-  f("learning_rate_factor", learning_rate_factor, "its learning rate as a multiple of the policy's");
+    "separate: model folder that it starts from; a reward model's head is loaded too; empty = a copy of the policy at "
+    "the start of the stage");
+  f("learning_rate_factor", learning_rate_factor, "learning rate of the critic as a multiple of the policy's");
   f.require("trunk", trunk == "shared" || trunk == "separate", "trunk must be shared or separate");
-  f.require("path", path.empty() || separate(), "path is of a separate trunk (trunk = \"separate\")");
+  f.require("path", path.empty() || separate(), "path needs a separate trunk: set trunk = \"separate\" or remove path");
   f.require("learning_rate_factor", learning_rate_factor > 0, "learning_rate_factor must be above 0");
 }
 
 static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
   const std::filesystem::path folder = expand_path(path);
   const LoraConfig lora =
-      policy.lora() ? policy.lora()->config : LoraConfig{};  // a policy of adapters has a critic of adapters
+      policy.lora() ? policy.lora()->config : LoraConfig{};  // a policy with adapters gets a critic with adapters
   std::unique_ptr<Model> out;
   if (!path.empty() && context.kind() != DeviceKind::meta) {
     out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true, .lora = lora});
@@ -37,8 +37,9 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
     if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
   }
   HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ",
-             out->shape().vocab_size, " entries, the policy's has ", policy.shape().vocab_size);
-  if (!out->lm_head().lookup) out->lm_head().trainable = false;  // no value reads it; a tied one is the embedding
+             out->shape().vocab_size, " entries, the policy's has ", policy.shape().vocab_size,
+             "; a critic needs as many");
+  if (!out->lm_head().lookup) out->lm_head().trainable = false;  // values do not read it; a tied one is the embedding
   return out;
 }
 
@@ -123,8 +124,8 @@ std::vector<float> Critic::value_head() const {
 }
 
 void Critic::set_value_head(std::span<const float> weight) {
-  HONE_CHECK(static_cast<int64_t>(weight.size()) == head_.value.size(), "critic: a head of ", weight.size(),
-             " numbers on a trunk that is ", head_.value.size(), " wide");
+  HONE_CHECK(static_cast<int64_t>(weight.size()) == head_.value.size(), "critic: the head has ", weight.size(),
+             " numbers, the trunk's hidden size is ", head_.value.size());
   std::vector<float> copy(weight.begin(), weight.end());
   context_.copy(head_.value.view({head_.value.size()}), host_view(std::span(copy)));
 }

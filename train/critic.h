@@ -1,6 +1,6 @@
 #pragma once
-// Critic: estimates the value of a state with a linear head on a final hidden state, that of the policy (shared trunk)
-// or of a model of its own (separate trunk).
+// Critic: estimates the value of a state with a linear head on a final hidden state. The hidden state is the policy's
+// (shared trunk) or that of a second model (separate trunk).
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,16 +13,16 @@ namespace hone {
 
 struct CriticConfig {
   std::string trunk = "shared";
-  std::string path;  // of a separate trunk; empty: the policy at the time the critic is made
+  std::string path;  // model folder of a separate trunk; empty: a copy of the policy, made with the critic
   double learning_rate_factor = 1;
   void fields(Fields& f);
   bool separate() const { return trunk == "separate"; }
 };
 
 // The head is [1, D] without a bias, as in Hugging Face's sequence classifiers (score.weight), in f32 for every dtype
-// of the trunk. It starts at zero, so that all values are 0 before training, unless the folder of a separate trunk has
-// one. A critic owns its parameters and their optimizer. With a shared trunk the gradient of the value is added to the
-// policy's. A separate trunk is a second model with its own gradient norm and clip.
+// of the trunk. It starts at zero, so all values are 0 before training, unless the folder of a separate trunk has a
+// head. A critic owns its parameters and their optimizer. With a shared trunk the gradient of the value is added to the
+// policy's. A separate trunk is a second model with its own gradient norm and clip. One thread.
 class Critic : public Stateful {
  public:
   Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
@@ -30,12 +30,13 @@ class Critic : public Stateful {
 
   bool separate() const { return trunk_ != nullptr; }
 
-  // Writes value [R, 1] of the token rows. hidden [R, D]: the policy's at these rows; a shared trunk reads it.
+  // Writes value [R, 1] for the token rows. hidden [R, D]: the policy's hidden state of these rows. Only a shared
+  // trunk reads it.
   void forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden);
   // Backward of the last forward. dvalue: [R, 1]. Adds to the parameters' gradients and, with a shared trunk, to
   // dhidden [R, D].
   void backward(Tensor dhidden, Tensor dvalue, Tensor hidden);
-  // Writes value [R, 1] without a tape; in the caller's ScratchScope.
+  // Writes value [R, 1] without a tape. Needs a ScratchScope of the caller.
   void score(Tensor value, const Batch& batch, Tensor rows);
 
   void zero_grad();
@@ -46,7 +47,8 @@ class Critic : public Stateful {
   std::vector<float> value_head() const;
   void set_value_head(std::span<const float> weight);
 
-  // Bytes: weights with gradients, the optimizer's states, a trunk's activations.
+  // Bytes. weight_bytes: weights and gradients. state_bytes: optimizer states. peak_bytes and capacity_bytes:
+  // activations of a separate trunk.
   int64_t weight_bytes() const;
   int64_t state_bytes() const { return optimizer_->state_bytes(); }
   size_t peak_bytes() const { return trunk_ ? trunk_->pass.peak_bytes() : 0; }
@@ -64,10 +66,10 @@ class Critic : public Stateful {
     TrainingPass pass;
     Tensor hidden;  // of the last forward
   };
-  // x itself, or a copy in scratch.
+  // x if it is f32, else an f32 copy in scratch.
   Tensor in_f32(Tensor x);
   void apply_head(Tensor value, Tensor hidden);
-  std::vector<NamedTensor> values() const;  // on the device, by name
+  std::vector<NamedTensor> values() const;  // weights on the device, by name
 
   Context& context_;
   Model& policy_;
@@ -76,7 +78,8 @@ class Critic : public Stateful {
   Buffer bytes_;
   Param head_;
   std::unique_ptr<Optimizer> optimizer_;
-  mutable std::vector<std::vector<std::byte>> host_copies_;  // of the values, while they are saved
+  mutable std::vector<std::vector<std::byte>>
+      host_copies_;  // of values(); a saved section refers to them until the next save_state()
 };
 
 }  // namespace hone

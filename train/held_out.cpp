@@ -12,8 +12,10 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
   const Needs needs = objective.needs();
   std::vector<std::vector<int32_t>> sequences;
   double count = 0;
-  for (const Sample* sample : samples)
-    sequences.push_back(sample->tokens), count += count_of(needs.unit, sample->columns.find(columns::mask));
+  for (const Sample* sample : samples) {
+    sequences.push_back(sample->tokens);
+    count += count_of(needs.unit, sample->columns.find(columns::mask));
+  }
   const std::vector<TokenLogprobs> scores =
       compute_logprobs(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
   MicroBatchData staging;
@@ -39,9 +41,9 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
 void EarlyStopConfig::fields(Fields& f) {
   f("early_stopping_patience", early_stopping_patience,
     "evaluations without a lower eval_loss after which the stage ends; 0 = never");
-  f("early_stopping_threshold", early_stopping_threshold, "by how much eval_loss must fall to count as lower");
+  f("early_stopping_threshold", early_stopping_threshold, "smallest decrease of eval_loss that counts as lower");
   f("load_best_model_at_end", load_best_model_at_end,
-    "the stage leaves the weights of its lowest eval_loss, not the last ones");
+    "true: the stage ends with the weights of its lowest eval_loss; false: with the last ones");
   f.require("early_stopping_patience", early_stopping_patience >= 0, "early_stopping_patience must be 0 or more");
   f.require("early_stopping_threshold", early_stopping_threshold >= 0, "early_stopping_threshold must be 0 or more");
 }
@@ -49,7 +51,10 @@ void EarlyStopConfig::fields(Fields& f) {
 bool EarlyStop::observe(int64_t step, double loss) {
   const bool first = best_step_ == 0, lower = std::isfinite(loss) && (first || loss < best_);
   misses_ = lower && (first || best_ - loss > config_.early_stopping_threshold) ? 0 : misses_ + 1;
-  if (lower) best_ = loss, best_step_ = step;
+  if (lower) {
+    best_ = loss;
+    best_step_ = step;
+  }
   return lower;
 }
 

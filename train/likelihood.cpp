@@ -6,8 +6,8 @@
 namespace hone {
 namespace {
 
-// How a token's negative log-likelihood counts: as it is, or times the token's own probability, which is taken to be a
-// constant (dynamic fine-tuning, Wu et al. 2025).
+// Weight of a token's negative log-likelihood: 1, or the token's own probability held constant (dynamic fine-tuning,
+// Wu et al. 2025).
 double nll_weight(double) { return 1; }
 double dft_weight(double logp) { return std::exp(std::min(logp, 0.0)); }
 
@@ -26,8 +26,7 @@ struct SftSettings : ObjectiveSettings {
   std::string loss_type = "nll";
 
   void fields(Fields& f) override {
-    f("loss_type", loss_type,
-      "nll | dft: a token's loss is weighted by its probability, which is no part of the gradient");
+    f("loss_type", loss_type, "nll | dft: a token's loss is weighted by its probability, which has no gradient");
     f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
   }
   std::unique_ptr<Objective> make(const RunFacts&) const override;

@@ -15,19 +15,19 @@ namespace hone {
 
 void LoopConfig::fields(Fields& f, const char* step) {
   f("num_train_epochs", num_train_epochs,
-    "passes over the data, fractions allowed, instead of steps; 0 = steps gives the length");
+    "epochs over the data instead of steps, for example 0.5; 0 = steps sets the length");
   f.require("num_train_epochs", num_train_epochs >= 0 && num_train_epochs <= 1e9,
             "num_train_epochs must be in [0, 1e9]");
   if (num_train_epochs > 0) f.default_if_absent("steps", 0);
-  f("steps", steps, concat(step, "; 0 = as many as num_train_epochs makes").c_str());
+  f("steps", steps, concat(step, "; 0 = num_train_epochs sets the number").c_str());
   f.require(
       "steps", num_train_epochs == 0 || steps == 0,
-      concat("the stage has steps = ", steps, " and num_train_epochs = ", num_train_epochs, ": give one of them"));
+      concat("the stage has steps = ", steps, " and num_train_epochs = ", num_train_epochs, ": set only one of them"));
   f("save_steps", save_steps, "steps between checkpoints; 0 = none by this count");
   f("save_minutes", save_minutes,
-    "minutes between checkpoints, each after the step that is then running; 0 = none by the clock. Results do not "
-    "depend on it");
-  f("save_total_limit", save_total_limit, "number of checkpoints that are kept; 0 = all");
+    "minutes between checkpoints, each saved after the step in progress; 0 = none by time. Results do not depend on "
+    "it");
+  f("save_total_limit", save_total_limit, "number of checkpoints to keep; 0 = all");
   f("logging_steps", logging_steps, "steps between rows of metrics");
   f("eval_steps", eval_steps,
     "steps between evaluations of the recipe's tasks and of the held-out data; 0 = only before the stage (tasks) and "
@@ -46,7 +46,7 @@ void LoopConfig::fields(Fields& f, const char* step) {
 int64_t LoopConfig::num_steps(double steps_per_epoch) const {
   if (steps > 0) return steps;
   const double wanted = std::ceil(num_train_epochs * steps_per_epoch);
-  HONE_CHECK(wanted <= 1e15, "num_train_epochs = ", num_train_epochs, " makes ", wanted, " steps: give fewer");
+  HONE_CHECK(wanted <= 1e15, "num_train_epochs = ", num_train_epochs, " makes ", wanted, " steps: set fewer epochs");
   return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
@@ -70,13 +70,13 @@ void save_model_folder(const StageContext& stage, const std::filesystem::path& f
 }
 
 void stop_run(const std::filesystem::path& run_folder, const std::string& after, const std::string& why) {
-  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; go on with: hone run --resume ",
+  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; resume with: hone run --resume ",
        run_folder.string());
 }
 
 namespace {
 
-// Totals of a stage; a resumed run continues them.
+// Sums over the steps of a stage; a resumed run continues them.
 struct Totals : Stateful {
   int64_t steps = 0, tokens = 0;
   double seconds = 0;
@@ -153,7 +153,7 @@ void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
     since_saved = {};
   };
 
-  // Measures the held-out data. The checkpoint of its lowest loss stays until a lower loss has one.
+  // Measures the held-out data. The checkpoint with the lowest loss is kept until a later one is lower.
   const auto measure = [&] {
     const Metrics measured = held_out.measure();
     Metrics row;
@@ -171,7 +171,7 @@ void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
     if (last_saved != step) save();
     stop_run(stage.run_folder, concat("step ", step, " of stage ", stage.name), why);
   };
-  // An error must not cost completed steps: if the state is that of the end of a step, it is saved before the run
+  // An error must not cost completed steps. If the state is that of a completed step, it is saved before the run
   // stops.
   const auto or_stop = [&](const auto& what) {
     const int64_t updates = trainer.steps_done();

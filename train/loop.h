@@ -13,18 +13,18 @@
 namespace hone {
 
 struct LoopConfig {
-  int64_t steps = 100;  // 0: num_train_epochs says how many
+  int64_t steps = 100;  // 0: num_train_epochs sets the number
   double num_train_epochs = 0;
   int64_t save_steps = 0;        // steps between checkpoints; 0 = none by this count
-  double save_minutes = 10;      // minutes between checkpoints; 0 = none by the clock
-  int64_t save_total_limit = 2;  // checkpoints kept
+  double save_minutes = 10;      // minutes between checkpoints; 0 = none by time
+  int64_t save_total_limit = 2;  // checkpoints kept; 0 = all
   int64_t logging_steps = 1;
   int64_t eval_steps = 0;  // steps between evaluations of the tasks and the held-out data; 0 = none in between
   ScheduleConfig schedule;
   TrainerConfig trainer;
-  // step: describes one step in the reference page.
+  // step: what one step is, for the reference page.
   void fields(Fields& f, const char* step = "optimizer updates");
-  // The number of steps if an epoch has `steps_per_epoch` of them.
+  // The number of steps, for epochs of `steps_per_epoch` steps.
   int64_t num_steps(double steps_per_epoch) const;
   // Sentences about settings that are allowed and rarely intended.
   std::vector<std::string> warnings() const;
@@ -36,12 +36,12 @@ inline ScheduleConfig linear_decay(double learning_rate) {
   return {.lr_scheduler_type = "linear", .learning_rate = learning_rate, .min_lr_ratio = 0};
 }
 
-// Restores a small state (values, no tensors) to what it was at construction, if an exception leaves the scope.
+// Restores a state of values (no tensors) to that at construction if an exception leaves the scope.
 class Rollback {
  public:
   explicit Rollback(Stateful& state) : state_(state) {
     state_.save_state(saved_);
-    HONE_CHECK(saved_.tensors.empty(), "rollback: the state has tensors, of which a section holds views alone");
+    HONE_CHECK(saved_.tensors.empty(), "rollback: the state has tensors, and a section holds only views of them");
   }
   ~Rollback() {
     if (std::uncaught_exceptions() > exceptions_) state_.load_state(saved_);
@@ -55,8 +55,8 @@ class Rollback {
   int exceptions_ = std::uncaught_exceptions();
 };
 
-// Thrown by a step that must not be learned from, before the weights change: too many rewards failed, for example. The
-// same step can be made again, so the run is saved and stops with the message.
+// Thrown before the weights change if a step must not be trained on: for example, too many rewards failed. The step can
+// be repeated, so the run is saved and stops with the message.
 class StepAborted : public Error {
  public:
   using Error::Error;
@@ -68,17 +68,16 @@ struct HeldOut {
   EarlyStopConfig early_stop;
 };
 
-// Calls body(step, learning_rate) for the remaining ones of config.steps (above 0) steps; `step` counts from 0 within
-// the stage.
+// Calls body(step, learning_rate) for the remaining steps of config.steps (above 0). `step` counts from 0 within the
+// stage.
 // - `sections` are saved and restored with the trainer and the model.
 // - Metrics of the body's report are logged under TRL's names.
-// - A body that throws leaves the sections as they were before the step (Rollback). Unless an optimizer update has
-// begun
-//   (Trainer::steps_done()) the state is then consistent: it is saved, and the run stops with the message. The same
+// - A body that throws must leave the sections as they were before the step (Rollback). If no optimizer update has
+//   begun (Trainer::steps_done()), the state is consistent: it is saved, and the run stops with the message. The same
 //   holds for an error between two steps.
-// - What is held out is measured every eval_steps and after the last step; the checkpoint of its lowest loss is kept.
-// - save_model writes the model's folder of a checkpoint; null: save_model_folder().
-// - stage.result gets the number of steps and the step whose weights the stage leaves.
+// - Held-out data is measured every eval_steps and after the last step. The checkpoint with the lowest loss is kept.
+// - save_model writes the model folder of a checkpoint; null: save_model_folder().
+// - Writes stage.result: the number of steps and the step whose weights the stage ends with.
 void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
                 const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {},
@@ -89,8 +88,8 @@ void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
 void save_model_folder(const StageContext& stage, const std::filesystem::path& folder,
                        std::span<const float> value_head = {});
 
-// Ends the run once everything is saved: throws an Error that says how to resume. `after` is what was completed last;
-// `why` is empty after a signal.
+// Ends a run whose state is saved: throws an Error that says how to resume. `after`: what was completed last. `why`:
+// the cause; empty after a signal.
 [[noreturn]] void stop_run(const std::filesystem::path& run_folder, const std::string& after,
                            const std::string& why = "");
 

@@ -7,8 +7,8 @@
 namespace hone {
 namespace {
 
-// Peak bytes of a step on `sequences` samples with this many tokens together, all of them trained on, as on the device
-// of `context`.
+// Peak bytes of a step on `sequences` samples of `tokens` tokens in total, all trained on, planned for the device of
+// `context`.
 PeakBytes count_step(Context& context, const Model& model, TrainerConfig config, const Objective& objective,
                      size_t sequences, int64_t tokens) {
   const std::unique_ptr<Device> device = devices().at("meta")(0);
@@ -47,7 +47,10 @@ std::optional<PeakBytes> MemoryPlan::grow_to_fit(Context& context, const Model& 
     sequences = std::max(sequences, micro.end - micro.begin);
   }
   if (tokens <= tokens_) return std::nullopt;
-  if (tokens_ > 0) tokens = std::max(tokens, std::min(config.micro_batch_tokens, tokens + tokens / 4));  // sizes vary
+  if (tokens_ > 0)
+    tokens =
+        std::max(tokens, std::min(config.micro_batch_tokens,
+                                  tokens + tokens / 4));  // room for larger steps, so that few of them measure again
   tokens_ = tokens;
   return count_step(context, model, config, objective, sequences, tokens);
 }

@@ -4,7 +4,7 @@
 
 namespace hone {
 
-// The files are opened at the first write: load_state() may cut them before.
+// Opens the files at the first write, since load_state() may cut them before.
 void MetricsLog::open(int64_t step) {
   if (metrics_) return;
   constexpr int64_t keep_all = std::numeric_limits<int64_t>::max();

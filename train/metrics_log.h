@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// metrics.jsonl, TensorBoard and samples.jsonl of a run. Its state is how long the files are, so that what a checkpoint
-// does not know of is cut on resuming.
+// Writes metrics.jsonl, TensorBoard files and samples.jsonl of a run. Its state is the lengths of the JSON Lines files:
+// resuming cuts what was written after the checkpoint.
 class MetricsLog : public Stateful {
  public:
   explicit MetricsLog(std::filesystem::path folder) : folder_(std::move(folder)) {}

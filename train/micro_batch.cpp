@@ -64,7 +64,10 @@ void make_micro_batches(std::span<const Sample* const> samples, size_t unit, int
   for (size_t i = 0; i < samples.size(); i += unit) {
     int64_t next = 0;
     for (size_t j = i; j < i + unit; ++j) next += static_cast<int64_t>(samples[j]->tokens.size());
-    if (out.empty() || tokens + next > max_tokens) out.push_back({i, i}), tokens = 0;
+    if (out.empty() || tokens + next > max_tokens) {
+      out.push_back({i, i});
+      tokens = 0;
+    }
     out.back().end = i + unit;
     tokens += next;
   }

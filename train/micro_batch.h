@@ -1,6 +1,6 @@
 #pragma once
-// Micro-batches: the samples of one forward and backward pass. make_micro_batches() cuts a step into them;
-// MicroBatchData packs the samples of one.
+// Micro-batches: the samples of one forward and backward pass. make_micro_batches() splits a step into micro-batches.
+// MicroBatchData packs the samples of one micro-batch.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,11 +24,11 @@ class MicroBatchData {
   std::span<const int32_t> rows() const { return rows_; }
   std::span<const int32_t> targets() const { return targets_; }
 
-  // Copies numbers of rows to the entries of their tokens (others get 0), and back.
+  // to_tokens copies values of rows to the entries of their tokens; other entries get 0. to_rows copies them back.
   void to_tokens(std::span<const float> rows, std::vector<float>& tokens) const;
   void to_rows(std::span<const float> tokens, std::vector<float>& rows) const;
 
-  // Views of all columns; logp, entropy and value are those below.
+  // Views of all columns; logp, entropy and value are the members below.
   TokenBatch batch(double scale) const;
   // Gradients set to zero, as an objective expects them.
   TokenGrad zeroed_grad();
@@ -46,7 +46,7 @@ class MicroBatchData {
 struct MicroBatch {
   size_t begin = 0, end = 0;
 };
-// Cuts samples, in order, into micro-batches of at most max_tokens tokens. `unit` neighbors (1, or 2 for pairs) stay
+// Splits samples, in order, into micro-batches of at most max_tokens tokens. `unit` neighbors (1, or 2 for pairs) stay
 // together. A sample or pair of more than max_tokens tokens is a micro-batch of its own: the data decides its length,
 // and it must not end a run. out is written.
 void make_micro_batches(std::span<const Sample* const> samples, size_t unit, int64_t max_tokens,

@@ -1,6 +1,6 @@
 #pragma once
-// MicroBatchRunner: a micro-batch through the model and its head to the objective, and back. Gradients are added to
-// those of the model and of the critic.
+// MicroBatchRunner: runs a micro-batch through the model, lm_head and the objective, and back. It adds to the gradients
+// of the model and of the critic.
 #include "kernels/elementwise/noise.h"
 #include "model/forward.h"
 #include "train/critic.h"
@@ -12,12 +12,12 @@
 
 namespace hone {
 
-// Copies numbers to the host without waiting.
+// Queues copies to pinned host memory without waiting.
 class HostFetch {
  public:
   explicit HostFetch(Context& context)
       : context_(context), arena_(context.device(), size_t{1} << 16, MemoryKind::pinned) {}
-  // Queues a copy, flattened. It is valid from the next synchronize() until clear().
+  // Queues a copy of `values` and returns it as [N]. It is valid from the next synchronize() until clear().
   Tensor fetch(Tensor values) {
     const Tensor out = arena_.take(values.dtype, {values.size()});
     context_.copy_without_wait(out, values.view({values.size()}));
@@ -32,35 +32,36 @@ class HostFetch {
 
 // The place of a micro-batch in a run. With the seeds it determines the random numbers of noise and dropout.
 struct MicroBatchPosition {
-  int64_t step = 0, first_sample = 0, first_token = 0;  // steps before it; indices within the step
+  // step: steps done before it. first_sample, first_token: indices within the step.
+  int64_t step = 0, first_sample = 0, first_token = 0;
 };
 
 // Owns the memory of tape and columns and keeps it from one micro-batch to the next. One thread. On the meta device
 // log-probs and losses are 0.
 class MicroBatchRunner {
  public:
-  // Everything but the config is the caller's and must outlive this object. Queued work is marked in `phases`.
+  // All arguments but the config must outlive this object. Queued work is marked in `phases`.
   MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases);
 
-  // For an objective whose loss is linear in logp: its gradient is known before the log-probs, so nothing waits. Writes
-  // logp [R] f32 on the device, R being the number of rows. evaluate() gives the loss once staging.logp is read from
-  // it.
+  // For an objective whose loss is linear in logp: its gradient is known before the log-probs, so the host does not
+  // wait. Writes logp [R] f32 on the device; R is the number of rows. evaluate() computes the loss after read_rows()
+  // has copied it to staging.logp.
   void queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
                          const MicroBatchPosition& place, Tensor logp);
   // For any objective; waits for the log-probs. `critic` may be null if the objective needs none. Returns the loss; if
-  // it is not finite, there was no backward pass.
+  // it is not finite, no backward pass runs.
   double run(MicroBatchData& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
              Critic* critic, MetricSums& metrics);
-  // The objective's loss of the micro-batch's columns. Writes its gradient into `staging`.
+  // Returns the objective's loss of the micro-batch's columns and writes its gradient into `staging`.
   double evaluate(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) const;
-  // Adds the objective's metrics, from a forward pass without a backward pass. Waits.
+  // Adds the objective's metrics after a forward pass without a backward pass. Waits for the device.
   void measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics);
-  // The critic's values of the micro-batch's tokens (0 where the mask is 0). Waits.
+  // The critic's values of the micro-batch's tokens (0 where the mask is 0). Waits for the device.
   std::vector<float> values(const MicroBatchData& staging, Critic& critic);
-  // Copies fetched numbers of rows to the entries of a column.
+  // Copies fetched values of rows to the entries of a column.
   void read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const;
 
-  // Peak bytes of tape and columns; allocates that much; allocated bytes.
+  // peak: peak bytes of tape and columns. reserve: allocates that much. capacity_bytes: allocated bytes.
   PeakBytes peak() const { return {.tape = pass_.peak_bytes(), .columns = arena_.peak_bytes()}; }
   void reserve(const PeakBytes& peak);
   size_t capacity_bytes() const { return pass_.capacity_bytes() + arena_.capacity_bytes(); }

@@ -41,7 +41,7 @@ void check_batch(const Needs& needs, const TokenBatch& batch) {
   batch.columns.for_each([&](Column column, std::span<const float> values) {
     const size_t expected = column.size(batch.num_sequences(), tokens);
     HONE_CHECK(values.size() == expected, "objective: ", column.name(), " has ", values.size(), " entries for ", tokens,
-               " tokens of ", batch.num_sequences(), " sequences; ", expected, " belong there");
+               " tokens of ", batch.num_sequences(), " sequences; it needs ", expected);
   });
   const auto require = [&](Column column) {
     const ColumnInfo& info = column.info();
@@ -86,12 +86,12 @@ Metrics fold_metrics(std::span<const Metrics> updates) {
 void ObjectiveSettings::validate(const RunFacts& facts) const {
   if (!compares_group() || facts.group_size == 0) return;
   HONE_CHECK(facts.group_size > 1,
-             "the objective compares the completions of a prompt with each other: of num_generations = 1 it has no "
-             "gradient; give 2 or more");
+             "the objective compares the completions of a prompt with each other: with num_generations = 1 it has no "
+             "gradient; set 2 or more");
   HONE_CHECK(
       facts.temperature > 0,
       "the objective compares the completions of a prompt with each other, and greedy sampling (temperature = 0, "
-      "or top_k = 1) draws the same one each time: it has no gradient");
+      "or top_k = 1) generates equal completions: it has no gradient; set a temperature above 0 and another top_k");
 }
 
 std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts& facts) {

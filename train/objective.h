@@ -1,9 +1,9 @@
 #pragma once
-// A training objective, complete in one file: its settings, how it computes advantages, and its loss. It sees
+// The interface of training objectives. One file holds an objective: its settings, its advantages and its loss. It sees
 // log-probabilities on the host, never logits, layers, ranks or devices.
 //
 //   struct GrpoSettings : ObjectiveSettings { ... };        // keys of a recipe: values only
-//   class Grpo : public Objective { ... };                  // what runs, made from the settings
+//   class Grpo : public Objective { ... };                  // the run-time object, made from the settings
 //   [[maybe_unused]] const bool added = add_objective<GrpoSettings>("grpo");
 #include <cstdint>
 #include <memory>
@@ -36,15 +36,16 @@ enum class TrainingData : uint8_t {
 std::string describe(TrainingData data);
 
 struct Needs {
-  // Columns of samples that the loss reads; one that is absent is an Error. behavior_logp alone may be old_logp
-  // instead. If both are named, both must be there: rollouts are stale, or sampled with other arithmetic.
+  // Columns of samples that the loss reads; an absent one is an Error. If behavior_logp is needed without old_logp,
+  // old_logp may replace it. If both are needed, both must be present: rollouts are stale, or sampled with other
+  // arithmetic.
   std::vector<Column> columns = {};
-  // Columns that the loss or compute_advantages() reads if they are there.
+  // Columns that the loss or compute_advantages() reads if they are present.
   std::vector<Column> optional = {};
-  bool entropy = false, critic = false;  // columns that the trainer computes besides logp: entropy; value
+  bool entropy = false, critic = false;  // the trainer also computes the column entropy; value
   LossUnit unit = LossUnit::token;
-  // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host
-  // sync.
+  // dLoss/dlogp does not depend on logp (pretraining, SFT): lm_head, loss and backward are then one pass without a
+  // host sync.
   bool loss_linear_in_logp = false;
   TrainingData data = TrainingData::rewarded;
 
@@ -56,8 +57,8 @@ struct Needs {
 // then rejected) are adjacent.
 struct TokenBatch {
   std::span<const int32_t> offsets;  // [S+1]
-  double scale = 1;  // 1 / (count of needs().unit in the whole optimizer step), so that micro-batches change a gradient
-                     // by rounding only
+  // 1 / (number of needs().unit in the optimizer step), so micro-batches change a gradient by rounding only.
+  double scale = 1;
   ColumnViews columns = {};
 
   size_t num_sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }
@@ -69,12 +70,12 @@ struct TokenBatch {
   std::span<const float> operator[](Column column) const { return num_tokens() == 0 ? find(column) : columns[column]; }
 };
 
-// What one sequence adds to the count behind TokenBatch::scale: its masked tokens, 1, or half a pair.
+// What one sequence adds to the number of units in TokenBatch::scale: its masked tokens, 1, or half a pair.
 double count_of(LossUnit unit, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
-// Checks the size of each column, and that the columns that `needs` names are there. An entropy that is only measured
-// may be absent.
+// Throws an Error if a column has a wrong size, or if one that `needs` names is absent. An entropy that is only
+// measured may be absent.
 void check_batch(const Needs& needs, const TokenBatch& batch);
 
 // dLoss/d(column), zero on entry; empty if the batch does not have the column.
@@ -82,13 +83,14 @@ struct TokenGrad {
   std::span<float> logp, entropy, value;
 };
 
-// Metrics of a loss over micro-batches: weighted sums, minima and maxima, so that they do not depend on how a step is
-// split. Names that end in min or max are those of minima and maxima, and no others are (fold_metrics).
+// Metrics of a loss over micro-batches: weighted sums, minima and maxima, which do not depend on how a step is split.
+// Names of minima end in min, names of maxima in max, and no other name does: fold_metrics() relies on it.
 class MetricSums {
  public:
   void add(const std::string& name, double sum, double weight) {
     auto& s = sums_[name];
-    s.first += sum, s.second += weight;
+    s.first += sum;
+    s.second += weight;
   }
   void minimum(const std::string& name, double value) {
     auto [at, fresh] = extremes_.emplace(name, value);
@@ -110,30 +112,30 @@ class MetricSums {
 // it.
 Metrics fold_metrics(std::span<const Metrics> updates);
 
-// Takes part in the steps of one run. One thread.
+// An objective in a run. One thread.
 class Objective : public Stateful {
  public:
   virtual Needs needs() const = 0;
   // Computes advantages (and returns) from rewards. Called once a step, before the epochs, when rewards, reference
   // log-probs and values are known. May look across groups, take samples out of the loss (clear_mask), and adapt state
-  // for the next step. `metrics` gets what it measured.
+  // for the next step. Adds its metrics to `metrics`.
   virtual void compute_advantages(std::span<Group>, MetricSums&) {}
-  // True if the sample, as compute_advantages() left it, adds nothing to the loss and its gradient whatever the weights
-  // are. The trainer then skips its pass; the sample still counts in `scale`.
+  // True if the sample adds nothing to the loss and its gradient under any weights. Called after compute_advantages().
+  // The trainer then skips the sample's backward pass; the sample still counts in `scale`.
   virtual bool has_no_gradient(const Sample&) const { return false; }
-  // The micro-batch's share of the step's loss; writes its gradient.
+  // Returns the micro-batch's share of the step's loss and writes its gradient.
   virtual double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const = 0;
   // Most objectives have no state.
   void save_state(StateSection&) const override {}
   void load_state(const StateSection&) override {}
 };
 
-// What a run decides about the samples of an objective. Known once the recipe is read.
+// What the recipe says about the samples of an objective.
 struct RunFacts {
-  // Completions are sampled by older weights than those that learn, with other arithmetic, or from a truncated or
-  // biased distribution.
+  // Completions are sampled with older weights than the learner's, with other arithmetic, or from a truncated or biased
+  // distribution.
   bool off_policy = false;
-  double temperature = 1;  // of sampling; 0 if it is greedy
+  double temperature = 1;  // of sampling; 0 = greedy
   int64_t group_size = 0;  // completions of a prompt; 0: the stage samples none
 };
 
@@ -150,11 +152,11 @@ struct ObjectiveSettings {
   // True if the objective compares the completions of a group with each other: a group of one, or of equal completions,
   // has no gradient.
   virtual bool compares_group() const { return false; }
-  // An Error if the settings do not fit the run.
+  // Throws an Error if the settings do not fit the run.
   virtual void validate(const RunFacts& facts) const;
-  // Settings that are allowed and seldom meant, as sentences for the log.
+  // Sentences for the log about settings that are allowed and rarely intended.
   virtual std::vector<std::string> warnings(const RunFacts&) const { return {}; }
-  // A copy in which `auto` is replaced by what it means in this run, for the resolved recipe; null: nothing to replace.
+  // A copy with `auto` replaced by its meaning in this run, for the resolved recipe; null: nothing to replace.
   virtual std::shared_ptr<const ObjectiveSettings> resolved(const RunFacts&) const { return nullptr; }
   virtual std::unique_ptr<Objective> make(const RunFacts& facts) const = 0;
 };
@@ -163,11 +165,11 @@ template <class Settings>
 bool add_objective(std::string name) {
   return objectives().add(std::move(name), [] { return std::unique_ptr<ObjectiveSettings>(new Settings); });
 }
-// Refuses, at the key's place, an objective that does not learn from what the stage trains on.
+// Reports an error at the recipe's key if the objective does not learn from `data`, what the stage trains on.
 void require_data(Fields& f, const std::string& kind, const ObjectiveSettings& settings, TrainingData data);
-// Names of the objectives that learn from this, under their default settings.
+// Names of the objectives that learn from `data` with their default settings.
 std::vector<std::string> objectives_for(TrainingData data);
-// An objective with its default settings.
+// Makes an objective with its default settings.
 std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts& facts = {});
 
 }  // namespace hone

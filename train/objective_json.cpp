@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array other_fields = {"rewards", "advantages", "group_size", "config"};
 
-// The objective with its keys read as a recipe's would be.
+// Makes the objective. Its keys in `config` are read as those of a recipe.
 std::unique_ptr<Objective> read_objective(std::string_view name, const Json& input, std::string_view source) {
   const std::unique_ptr<ObjectiveSettings> settings = objectives().at(name)();
   std::string toml;
@@ -27,7 +27,7 @@ std::unique_ptr<Objective> read_objective(std::string_view name, const Json& inp
 }
 
 float number(const Json& value, std::string_view what) {
-  if (value.is_null()) return std::numeric_limits<float>::quiet_NaN();  // as a first token's logp is written
+  if (value.is_null()) return std::numeric_limits<float>::quiet_NaN();  // how the logp of a first token is written
   return value.is_bool() ? static_cast<float>(value.as_bool()) : static_cast<float>(value.as_double(what));
 }
 
@@ -58,8 +58,8 @@ class SequenceReader {
     for (const Json& item : of_sequences(name, value)) out.push_back(item.as_double(name));
     return out;
   }
-  // A column from the field `name`. mask: per-sequence columns of older files are nested, and are read off the masked
-  // tokens.
+  // Reads a column from the field `name`. Older files nest per-sequence columns; their value is then that of the tokens
+  // under `mask`.
   std::vector<float> read(Column column, const std::string& name, const Json& value,
                           std::span<const float> mask) const {
     std::vector<float> out;
@@ -97,7 +97,7 @@ class SequenceReader {
                " sequences, logp has ", num_sequences());
     return sequences;
   }
-  // One entry: a number, or a list of as many as the column is wide.
+  // Reads one entry: a number, or a list of column.info().width numbers.
   void read_entry(Column column, const Json& value, const std::string& what, std::vector<float>& out) const {
     if (column.info().width == 1) {
       out.push_back(number(value, what));
@@ -119,7 +119,7 @@ class SequenceReader {
                count, " tokens");
     for (const Json& token : tokens) read_entry(column, token, what, out);
   }
-  // The number that a sequence's masked tokens share; 0 if none is masked.
+  // The number that all masked tokens of a sequence have; 0 if none is masked.
   float shared_entry(const Json& value, const std::string& what, std::span<const float> mask) const {
     const JsonArray& tokens = value.as_array(what);
     HONE_CHECK(tokens.size() == mask.size(), source_, ": ", what, " has ", tokens.size(), " entries, its sequence has ",
@@ -153,7 +153,7 @@ void check_numbers(const SequenceReader& reader, const Columns& table, std::stri
   });
 }
 
-// The columns that the objective may read, those of older files under their aliases too.
+// Reads the columns that the objective may use. Older files have some of them under their aliases.
 Columns read_columns(const SequenceReader& reader, const Needs& needs, std::string_view source) {
   Columns out;
   const auto read = [&](Column column, const std::string& field) {
@@ -176,7 +176,7 @@ Columns read_columns(const SequenceReader& reader, const Needs& needs, std::stri
   return out;
 }
 
-// Runs the objective's compute_advantages() over groups of the file's sequences, and takes their columns back.
+// Runs the objective's compute_advantages() on groups of the file's sequences and copies their columns to `table`.
 void compute_advantages(Objective& objective, const SequenceReader& reader, std::span<const double> rewards,
                         size_t group_size, Columns& table, MetricSums& metrics) {
   std::vector<Group> groups(reader.num_sequences() / group_size);
@@ -195,7 +195,7 @@ void compute_advantages(Objective& objective, const SequenceReader& reader, std:
   join_columns(samples, table);
 }
 
-// What the objective has for advantages: the column, or the one that stands for it.
+// The advantage column, or the objective's column with the same alias; null if the table has neither.
 Json advantages_json(const SequenceReader& reader, const Columns& table, const Needs& needs) {
   std::vector<Column> candidates = {columns::advantage};
   candidates.insert(candidates.end(), needs.columns.begin(), needs.columns.end());

@@ -1,6 +1,6 @@
 #pragma once
-// PhaseTimer: device time of the phases of a step, by events between the queued work. They are read after a wait that
-// happens anyway.
+// PhaseTimer: device time of the phases of a step, measured with events between the queued work. They are read after a
+// synchronization that the step has in any case.
 #include <cstdint>
 #include <vector>
 
@@ -14,8 +14,11 @@ enum class Phase : uint8_t { data, forward, lm_head, backward, optimizer };  // 
 struct StepTimes {
   double data = 0, forward = 0, lm_head = 0, backward = 0, optimizer = 0;
   StepTimes& operator+=(const StepTimes& other) {
-    data += other.data, forward += other.forward, lm_head += other.lm_head, backward += other.backward,
-        optimizer += other.optimizer;
+    data += other.data;
+    forward += other.forward;
+    lm_head += other.lm_head;
+    backward += other.backward;
+    optimizer += other.optimizer;
     return *this;
   }
 };
@@ -34,7 +37,7 @@ class PhaseTimer {
     marks_[count_].phase = phase;
     marks_[count_++].event->record(context_.stream());
   }
-  // Times so far. All marks must have been reached.
+  // Times so far. The device must have reached all marks.
   StepTimes read() const;
 
  private:

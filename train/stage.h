@@ -1,6 +1,6 @@
 #pragma once
-// The interface of a recipe's stages (tokenizer, pretrain, sft, preference, rl, ...). A stage lies with its subject, in
-// pretrain/stages/ or posttrain/stages/, one file each; run/ finds it through the registry:
+// The interface of a recipe's stages (tokenizer, pretrain, sft, preference, rl, ...). A stage is one file
+// in pretrain/stages/ or posttrain/stages/; run/ finds it through the registry:
 //   [[maybe_unused]] const bool added = stages().add("sft", [] { return std::unique_ptr<Stage>(new Sft); });
 // A stage sees a StageContext, not the run: tests build one from a temporary folder.
 #include <cstdint>
@@ -22,15 +22,15 @@ namespace hone {
 
 class Objective;
 struct TrainerConfig;
-struct RolloutConfig;  // posttrain/rl/rollout_config.h: [rollout], which stages of posttrain/ alone read
+struct RolloutConfig;  // posttrain/rl/rollout_config.h: [rollout]; only stages of posttrain/ read it
 
-// What the recipe's other tables say, for checks before anything is written.
+// Settings of the recipe's other tables, for checks before anything is written.
 struct StageSettings {
   std::string device;  // of the learner
   const RolloutConfig* rollout = nullptr;
 };
 
-// What train_loop() leaves for the report.
+// What train_loop() writes for the report.
 struct StageResult {
   int64_t steps = 0, tokens = 0;
   // Above `steps` if training stopped early. The next stage's steps are numbered from here.
@@ -39,7 +39,7 @@ struct StageResult {
   double seconds = 0;
 };
 
-// What a stage works on. Its owner outlives the stage's run().
+// What a stage works on. It must outlive the stage's run().
 struct StageContext {
   Context& context;  // device, stream, scratch, numerics
   MetricsLog& log;
@@ -54,9 +54,9 @@ struct StageContext {
   uint64_t seed = 0;       // of data order and sampling
   DType save_dtype = DType::f32;
   const RolloutConfig* rollout = nullptr;
-  // Loads the model as it was when the stage began, once more.
+  // Loads another copy of the model as it was when the stage began.
   std::function<std::unique_ptr<Model>(bool gradients)> load_start_model = {};
-  // Evaluates the recipe's tasks and logs their metrics as a row of `step`; null: there are none.
+  // Evaluates the recipe's tasks and logs their metrics as a row of `step`; null: the recipe has no tasks.
   std::function<void(int64_t step)> evaluate = {};
   StageResult result = {};
 };
@@ -68,8 +68,8 @@ inline uint64_t stage_seed(int64_t recipe_seed, const std::string& stage_name) {
 
 // The largest optimizer step of a stage, for planning.
 struct PlannedStep {
-  int64_t sequences = 0, length = 0;  // of an update; length: tokens of the longest possible sample
-  int64_t updates = 1;                // of a step
+  int64_t sequences = 0, length = 0;  // sequences: of an update; length: tokens of the longest sample
+  int64_t updates = 1;                // optimizer updates of a step
   std::shared_ptr<const Objective> objective;
   const TrainerConfig* trainer = nullptr;
   bool reference = false;  // the stage keeps a frozen copy of the model
@@ -82,8 +82,8 @@ class Stage;
 using StageFactory = std::unique_ptr<Stage> (*)();
 Registry<StageFactory>& stages();
 
-// The settings of a stage, and what it does with them. A stage is a value: run() makes all run-time objects, and only
-// resolve() changes it.
+// A stage of a recipe: its settings, and run(). It is a value: run() makes all run-time objects, and only resolve()
+// changes it.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -93,19 +93,19 @@ class Stage {
   virtual std::string default_name() const = 0;
   // True if the stage changes the model. Such stages are checkpointed and evaluated.
   virtual bool trains() const { return true; }
-  // False if the next stage starts from what this one started from. What it trains is for another use (a reward model),
-  // and evaluation tasks do not measure it.
+  // False if the next stage starts from the same model as this one. What this stage trains then has another use (a
+  // reward model), and evaluation tasks do not measure it.
   virtual bool hands_model_on() const { return trains(); }
-  // True if it trains the adapters of model.lora, where the recipe has them, instead of the weights.
+  // True if it trains the adapters of model.lora instead of the weights if the recipe has adapters.
   virtual bool trains_adapters() const { return trains(); }
   // Optimizer steps. 0 for a stage that does not train, and if num_train_epochs counts passes over a corpus that is not
   // tokenized yet.
   virtual int64_t steps() const { return 0; }
-  // tokenizer: null if the recipe has yet to train it.
+  // tokenizer: null if a stage of the recipe trains it.
   virtual PlannedStep planned_step(const ModelShape&, const Tokenizer*) const { return {}; }
   // Size of the vocabulary that the stage makes (in the run folder's tokenizer/); 0 = it makes none.
   virtual int64_t vocab_size() const { return 0; }
-  // Called once after the recipe is read: settles what other tables decide, so that the resolved recipe has it.
+  // Called once after the recipe is read. Sets what depends on other tables, so that the resolved recipe shows it.
   virtual void resolve(const StageSettings&) {}
   // Throws an Error for missing files and for settings that do not fit, before anything is written.
   virtual void check(const StageSettings&) const {}

@@ -13,7 +13,7 @@ namespace hone {
 
 namespace {
 
-// What outside data can get wrong about a sample.
+// Checks what outside data can get wrong about a sample.
 void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
   const auto length = static_cast<int64_t>(sample.tokens.size());
   HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length,
@@ -25,7 +25,8 @@ void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
              " trains on its first token, which nothing predicts");
   for (const int32_t id : sample.tokens)
     HONE_CHECK(id >= 0 && id < shape.vocab_size, "trainer: sample ", index, " has token ", id,
-               ", the model's vocabulary ends at ", shape.vocab_size, " (is the tokenizer another model's?)");
+               ", the model's vocabulary has ", shape.vocab_size,
+               " entries (does the tokenizer belong to another model?)");
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ struct Trainer::Impl {
   }
   bool is_dry_run() const { return context.kind() == DeviceKind::meta; }
 
-  // Takes the memory of the step's largest micro-batch.
+  // Reserves memory for the step's largest micro-batch.
   void reserve(const Objective& objective) {
     const std::optional<PeakBytes> peak =
         reservation.grow_to_fit(context, model, config, objective, active_samples, micro_batches);
@@ -61,8 +62,8 @@ struct Trainer::Impl {
     if (critic && peak->critic > 0) critic->reserve(peak->critic);
     context.scratch().reserve(peak->scratch);
   }
-  // Clips [1] and norms [1] of the gradients that one optimizer step takes together: the policy's, with a head on its
-  // trunk; a critic's of its own.
+  // Clip factor [1] and norm [1] of gradients that are clipped together. A critic with a shared trunk is clipped with
+  // the policy; a separate critic on its own.
   struct Norm {
     Tensor clip, norm;
   };
@@ -99,7 +100,7 @@ void Trainer::Impl::reject_step(const char* what, double value, std::span<const 
 }
 
 // Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle samples they
-// would be those of the hard prompts alone. An idle sample has no gradient, so a forward pass is enough.
+// would describe only prompts whose rewards differ. An idle sample has no gradient, so a forward pass is enough.
 void Trainer::Impl::measure_idle(const Objective& objective, double scale, MetricSums& metrics) {
   if (idle.empty()) return;
   const std::span<const Sample* const> all = idle;
@@ -132,7 +133,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.learning_rate = learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());
   double count = 0;
-  const bool may_skip = m.config.z_loss == 0 && !m.is_dry_run();  // what is counted has no numbers yet
+  const bool may_skip = m.config.z_loss == 0 && !m.is_dry_run();  // a dry run has no numbers to look at
   m.active_samples.clear();
   m.idle.clear();
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -209,17 +210,17 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   }
   const double critic_norm = m.is_dry_run() ? 0 : host_critic_norm.ptr<float>()[0];
   if (!m.is_dry_run()) report.grad_norm = host_norm.ptr<float>()[0];
-  if (!std::isfinite(report.grad_norm)) m.reject_step("gradient's norm", report.grad_norm, samples);
-  if (!std::isfinite(critic_norm)) m.reject_step("critic's gradient's norm", critic_norm, samples);
+  if (!std::isfinite(report.grad_norm)) m.reject_step("gradient norm", report.grad_norm, samples);
+  if (!std::isfinite(critic_norm)) m.reject_step("critic's gradient norm", critic_norm, samples);
   report.times = m.phases.read();
-  report.times.optimizer += m.update_phases.read().optimizer;  // of the last update: this one has only been queued
+  report.times.optimizer += m.update_phases.read().optimizer;  // of the previous update: this one is only queued
   m.update_phases.begin();
   const OpRange range(m.context, "optimizer");
   const int64_t number = ++m.steps;  // from here on, an exception leaves half-updated weights
   m.optimizer->update(m.context, policy.clip, number, learning_rate);
   if (m.critic) m.critic->update(critic.clip, number, learning_rate);
   m.update_phases.mark(Phase::optimizer);
-  if (!m.is_dry_run()) m.context.scratch().reserve(0);  // what bodies took beyond the plan is joined to it
+  if (!m.is_dry_run()) m.context.scratch().reserve(0);  // merges what bodies took beyond the plan
   report.metrics = metrics.means();
   if (two_norms) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();
@@ -259,7 +260,7 @@ PeakBytes Trainer::peak() const {
 
 TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
-  const bool counted = m.is_dry_run();  // its arenas grow as if memory were free
+  const bool counted = m.is_dry_run();  // a dry run's arenas grow freely: only their peaks count
   const PeakBytes peak = m.pass.peak();
   size_t activations = counted ? peak.tape + peak.columns + m.step_arena.peak_bytes()
                                : m.pass.capacity_bytes() + m.step_arena.capacity_bytes();

@@ -13,10 +13,12 @@ static std::optional<Recompute> recompute_of(const std::string& name) {
 
 void TrainerConfig::fields(Fields& f) {
   f("micro_batch_tokens", micro_batch_tokens,
-    "packed tokens of one forward and backward pass; a step's samples are cut into as many as needed, and a longer "
-    "sample is a pass of its own");
-  f("max_grad_norm", max_grad_norm, "clips the gradient's global norm; 0: no clip");
-  f("z_loss", z_loss, "weight of the squared log-sum-exp of the logits; 0: none");
+    "packed tokens of one forward and backward pass; a step runs as many passes as its samples need. A longer sample "
+    "is "
+    "a pass of its own");
+  f("max_grad_norm", max_grad_norm,
+    "upper bound of the gradient's global norm; larger gradients are scaled down; 0 = no clip");
+  f("z_loss", z_loss, "weight of the squared log-sum-exp of the logits in the loss; 0 = none");
   f.alias_value("recompute", "block", "full");
   f("recompute", recompute,
     "activations that backward recomputes: none | selective: outputs of norms and activation functions | full: a "

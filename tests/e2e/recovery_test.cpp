@@ -105,7 +105,7 @@ TEST_F(RecoveryTest, AHangupSavesAndUnderNohupTheRunGoesOn) {
   process->signal(SIGHUP);
   const Finished stopped = process->wait();
   EXPECT_EQ(stopped.code, 1);
-  EXPECT_NE(stopped.err.find("everything is saved; go on with: hone run --resume"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("everything is saved; resume with: hone run --resume"), std::string::npos) << stopped.err;
   fs::remove_all(at());
 
   const auto kept = begun({"nohup"});

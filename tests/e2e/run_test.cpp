@@ -223,7 +223,7 @@ TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverF
   EXPECT_NE(stopped.err.find("RuntimeError: the service is away (line 10 of rewards.py)"), std::string::npos)
       << stopped.err;
   EXPECT_NE(stopped.err.find("max_reward_failure_rate is 0.1"), std::string::npos) << stopped.err;
-  EXPECT_NE(stopped.err.find("stopped after step 3 of stage grpo, everything is saved; go on with: hone run --resume"),
+  EXPECT_NE(stopped.err.find("stopped after step 3 of stage grpo, everything is saved; resume with: hone run --resume"),
             std::string::npos)
       << stopped.err;
   EXPECT_TRUE(fs::exists(folder.path() / "stopped" / "checkpoints" / "grpo" / "step-3" / "manifest.json"));

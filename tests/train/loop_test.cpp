@@ -76,7 +76,7 @@ TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheS
   };
   const std::string end = run("stopped", fails);
   EXPECT_NE(end.find("the device is lost"), std::string::npos) << end;
-  EXPECT_NE(end.find("stopped after step 3 of stage stage, everything is saved; go on with: hone run --resume"),
+  EXPECT_NE(end.find("stopped after step 3 of stage stage, everything is saved; resume with: hone run --resume"),
             std::string::npos)
       << end;
   EXPECT_TRUE(saved(3));

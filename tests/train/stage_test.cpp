@@ -90,9 +90,9 @@ TEST(Stage, TheSeedDependsOnTheNameAndNotOnThePlace) {
 
 TEST(StopRun, SaysHowToResume) {
   EXPECT_EQ(error_of([] { stop_run("runs/a", "step 3 of stage sft"); }),
-            "stopped after step 3 of stage sft, everything is saved; go on with: hone run --resume runs/a");
+            "stopped after step 3 of stage sft, everything is saved; resume with: hone run --resume runs/a");
   EXPECT_EQ(error_of([] { stop_run("runs/a", "stage sft", "the disk is full"); }),
-            "the disk is full; stopped after stage sft, everything is saved; go on with: hone run --resume runs/a");
+            "the disk is full; stopped after stage sft, everything is saved; resume with: hone run --resume runs/a");
 }
 
 }  // namespace

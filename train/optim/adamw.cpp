@@ -10,12 +10,12 @@ struct AdamwSettings : OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   std::string moments = "f32";
   void fields(Fields& f) override {
-    f("adam_beta1", beta1, "decay of the gradient's mean");
-    f("adam_beta2", beta2, "decay of the squared gradient's mean");
+    f("adam_beta1", beta1, "decay rate of the gradient's running mean");
+    f("adam_beta2", beta2, "decay rate of the squared gradient's running mean");
     f("adam_epsilon", epsilon, "added to the denominator");
-    f("weight_decay", weight_decay, "of matrices; norms and biases do not decay");
+    f("weight_decay", weight_decay, "decoupled weight decay of matrices; norms and biases do not decay; 0 = none");
     f("moments", moments,
-      "f32 | bf16: what both means are kept in; bf16, rounded stochastically, takes half the memory");
+      "f32 | bf16: dtype of both running means; bf16 takes half the memory and is rounded stochastically");
     f.require("adam_beta1", beta1 >= 0 && beta1 < 1, "adam_beta1 must be in [0, 1)");
     f.require("adam_beta2", beta2 >= 0 && beta2 < 1, "adam_beta2 must be in [0, 1)");
     f.require("adam_epsilon", epsilon > 0, "adam_epsilon must be above 0");

@@ -11,10 +11,10 @@ namespace {
 
 constexpr const char* master_name = "master";
 
-// Flat, `count` elements from the first on.
+// `count` elements from the first of `first`, as [count].
 Tensor flat(const Tensor& first, int64_t count) { return Tensor(first.data, first.dtype, first.device, {count}); }
 
-// Numbers, not pointers: on meta all data is null, and every parameter a run of its own.
+// Compares numbers, not pointers: on meta all data is null, and every parameter is a segment of its own.
 bool lies_at(const Tensor& x, const Tensor& first, int64_t begin) {
   return reinterpret_cast<uintptr_t>(x.data) ==
          reinterpret_cast<uintptr_t>(first.data) + static_cast<size_t>(begin) * size_of(first.dtype);
@@ -34,7 +34,8 @@ void Optimizer::append(const Param& param) {
     if (last.value.dtype == param.value.dtype && lies_at(param.value, last.value, begin) &&
         lies_at(param.grad, last.grad, begin)) {
       last.members.push_back({&param, begin});
-      last.value = flat(last.value, begin + count), last.grad = flat(last.grad, begin + count);
+      last.value = flat(last.value, begin + count);
+      last.grad = flat(last.grad, begin + count);
       return;
     }
   }
@@ -58,7 +59,8 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
     bytes += size * (count * size_of(state_dtype()) + (run.has_master() ? sizeof(float) : 0));
     blocks += size / param_granule;
   }
-  bytes_ = Buffer(context.device(), bytes), decay_bytes_ = Buffer(context.device(), blocks);
+  bytes_ = Buffer(context.device(), bytes);
+  decay_bytes_ = Buffer(context.device(), blocks);
   context.zero(Tensor(bytes_.data(), DType::u8, context.kind(), {static_cast<int64_t>(bytes)}));
   size_t at = 0;
   int64_t block = 0;

@@ -1,8 +1,8 @@
 #pragma once
 // Optimizers over lists of parameters; one file each. They own their states, on the parameters' device.
 //
-// Mixed precision: parameters in bf16 are trained through a master copy in f32, a state like the others. Each update
-// moves the master and writes the parameter as its nearest bf16, in one kernel.
+// Mixed precision: a bf16 parameter has an f32 master copy, which is one of the states. Each update changes the master
+// and writes the parameter as the nearest bf16, in one kernel.
 #include <memory>
 #include <span>
 #include <string>
@@ -21,7 +21,7 @@ struct OptimizerSettings;
 using OptimizerFactory = std::unique_ptr<OptimizerSettings> (*)();
 Registry<OptimizerFactory>& optimizers();  // adamw, sgd, rmsprop
 
-// Settings of an optimizer, as recipe keys; names are Hugging Face's. They join with one line:
+// Settings of an optimizer, as recipe keys; names are Hugging Face's. One line registers them:
 //   [[maybe_unused]] const bool added = optimizers().add("sgd", [] {
 //     return std::unique_ptr<OptimizerSettings>(new SgdSettings);
 //   });
@@ -32,15 +32,16 @@ struct OptimizerSettings {
   static Registry<OptimizerFactory>& registry() { return optimizers(); }
 };
 
-// An optimizer is its states of each parameter and its update of a range; the rest is shared.
+// A derived class defines the states of a parameter and the update of a range. This class does the rest.
 class Optimizer : public Stateful {
  public:
-  // Makes the states, zero, for the parameters that are trainable (f32 or bf16, gradients f32); they must outlive the
-  // optimizer. Masters start as the values are now: whoever writes a bf16 value later on loads the state, too. Once.
+  // Allocates zeroed states for the trainable parameters (values f32 or bf16, gradients f32), which must outlive the
+  // optimizer. Masters start as copies of the current values: code that writes a bf16 value later must load the state,
+  // too. Call it once.
   void attach(Context& context, const std::vector<Param*>& params);
-  // sum f64 [1] += the squares of all gradients, in an order that the parameters' layout decides.
+  // Adds the squares of all gradients to sum, f64 [1]. The layout of the parameters alone decides the order.
   void add_squares(Context& context, Tensor sum) const;
-  // One update with the gradients as they are, each multiplied by clip [1] f32. step counts from 1.
+  // One update. Multiplies each gradient by clip, f32 [1], as it reads it. step counts from 1.
   void update(Context& context, Tensor clip, int64_t step, double learning_rate);
   int64_t state_bytes() const;
 
@@ -51,12 +52,12 @@ class Optimizer : public Stateful {
   // One array of a parameter's size for each name, all of one dtype (f32 or bf16).
   virtual std::vector<std::string> state_names() const = 0;
   virtual DType state_dtype() const { return DType::f32; }
-  // stream: of the range's random draws, another for every step of every range.
+  // stream: RNG stream of this range in this step.
   virtual void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t stream,
                             int64_t step, double learning_rate) const = 0;
 
  private:
-  // Parameters that lie end to end, at multiples of param_granule elements (as Model::allocate lays them): one kernel
+  // Adjacent parameters, each at a multiple of param_granule elements (the layout of Model::allocate). One kernel
   // updates them all.
   struct Segment {
     struct Member {
@@ -65,7 +66,7 @@ class Optimizer : public Stateful {
     };
     std::vector<Member> members;
     Tensor value, grad;          // from the first member's begin to the last one's end
-    std::vector<Tensor> states;  // of the same size; the master, where there is one, comes first
+    std::vector<Tensor> states;  // of the same size; the master, if there is one, is first
     Tensor decays;
     bool has_master() const { return value.dtype == DType::bf16; }
     int64_t padded_size() const;  // a multiple of param_granule
@@ -76,7 +77,7 @@ class Optimizer : public Stateful {
   Context* context_ = nullptr;
   Buffer bytes_, decay_bytes_;
   std::vector<Segment> runs_;
-  mutable std::vector<std::byte> host_copy_;  // of the states, while they are saved
+  mutable std::vector<std::byte> host_copy_;  // of the states; a saved section refers to it until the next save_state()
 };
 
 }  // namespace hone

@@ -7,9 +7,10 @@ namespace {
 struct RmspropSettings : OptimizerSettings {
   double alpha = 0.99, eps = 1e-8, weight_decay = 0;
   void fields(Fields& f) override {
-    f("alpha", alpha, "decay of the squared gradient's mean");
+    f("alpha", alpha, "decay rate of the squared gradient's running mean");
     f("eps", eps, "added to the denominator");
-    f("weight_decay", weight_decay, "added to the gradient as weight_decay * value; norms and biases do not decay");
+    f("weight_decay", weight_decay,
+      "added to the gradient as weight_decay * value; norms and biases do not decay; 0 = none");
     f.require("alpha", alpha >= 0 && alpha < 1, "alpha must be in [0, 1)");
     f.require("eps", eps > 0, "eps must be above 0");
     f.require("weight_decay", weight_decay >= 0, "weight_decay must not be negative");

@@ -27,10 +27,10 @@ const Registry<ScheduleShape>& schedule_shapes() {
 
 void ScheduleConfig::fields(Fields& f) {
   f("lr_scheduler_type", lr_scheduler_type, "constant | linear | cosine | wsd");
-  f("learning_rate", learning_rate, "at the peak");
-  f("min_lr_ratio", min_lr_ratio, "what is left of learning_rate at the end");
-  f("warmup_steps", warmup_steps, "steps in which the rate rises linearly from 0");
-  f("decay_ratio", decay_ratio, "wsd: the share of the steps that decays");
+  f("learning_rate", learning_rate, "peak learning rate");
+  f("min_lr_ratio", min_lr_ratio, "final learning rate as a share of learning_rate");
+  f("warmup_steps", warmup_steps, "steps in which the rate rises linearly from 0; 0 = no warm-up");
+  f("decay_ratio", decay_ratio, "wsd: share of all steps in which the rate decays, at the end");
   f.require("lr_scheduler_type", schedule_shapes().contains(lr_scheduler_type),
             schedule_shapes().unknown(lr_scheduler_type));
   f.require("learning_rate", learning_rate >= 0, "learning_rate must not be negative");
@@ -44,7 +44,7 @@ double learning_rate_at(const ScheduleConfig& config, int64_t step, int64_t tota
     return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
   const auto rest = static_cast<double>(std::max<int64_t>(1, total_steps - config.warmup_steps));
   const double done = std::min(1.0, static_cast<double>(step - config.warmup_steps) / rest);
-  // decay_ratio is of all steps; the shape counts those after warm-up.
+  // decay_ratio is a share of all steps; the shape takes a share of the steps after warm-up.
   const double decay = std::clamp(config.decay_ratio * static_cast<double>(total_steps) / rest, 1e-12, 1.0);
   const double height = schedule_shapes().at(config.lr_scheduler_type)(done, decay);
   return config.learning_rate * (config.min_lr_ratio + (1 - config.min_lr_ratio) * height);

@@ -15,14 +15,14 @@ struct ScheduleConfig {
   double learning_rate = 3e-4;
   double min_lr_ratio = 0.1;  // of learning_rate, at the end
   int64_t warmup_steps = 0;
-  double decay_ratio = 0.2;  // wsd: the share of steps that decays
+  double decay_ratio = 0.2;  // wsd: share of all steps in which the rate decays
   void fields(Fields& f);
 };
-// Past total_steps it stays at the end's.
+// The rate of a step. From total_steps on it keeps its final value.
 double learning_rate_at(const ScheduleConfig& config, int64_t step, int64_t total_steps);
 
-// The share of the way from min_lr_ratio (0) to the peak (1) after warm-up: done in [0, 1] is the share of the steps
-// after warm-up that are over, decay that share which wsd decays in.
+// Height of the rate after warm-up: 1 at the peak, 0 at min_lr_ratio. done in [0, 1]: share of the steps after warm-up
+// that are done. decay: share of these steps in which wsd decays.
 using ScheduleShape = double (*)(double done, double decay);
 const Registry<ScheduleShape>& schedule_shapes();
 

@@ -8,10 +8,11 @@ struct SgdSettings : OptimizerSettings {
   double momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
   void fields(Fields& f) override {
-    f("momentum", momentum, "decay of the gradient's running sum");
+    f("momentum", momentum, "decay rate of the gradient's running sum; 0 = no momentum");
     f("dampening", dampening, "1 - the weight of a new gradient in the running sum");
-    f("nesterov", nesterov, "look ahead along the running sum");
-    f("weight_decay", weight_decay, "added to the gradient as weight_decay * value; norms and biases do not decay");
+    f("nesterov", nesterov, "Nesterov momentum");
+    f("weight_decay", weight_decay,
+      "added to the gradient as weight_decay * value; norms and biases do not decay; 0 = none");
     f.require("momentum", momentum >= 0 && momentum < 1, "momentum must be in [0, 1)");
     f.require("nesterov", !nesterov || (momentum > 0 && dampening == 0), "nesterov needs momentum, and no dampening");
     f.require("weight_decay", weight_decay >= 0, "weight_decay must not be negative");
