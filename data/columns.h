@@ -16,10 +16,10 @@ namespace hone {
 
 struct ColumnInfo {
   std::string doc;            // what an entry is
-  bool per_sequence = false;  // one entry for a whole sequence; else one for each token
-  int width = 1;              // floats of an entry
-  bool checkpointed = false;  // saved with the groups that wait for their step
-  // Field of older `hone objective` files that the column is read from if its own is absent; "": none.
+  bool per_sequence = false;  // one entry for each sequence; else one for each token
+  int width = 1;              // floats in an entry
+  bool checkpointed = false;  // saved with rollout groups that are not trained on yet
+  // Field of older `hone objective` files that is read if the column's own field is absent; "": none.
   std::string alias = "";
 };
 
@@ -28,8 +28,8 @@ class Column {
  public:
   const std::string& name() const { return entry_->name; }
   const ColumnInfo& info() const { return entry_->info; }
-  size_t index() const { return entry_->index; }  // in the order of registration, which no result may depend on
-  // Floats of the column for this many sequences, which have num_tokens tokens together.
+  size_t index() const { return entry_->index; }  // order of registration; no result may depend on it
+  // Floats of the column for num_sequences sequences with num_tokens tokens in total.
   size_t size(size_t num_sequences, size_t num_tokens) const {
     return (info().per_sequence ? num_sequences : num_tokens) * static_cast<size_t>(info().width);
   }
@@ -48,7 +48,7 @@ class Column {
 };
 
 // Adds a column at start-up: `inline const Column margin = register_column("margin", {...});`. A second column of the
-// same name is an Error. Not to be called once threads run.
+// same name is an Error. Do not call it once threads run.
 Column register_column(std::string name, ColumnInfo info);
 // Every registered column, by name.
 const std::vector<Column>& all_columns();
@@ -64,15 +64,15 @@ inline const Column mask = register_column(
 inline const Column logp = register_column("logp", {.doc = "log-prob under the weights that are trained"});
 inline const Column entropy = register_column("entropy", {.doc = "entropy of the policy's next-token distribution"});
 inline const Column value = register_column("value", {.doc = "the critic's value under the weights that are trained"});
-// Of samples, computed before the step.
+// Columns of samples, computed before the step.
 inline const Column behavior_logp =
-    register_column("behavior_logp", {.doc = "log-prob in the distribution sampled from", .checkpointed = true});
+    register_column("behavior_logp", {.doc = "log-prob under the distribution that was sampled", .checkpointed = true});
 inline const Column old_logp = register_column("old_logp", {.doc = "the learner's log-prob before the step's epochs"});
 inline const Column reference_logp = register_column("reference_logp", {.doc = "log-prob under the reference model"});
 inline const Column old_value = register_column("old_value", {.doc = "the critic's value before the step's epochs"});
 inline const Column advantage =
     register_column("advantage", {.doc = "credit after baselines, from rewards", .alias = "advantages"});
-inline const Column returns = register_column("returns", {.doc = "what the critic is to predict, from rewards"});
+inline const Column returns = register_column("returns", {.doc = "the critic's target, from rewards"});
 
 }  // namespace columns
 
@@ -126,7 +126,7 @@ class Columns : public ColumnTable<std::vector<float>> {
     std::vector<float>& own = slot(column);
     own.insert(own.end(), values.begin(), values.end());
   }
-  // Leaves each column that has an entry for each token with those of the first num_tokens.
+  // Cuts columns with an entry for each token to the first num_tokens entries.
   void truncate(size_t num_tokens);
   // Removes every column and keeps the memory.
   void clear() {

@@ -8,9 +8,9 @@
 namespace hone {
 
 void RowSource::fields(Fields& f) {
-  f("files", files, "JSON Lines files, or texts (.txt), each a row {text}; .gz too");
-  f("generator", generator, "makes the rows instead of reading files");
-  f("split", split, "of the generator: train | test");
+  f("files", files, "JSON Lines files, or text files (.txt), each one row {text}; also compressed (.gz)");
+  f("generator", generator, "generates the rows instead of reading files");
+  f("split", split, "split of the generator: train | test");
   f("offset", offset, "rows to skip before the first");
   f("limit", limit, "number of rows to read; 0 = all");
   f.require("split", split == "train" || split == "test", "split must be train or test");
@@ -21,15 +21,15 @@ void RowSource::fields(Fields& f) {
 
 void TaskSource::fields(Fields& f) {
   rows.fields(f);
-  f("prompt", prompt, "template of the prompt; {name} is the row's member");
+  f("prompt", prompt, "template of the prompt; {name} stands for the row's member of that name");
   f("answer", answer, "template of the reference answer; empty = none");
 }
 
 void SampleFormat::fields(Fields& f) {
   format.fields(f);
-  f("max_length", max_length, "longest sample in tokens");
+  f("max_length", max_length, "maximum length of a sample in tokens");
   f.alias("too_long", "overlong_rows");
-  f("overlong_rows", too_long, "rows longer than max_length: skip | truncate | error");
+  f("overlong_rows", too_long, "what to do with rows longer than max_length: skip | truncate | error");
   f.require("max_length", max_length >= 2 && max_length <= max_sample_length,
             concat("max_length must be in [2, ", max_sample_length, "]"));
   f.require("overlong_rows", too_long == "skip" || too_long == "truncate" || too_long == "error",
@@ -40,17 +40,18 @@ void SftSource::fields(Fields& f) {
   rows.fields(f);
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("completion", completion, "template of the completion");
-  f("completion_only_loss", completion_only_loss, "train on the completion alone, not on the prompt");
+  f("completion_only_loss", completion_only_loss, "true: train on the completion only; false: on the prompt, too");
   f("assistant_only_loss", assistant_only_loss,
-    "of rows with `messages`: train on what the assistant says alone, not on the whole conversation");
+    "for rows with `messages`. true: train on the assistant's messages only; false: on the complete conversation");
   sample.fields(f);
 }
 
 static bool is_plain_text(std::string_view path) { return path.ends_with(".txt") || path.ends_with(".txt.gz"); }
 
 void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
-  HONE_CHECK(!source.files.empty() || source.generator.generator, "data: no files and no generator are named");
-  int64_t met = 0;  // skipped rows count, too
+  HONE_CHECK(!source.files.empty() || source.generator.generator,
+             "data: there are no rows to read: set files or a generator");
+  int64_t met = 0;  // rows read, skipped ones included
   const auto wanted = [&] { return source.limit == 0 || met - source.offset < source.limit; };
   const auto give = [&](const Json& value, const std::string& where) {
     if (met++ >= source.offset) row(value, where);
@@ -96,7 +97,7 @@ std::vector<Task> load_tasks(const TaskSource& source) {
   return out;
 }
 
-// What make() returns; an Error of the chat format, which knows no rows, names the row.
+// Returns make(). The chat format does not know the row, so this adds it to its errors.
 template <class Make>
 static Sample sample_of_row(const std::string& where, const Make& make) {
   try {

@@ -1,6 +1,7 @@
 #pragma once
-// Rows of data as tasks and training samples, by templates that name a row's members (data/row_template.h). A row that
-// cannot be used is an Error file:line. If the recipe says skip, it is counted and reported instead.
+// Reads rows of data as tasks and training samples, with templates that name a row's members (data/row_template.h). A
+// row that cannot be used is an Error with file:line. With overlong_rows = "skip" a row that is too long is counted and
+// reported instead.
 #include <functional>
 #include <span>
 #include <string>
@@ -18,13 +19,12 @@ namespace hone {
 struct RowSource {
   std::vector<std::string> files;
   GeneratorSpec generator;
-  std::string split = "train";  // of the generator
+  std::string split = "train";  // split of the generator
   int64_t offset = 0;           // rows to skip
   int64_t limit = 0;            // number of rows to read; 0 = all
   void fields(Fields& f);
 };
-// Calls row(value, where) in order; where is "file:line", a text's file, or "generator[i]". An Error if there are no
-// rows.
+// Calls row(value, where) in order. where: "file:line", the file of a text, or "generator[i]". No rows are an Error.
 void read_rows(const RowSource& source, const std::function<void(const Json& row, const std::string& where)>& row);
 
 struct TaskSource {
@@ -34,7 +34,7 @@ struct TaskSource {
 };
 std::vector<Task> load_tasks(const TaskSource& source);
 
-// How text becomes samples, and which are too long.
+// How text becomes samples, and how long a sample may be.
 struct SampleFormat {
   PromptFormat format;
   int64_t max_length = 1024;      // in tokens

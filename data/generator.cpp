@@ -8,7 +8,7 @@ Registry<GeneratorFactory>& generators() {
 }
 
 void GeneratorSpec::fields(Fields& f) {
-  f("kind", kind, "which generator (hone list generators); empty = none");
+  f("kind", kind, "name of the generator (hone list generators); empty = none");
   if (kind.empty()) return;
   if (f.reading()) {
     f.require("kind", generators().contains(kind), generators().unknown(kind));

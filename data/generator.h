@@ -1,9 +1,9 @@
 #pragma once
-// Generators make problems instead of reading them. The test split has `heldout` problems, which no seed changes; the
-// train split has its problems in an order that depends on the seed. The splits are disjoint for every seed. One file
-// each; it joins with one line:
-//   [[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new
-//   Arithmetic); });
+// Generators compute problems instead of reading them. The test split has `heldout` problems, which no seed changes.
+// The order of the train split depends on the seed. The splits are disjoint for every seed. Each generator is one file;
+// one line registers it:
+//   [[maybe_unused]] const bool added =
+//       generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new Arithmetic); });
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,19 +24,19 @@ class Generator {
   virtual ~Generator() = default;
   virtual void fields(Fields&) {}
   virtual void prepare() {}
-  // Problems of a split, "train" or "test".
+  // Number of problems of a split, "train" or "test".
   virtual int64_t size(const std::string& split) const = 0;
-  // The index-th one, index in [0, size): always the same.
+  // Problem `index` of a split, index in [0, size). Always the same for the same settings.
   virtual Example example(const std::string& split, int64_t index) const = 0;
 };
 
 using GeneratorFactory = std::unique_ptr<Generator> (*)();
 Registry<GeneratorFactory>& generators();
 
-// A generator in a recipe: its kind, and its own keys in the same table. An empty kind: none.
+// A generator in a recipe: its kind, and its own keys in the same table. An empty kind means no generator.
 struct GeneratorSpec {
   std::string kind;
-  std::shared_ptr<Generator> generator;  // made while fields() reads
+  std::shared_ptr<Generator> generator;  // null until fields() reads a kind
   void fields(Fields& f);
 };
 

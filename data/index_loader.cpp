@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-// Refuses a state that belongs to other data.
+// Throws an Error if a state belongs to other data.
 void expect_same(const Json& values, const char* key, int64_t have) {
   const int64_t saved = values.at(key, "loader state").as_int(key);
   HONE_CHECK(saved == have, "loader state: ", key, " was ", saved, " when it was saved, and is ", have,
@@ -31,8 +31,8 @@ Permutation::Permutation(uint64_t count, uint64_t seed, uint64_t epoch) : count_
 
 uint64_t Permutation::operator()(uint64_t index) const {
   const uint64_t mask = (uint64_t{1} << bits_) - 1;
-  // Each round is a bijection of the 2 * bits_ wide domain; walking on until the result lies in [0, count) keeps it one
-  // of [0, count).
+  // Each iteration is a bijection of the domain of 2 * bits_ bits. Repeating it until the result is in [0, count) gives
+  // a bijection of [0, count) (cycle walking).
   do {
     for (const uint64_t key : keys_) {
       const uint64_t left = index >> bits_, right = index & mask;
@@ -66,7 +66,7 @@ void IndexLoader::load_state(const StateSection& section) {
   const int64_t epoch = section.values.at("epoch", "loader state").as_int("epoch"),
                 index = section.values.at("index", "loader state").as_int("index");
   HONE_CHECK(epoch >= 0 && index >= 0 && index <= count_, "loader state: epoch ", epoch, ", index ", index, " of ",
-             count_, " is no position");
+             count_, " is not a valid position");
   epoch_ = epoch;
   index_ = index;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Order of training data: a counter-based permutation, so that position is (epoch, index): two integers.
+// Order of training data: a counter-based permutation. A position is two integers, (epoch, index).
 #include <cstdint>
 #include <vector>
 
@@ -24,7 +24,7 @@ class IndexLoader : public Stateful {
   // count 0 (an empty dataset) is an Error.
   IndexLoader(int64_t count, uint64_t seed, bool shuffle = true);
   int64_t next();
-  int64_t epoch() const { return epoch_; }  // of the last index given
+  int64_t epoch() const { return epoch_; }  // epoch of the last index returned
   int64_t num_given() const { return epoch_ * count_ + index_; }
   int64_t count() const { return count_; }
   double epochs_done() const {

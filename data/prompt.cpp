@@ -36,7 +36,7 @@ std::vector<int32_t> PromptEncoder::prompt(const Task& task) {
   if (!is_chat(task)) return tokenizer_.encode_document(task.prompt);
   try {
     return chat().encode(tokenizer_, task.messages.empty() ? conversation(task.prompt) : task.messages, true).ids;
-  } catch (const Error& error) {  // what a template says of a conversation is of no use without its place
+  } catch (const Error& error) {  // adds the task: the template does not know it
     fail(task.id, ": ", error.what());
   }
 }

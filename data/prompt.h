@@ -13,11 +13,11 @@ namespace hone {
 
 struct PromptFormat {
   std::string chat;    // "" | chatml | llama3 | plain | template | auto
-  std::string system;  // a system message, if not empty
+  std::string system;  // the system message; empty: none
   void fields(Fields& f);
 };
 
-// Prompts and completions as ids. The chat template is parsed once. The tokenizer is the caller's and must outlive it.
+// Prompts and completions as ids. The chat template is parsed once. The tokenizer must outlive this object.
 // One thread.
 class PromptEncoder {
  public:
@@ -28,11 +28,11 @@ class PromptEncoder {
   std::vector<int32_t> prompt(const Task& task);
   // Prompt and completion, mask 1 on the completion, which ends with the tokenizer's eos or the format's end of turn.
   Sample sample(const std::string& prompt, const std::string& completion);
-  // A conversation, mask 1 on what the assistant says in its messages from `first_trained` on.
+  // A conversation, mask 1 on the assistant's text in its messages from `first_trained` on.
   Sample sample(const std::vector<Message>& messages, size_t first_trained = 0);
   // A conversation followed by `reply`. The mask is 1 on the assistant's messages in `reply`, 0 on earlier ones.
   Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& completion);
-  // A prompt in a chat format: the system message, and the text as the user's.
+  // A prompt in a chat format: the system message, then the text as a user message.
   std::vector<Message> conversation(const std::string& prompt) const;
   // Ids that end a completion in the task's chat format, besides those of the tokenizer.
   std::vector<int32_t> stop_ids(const Task& task);

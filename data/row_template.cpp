@@ -6,7 +6,7 @@
 namespace hone {
 namespace {
 
-// The element of a list or member of an object that a step of a path names, or nullptr.
+// The element of a list or the member of an object that one part of a path names; nullptr if there is none.
 const Json* step_into(const Json& value, std::string_view step) {
   if (value.is_object()) return value.find(step);
   if (!value.is_array()) return nullptr;
@@ -16,7 +16,7 @@ const Json* step_into(const Json& value, std::string_view step) {
   return error == std::errc() && end == step.data() + step.size() && index < list.size() ? &list[index] : nullptr;
 }
 
-// A member whose own name has dots goes before a path.
+// A member whose own name has dots takes precedence over a path.
 const Json* find_path(const Json& row, std::string_view path) {
   if (const Json* whole = row.find(path)) return whole;
   const Json* at = &row;
@@ -52,7 +52,7 @@ std::string fill(std::string_view field, const Json& row, std::string_view where
     return text;
   }
   const Json* value = find_path(row, field);
-  HONE_CHECK(value, where, ": the row has no member '", field, "' that the template asks for; it has: ", members(row));
+  HONE_CHECK(value, where, ": the row has no member '", field, "' that the template names; it has: ", members(row));
   return text_of(*value);
 }
 

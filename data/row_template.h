@@ -2,7 +2,7 @@
 // Text made of a row's members: "Question: {question}\nAnswer:".
 //
 //   {name}         the member; numbers and arrays as JSON, null as nothing
-//   {a.b} {a.0}    a member of a member, an element of a list (counted from 0)
+//   {a.b} {a.0}    a member of a member; an element of a list, counted from 0
 //   {name?text}    text, unchanged, if the member exists and is not empty; otherwise nothing:
 //                  "{instruction}{input?\nInput: }{input}"
 //   {name|words}   the member with spaces for underscores
@@ -16,7 +16,7 @@
 
 namespace hone {
 
-// A member that the row lacks is an Error that names it, its place (`where`) and what the row has instead.
+// A member that the row lacks is an Error that names it, the row (`where`) and the row's members.
 std::string fill_template(std::string_view text, const Json& row, std::string_view where);
 
 // The result of a template: text, or the messages of a conversation if the template is one {name} of a list.

@@ -26,8 +26,8 @@ static void join_column(Column column, std::span<const Sample* const> samples, C
     (has ? last_with : last_without) = i;
     if (!has) continue;
     HONE_CHECK(values.size() == column.size(1, sample.tokens.size()), "sample ", i, " has ", values.size(),
-               " entries of ", column.name(), " for ", sample.tokens.size(), " tokens; ",
-               column.size(1, sample.tokens.size()), " belong there");
+               " entries of ", column.name(), " for ", sample.tokens.size(), " tokens; it needs ",
+               column.size(1, sample.tokens.size()));
     out.append(column, values);
   }
   HONE_CHECK(have == 0 || lack == 0, "column ", column.name(), " is missing from ", lack, " of ", have + lack,

@@ -12,9 +12,9 @@
 
 namespace hone {
 
-// The largest number of tokens of a sample that a recipe may set.
+// Upper bound of max_length, in tokens.
 inline constexpr int64_t max_sample_length = int64_t{1} << 24;
-// Samples or prompts of an optimizer step, at most.
+// Upper bound of the samples or prompts of an optimizer step.
 inline constexpr int64_t max_step_samples = int64_t{1} << 20;
 
 // One problem: the prompt, and what a reward needs to score a completion.
@@ -46,7 +46,7 @@ struct Sample {
   Metrics counts;        // summed over a step: "rewards/<name>/failed", "rewards/skipped"
   Completion completion;
   std::vector<int64_t> versions = {};  // policy version of each token; a prompt token has that of the first sampled one
-  int64_t weight_version = 0;          // the oldest of them
+  int64_t weight_version = 0;          // the oldest of `versions`
 };
 
 // Samples of one task that are compared with each other: G completions of a prompt, or a preference pair (chosen,

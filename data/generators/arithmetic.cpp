@@ -1,7 +1,7 @@
-// Addition of two numbers of a fixed width ("047+085"), worked out column by column from the right as two kinds of
-// writers do it: carefully, with the carry that comes in (":7+5+0=12,4+8+1=13,0+0+1=01=0132"), or in haste, each column
-// by itself ("~7+5=2,4+8=2,0+0=00=0022": right only where no inner column carries). A model that has read both can do
-// either; which one pays is what a reward teaches.
+// Addition of two numbers of a fixed width ("047+085"), column by column from the right. Completions have two styles:
+// careful ones add the carry (":7+5+0=12,4+8+1=13,0+0+1=01=0132"); hasty ones add each column without it
+// ("~7+5=2,4+8=2,0+0=00=0022"), which is right only if no inner column carries. A model trained on both can write
+// either; a reward teaches it the careful style.
 #include "core/base/rng.h"
 #include "data/generator.h"
 #include "data/index_loader.h"
@@ -12,10 +12,10 @@ namespace {
 class Arithmetic : public Generator {
  public:
   void fields(Fields& f) override {
-    f("digits", digits_, "digits of each operand, leading zeros included");
-    f("heldout", heldout_, "problems of the test split");
+    f("digits", digits_, "number of digits of each operand, including leading zeros");
+    f("heldout", heldout_, "number of problems of the test split");
     f("worked", worked_, "share of careful completions; the others are hasty and forget the carries");
-    f("seed", seed_, "of the train split's order and styles; which problems are held out does not depend on it");
+    f("seed", seed_, "seed of the train split's order and styles; the test split's problems do not depend on it");
     f.require("digits", digits_ >= 1 && digits_ <= 9, "digits must be in [1, 9]");
     f.require("worked", worked_ >= 0 && worked_ <= 1, "worked must be in [0, 1]");
     f.require("heldout", heldout_ >= 0 && heldout_ < count(), concat("heldout must be in [0, ", count(), ")"));
@@ -43,7 +43,8 @@ class Arithmetic : public Generator {
   }
   int64_t count() const { return operands() * operands(); }
 
-  // One fixed order of all problems begins with the held-out ones; the train split orders the rest by its seed.
+  // The held-out problems are the first of one fixed order of all problems. The train split orders the rest by its
+  // seed.
   uint64_t problem_at(const std::string& split, uint64_t index) const {
     const uint64_t all = static_cast<uint64_t>(count()), heldout = static_cast<uint64_t>(heldout_);
     const uint64_t place =
@@ -56,7 +57,7 @@ class Arithmetic : public Generator {
     return std::string(static_cast<size_t>(width) - out.size(), '0') + out;
   }
 
-  // Every column's sum but the leftmost loses its carry.
+  // The sum without carries, except in the leftmost column.
   int64_t without_carries(int64_t a, int64_t b) const {
     int64_t out = 0, place = 1;
     for (int64_t column = 1; column < digits_; ++column, a /= 10, b /= 10, place *= 10)

@@ -1,7 +1,7 @@
 // Word problems of one to three steps, like GSM8K's but small: "Mia has 12 marbles. Leo gives Mia 5 more. How many
-// marbles does Mia have now?", worked as "Mia has 12 + 5 = 17 marbles.\n#### 17" or, in haste, "#### 17" alone. Every
-// number of a problem is at least 2. A problem belongs to the test split where a hash of its text says so, whatever the
-// settings it was drawn with: no test problem is a train problem of any other difficulty or seed.
+// marbles does Mia have now?", completed as "Mia has 12 + 5 = 17 marbles.\n#### 17" or, without working, as "#### 17".
+// Every number of a problem is at least 2. A hash of its text alone decides whether a problem belongs to the test
+// split, so no test problem is a train problem under other settings.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -13,9 +13,9 @@
 namespace hone {
 namespace {
 
-constexpr int64_t smallest = 2;  // so that nouns are always plural
+constexpr int64_t smallest = 2;  // at least 2, so nouns are always plural
 
-// What the slots of a story stand for.
+// The values of a story's slots.
 class Slots {
  public:
   void word(char slot, std::string text) { words_[index(slot)] = std::move(text); }
@@ -23,7 +23,7 @@ class Slots {
     numbers_[index(slot)] = value;
     words_[index(slot)] = std::to_string(value);
   }
-  // "p=x+y", single characters: sets the first. False where the result is too small or no whole number.
+  // Computes a step "p=x+y" of single characters and sets slot p. False if the result is too small or not an integer.
   bool compute(std::string_view step) {
     const int64_t a = numbers_[index(step[2])], b = numbers_[index(step[4])];
     const char sign = step[3];
@@ -32,7 +32,7 @@ class Slots {
     last_ = numbers_[index(step[0])];
     return last_ >= smallest;
   }
-  // The text with its slots filled and its steps worked into `out`; false where a step does not work out.
+  // Appends the text to `out` with slots filled and steps computed. False if a step has no valid result.
   bool fill(std::string_view text, std::string& out) {
     for (size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '{') {
@@ -50,7 +50,7 @@ class Slots {
     }
     return true;
   }
-  int64_t last() const { return last_; }  // result
+  int64_t last() const { return last_; }  // result of the last step
 
  private:
   static size_t index(char slot) { return static_cast<size_t>(slot) & 127; }
@@ -67,14 +67,14 @@ size_t steps_of(const WordStory& story) {
 class WordProblems : public Generator {
  public:
   void fields(Fields& f) override {
-    f("min_steps", min_steps_, "fewest steps of a problem");
-    f("max_steps", max_steps_, "most steps of a problem, 3 at most");
-    f("max_number", max_number_, "largest number drawn; results may be larger");
-    f("max_factor", max_factor_, "largest number of things that are alike (containers, days, friends)");
-    f("worked", worked_, "share of completions that show their working; the others state the answer alone");
-    f("problems", problems_, "problems of the train split");
-    f("heldout", heldout_, "problems of the test split");
-    f("seed", seed_, "of the train split; the test split does not depend on it");
+    f("min_steps", min_steps_, "minimum number of steps of a problem");
+    f("max_steps", max_steps_, "maximum number of steps of a problem, at most 3");
+    f("max_number", max_number_, "largest number in a problem; results may be larger");
+    f("max_factor", max_factor_, "largest number of equal things (containers, days, friends)");
+    f("worked", worked_, "share of completions that show their working; the others give only the answer");
+    f("problems", problems_, "number of problems of the train split");
+    f("heldout", heldout_, "number of problems of the test split");
+    f("seed", seed_, "seed of the train split; the test split does not depend on it");
     f.require("min_steps", min_steps_ >= 1 && min_steps_ <= max_steps_, "min_steps must be in [1, max_steps]");
     f.require("max_steps", max_steps_ <= 3, "max_steps must be in [min_steps, 3]");
     f.require("max_number", max_number_ >= 10 && max_number_ <= 1000000, "max_number must be in [10, 1000000]");
@@ -100,7 +100,7 @@ class WordProblems : public Generator {
         static_cast<uint64_t>(min_steps_) + rng.below(static_cast<uint64_t>(max_steps_ - min_steps_ + 1));
     const auto& stories = by_steps_[steps - 1];
     const WordStory& story = *stories[rng.below(stories.size())];
-    for (;;) {  // until the numbers work out and the problem is of the split
+    for (;;) {  // until all steps have valid results and the problem belongs to the split
       Slots slots = draw(rng);
       if (!work_out(story.given, slots)) continue;
       Example out;
@@ -115,7 +115,7 @@ class WordProblems : public Generator {
   }
 
  private:
-  // A tenth of all texts.
+  // True for a tenth of all texts.
   static bool in_test(const std::string& problem) { return stream_of(problem.c_str()) % 10 == 0; }
 
   static bool work_out(std::string_view given, Slots& slots) {
@@ -124,7 +124,7 @@ class WordProblems : public Generator {
     return true;
   }
 
-  // Different words for the slots named, out of `from`.
+  // Gives each of these slots a different word of `from`.
   static void draw_words(Rng& rng, std::string_view slots, std::span<const char* const> from, Slots& out) {
     std::vector<uint64_t> taken;
     for (const char slot : slots) {
