@@ -18,7 +18,7 @@ const Json* step_into(const Json& value, std::string_view step) {
 
 // A member whose own name has dots takes precedence over a path.
 const Json* find_path(const Json& row, std::string_view path) {
-  if (const Json* whole = row.find(path)) return whole;
+  if (const Json* member = row.find(path)) return member;
   const Json* at = &row;
   for (size_t begin = 0; at && begin <= path.size();) {
     const size_t dot = std::min(path.find('.', begin), path.size());

@@ -17,18 +17,18 @@ void OfflineTraining::fields(Fields& f) {
   objective_.fields(f, "objective", "what is optimized (hone list objectives)");
   require_data(f, objective_.kind(), *objective_, make_objective(own_objective_)->needs().data);
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
-    "score all rows with the reference before training and free it; false: score each when it is first needed. The "
-    "bits are the same");
+    "true: the reference scores all rows before training and is then freed; false: it scores each row when it is first "
+    "needed. The bits are the same");
   f("eval_files", eval_files_,
     "JSON Lines files of rows that are held out: their eval_loss is measured every eval_steps and at the end");
-  f("eval_share", eval_share_, "share of the rows that is held out instead");
+  f("eval_share", eval_share_, "share of the rows that is held out instead of eval_files; 0 = none");
   early_stop_.fields(f);
   loop_.fields(f);
   f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_step_samples,
             concat("batch_size must be in [1, ", max_step_samples, "]"));
   f.require("eval_share", eval_share_ >= 0 && eval_share_ < 1, "eval_share must be in [0, 1)");
   f.require("eval_share", eval_share_ == 0 || eval_files_.empty(),
-            "rows are held out by eval_files or by eval_share, not both");
+            "rows are held out by eval_files or by eval_share, not both: remove one of them");
   const bool measures = eval_share_ > 0 || !eval_files_.empty();
   f.require("early_stopping_patience", early_stop_.early_stopping_patience == 0 || (measures && loop_.eval_steps > 0),
             "early_stopping_patience needs rows that are held out (eval_files or eval_share) and eval_steps");
@@ -60,7 +60,7 @@ PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of
 
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed) {
   const auto count = static_cast<int64_t>(groups.size());
-  HONE_CHECK(count > 1, "data: one row cannot be both trained on and held out");
+  HONE_CHECK(count > 1, "data: one row cannot be both trained on and held out: give 2 rows or more");
   const int64_t taken = std::clamp<int64_t>(std::llround(share * static_cast<double>(count)), 1, count - 1);
   const Permutation order(static_cast<uint64_t>(count), seed ^ stream_of("hold out"), 0);
   std::vector<bool> held(groups.size());
@@ -86,14 +86,15 @@ int64_t tokens_of(const Group& group) {
   return sum;
 }
 
-// Completions that are no pairs have the difference of the two means as their margin.
+// Adds rewards/margins of unpaired completions: the difference of the two means.
 void add_margin(Metrics& metrics) {
   const auto chosen = metrics.find("rewards/chosen"), rejected = metrics.find("rewards/rejected");
   if (chosen != metrics.end() && rejected != metrics.end())
     metrics.emplace("rewards/margins", chosen->second - rejected->second);
 }
 
-// The groups of the next step.
+// Writes the groups of the next step to `batch`. Takes `count` groups, or as many as fit into packed_tokens if it is
+// not 0.
 void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, int64_t packed_tokens,
                 std::vector<Group*>& batch) {
   batch.clear();
@@ -109,7 +110,7 @@ void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, i
 
 }  // namespace
 
-// Packed steps hold as many samples as fit, so the steps of an epoch are counted by making them.
+// The length of a packed step depends on the samples, so this makes all steps to count them.
 int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader order, int64_t packed_tokens) const {
   if (packed_tokens == 0) return loop_.num_steps(static_cast<double>(groups.size()) / static_cast<double>(batch_size_));
   const double wanted = loop_.num_train_epochs * static_cast<double>(groups.size());

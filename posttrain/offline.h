@@ -36,13 +36,13 @@ class OfflineTraining {
   void run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr,
            int64_t packed_tokens = 0) const;
 
-  // A stage adds keys of the trainer's here (noise on the embeddings).
+  // Access for stages that add keys of the trainer (noise on the embeddings).
   TrainerConfig& trainer() { return loop_.trainer; }
   const TrainerConfig& trainer() const { return loop_.trainer; }
 
   const std::string& objective_name() const { return objective_.kind(); }
   int64_t batch_size() const { return batch_size_; }
-  // An upper bound from the number of rows: rows that are too long are skipped later.
+  // An upper bound from the number of rows, since rows that are too long are skipped later.
   int64_t steps(const RowSource& rows) const;
   std::vector<std::string> warnings() const;
   PlannedStep planned_step(int64_t max_length, int64_t samples_of_group) const;
@@ -51,7 +51,7 @@ class OfflineTraining {
   int64_t steps_of_epochs(std::vector<Group>& groups, IndexLoader order, int64_t packed_tokens) const;
 
   const char* unit_;
-  const char* own_objective_;  // the default; another one must learn from the same data
+  const char* own_objective_;  // default objective; another one must learn from the same data
   int64_t batch_size_;
   Choice<ObjectiveSettings> objective_;
   bool precompute_ref_log_probs_ = false;
@@ -64,7 +64,7 @@ class OfflineTraining {
 // Takes a random share of the groups out, at least one, and leaves at least one. Both parts keep their order.
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed);
 
-// A stage that trains on rows. Source says where they come from (rows, templates, sample.max_length).
+// A stage that trains on rows. Source is the type of its data settings (rows, templates, sample.max_length).
 template <class Source>
 class OfflineStage : public Stage {
  public:
@@ -92,7 +92,7 @@ class OfflineStage : public Stage {
 
  protected:
   virtual std::vector<Group> load(const Source& source, const Tokenizer& tokenizer) const = 0;
-  // Null: a batch trains on its groups' samples.
+  // Null: a batch trains on all samples of its groups.
   virtual OfflineTraining::Prepare prepare(StageContext&) const { return nullptr; }
   virtual int64_t packed_tokens() const { return 0; }
 

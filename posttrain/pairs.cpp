@@ -9,16 +9,17 @@ namespace hone {
 void PairSource::fields(Fields& f) {
   tasks.fields(f);
   actor.fields(f);
-  f("rollout", rollout, "the engine that samples");
-  f("margin", margin, "the rewards of a pair differ by more than this");
+  f("rollout", rollout, "the engine that samples completions");
+  f("margin", margin, "the rewards of a pair differ by more than this; 0 = by any amount");
   f("pairs_per_prompt", pairs_per_prompt,
-    "pairs of a prompt at most: the best reply with the worst, the second best with the second worst, ...");
+    "maximum number of pairs of a prompt: the best completion with the worst, the second best with the second worst, "
+    "...");
   f.require("margin", margin >= 0, "margin must be 0 or more");
   f.require("pairs_per_prompt", pairs_per_prompt > 0, "pairs_per_prompt must be positive");
   f.require("reward", actor.reward.reward || !f.reading(), "pairs need a reward ([reward] kind = \"...\")");
 }
 
-// A side of a pair: the reply's text, or, to messages, the message that it is.
+// One side of a pair: the completion's text; for a task with messages a list of one message.
 static Json side_of(const Task& task, const Sample& sample) {
   if (task.messages.empty()) return sample.completion.text;
   return messages_json(std::vector<Message>{{"assistant", sample.completion.text, {}}});

@@ -21,7 +21,7 @@ void UnpairedSource::fields(Fields& f) {
   rows.fields(f);
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("completion", completion, "template of the completion");
-  f("label", label, "template of the label: true or 1 where the completion is desirable, false or 0 where it is not");
+  f("label", label, "template of the label: true or 1 = the completion is desirable, false or 0 = it is not");
   sample.fields(f);
 }
 
@@ -35,19 +35,19 @@ bool same(const Message& a, const Message& b) {
   return a.role == b.role && a.content == b.content && a.extra == b.extra;
 }
 
-// True if messages are a conversation from its beginning, not the assistant's turn alone.
+// True if the messages are a complete conversation, not only the assistant's turn.
 bool is_whole(const std::vector<Message>& messages) {
   return !messages.empty() && messages.front().role != "assistant";
 }
 
-// Two whole conversations: what they begin with is the prompt.
+// For two complete conversations: moves the messages that both begin with to the prompt.
 void share_prompt(PairText& pair, const std::string& where) {
   std::vector<Message>&a = pair.chosen.messages, &b = pair.rejected.messages;
-  const auto parted =
+  const auto num_shared =
       static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end(), same).first - a.begin());
-  HONE_CHECK(parted > 0 && parted < std::min(a.size(), b.size()), where,
+  HONE_CHECK(num_shared > 0 && num_shared < std::min(a.size(), b.size()), where,
              ": without a prompt, chosen and rejected must begin with the same messages and end with different ones");
-  const auto cut = static_cast<std::ptrdiff_t>(parted);
+  const auto cut = static_cast<std::ptrdiff_t>(num_shared);
   pair.prompt = {.text = {}, .messages = {a.begin(), a.begin() + cut}};
   a.erase(a.begin(), a.begin() + cut);
   b.erase(b.begin(), b.begin() + cut);
@@ -70,8 +70,8 @@ PairText read_pair(const std::string& prompt, const std::string& chosen, const s
     out.prompt.messages = parse_messages(*messages, where);
   else if (!(prompt_is_missing && conversations))
     out.prompt = fill_text(prompt, row, where);
-  // Whole conversations hold their prompt. One that stands beside them, too (UltraFeedback has the question as a text),
-  // is not asked twice.
+  // Complete conversations contain their prompt. A row may repeat it as a text (UltraFeedback does). It is then used
+  // once.
   if (out.prompt.messages.empty() &&
       ((prompt_is_missing && conversations) || (is_whole(out.chosen.messages) && is_whole(out.rejected.messages))))
     share_prompt(out, where);
@@ -175,7 +175,7 @@ std::vector<Group> load_unpaired(const UnpairedSource& source, const Tokenizer& 
     if (const Json* messages = row.find("messages")) {
       prompt.messages = parse_messages(*messages, where);
       HONE_CHECK(prompt.messages.size() > 1 && prompt.messages.back().role == "assistant", where,
-                 ": messages must end with the assistant's reply to earlier ones");
+                 ": messages must end with the assistant's answer to earlier messages");
       completion.messages.push_back(std::move(prompt.messages.back()));
       prompt.messages.pop_back();
     } else {

@@ -10,16 +10,18 @@
 
 namespace hone {
 
-// The model as it was when the stage began; fills reference_logp. It is a copy of the weights. If the stage trains
-// adapters it is the stage's own model, without adapters or with those that the stage began with.
+// The reference model of KL terms and preference losses: the model as it was when the stage began. It writes the column
+// reference_logp. It is a copy of the weights. If the stage trains adapters, it is the stage's model without adapters,
+// or with the adapters that the stage began with. One thread.
 class Reference {
  public:
   Reference(const StageContext& stage, double temperature);
-  // Any model.
+  // Uses any model as the reference.
   Reference(Context& context, std::unique_ptr<Model> model, double temperature)
       : context_(context), copy_(std::move(model)), model_(*copy_), temperature_(temperature) {}
+  // Writes reference_logp of all samples.
   void score_into(std::span<Group> groups);
-  // Scores the samples that have no reference_logp yet.
+  // Writes reference_logp of the samples that have none yet.
   void score_missing(std::span<Sample* const> samples);
 
  private:

@@ -20,7 +20,7 @@ RewardModel::RewardModel(const std::filesystem::path& folder, const std::string&
   HONE_CHECK(!head_.empty(), folder.string(),
              ": has no score.weight; a reward model's folder does (a reward_model stage's checkpoint)");
   HONE_CHECK(static_cast<int64_t>(head_.size()) == model_->shape().hidden_size, folder.string(), ": score.weight has ",
-             head_.size(), " numbers, the model is ", model_->shape().hidden_size, " wide");
+             head_.size(), " numbers, the model's hidden size is ", model_->shape().hidden_size);
   check_tokenizer(*model_, tokenizer_);
 }
 
@@ -102,10 +102,10 @@ void write_classifier_config(const std::filesystem::path& folder, const Tokenize
 
 namespace {
 
-// The score of a reward model as a reward; it is here because rewards/ knows no models. It scores the prompt with the
-// completion. A finished completion gets the end of turn that the reward model was trained with; a truncated one does
-// not, and pays missing_eos_penalty. The model is loaded at the first score, on a device of its own, since a recipe may
-// name a folder that an earlier stage makes.
+// The reward "model": the score of a reward model. The file is here because rewards/ knows no models. The reward scores
+// the prompt with the completion. A finished completion gets the end of turn that the reward model was trained with. A
+// truncated completion does not, and missing_eos_penalty is subtracted from its score. The model is loaded at the first
+// score, on a device of its own, since a recipe may name a folder that an earlier stage writes.
 class ModelReward : public Reward {
  public:
   void fields(Fields& f) override {
@@ -117,7 +117,7 @@ class ModelReward : public Reward {
     f("device", device_, "device of the reward model: cpu | cuda | auto");
     f.require("path", !path_.empty(), "path is missing: give the folder of the reward model");
     f.require("missing_eos_penalty", std::isfinite(missing_eos_penalty_) && missing_eos_penalty_ >= 0,
-              "missing_eos_penalty is subtracted: it must be 0 or more");
+              "missing_eos_penalty must be 0 or more, since it is subtracted");
     f.require("device", device_ == "auto" || devices().contains(device_), devices().unknown(device_));
   }
   bool on_host() const override { return false; }
@@ -169,7 +169,7 @@ class ModelReward : public Reward {
   std::string path_, device_ = "auto";
   double missing_eos_penalty_ = 0;
   PromptFormat format_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::unique_ptr<RewardModel> model_;
   mutable std::optional<PromptEncoder> encoder_;
 };

@@ -16,8 +16,8 @@ class RewardModel {
   // A model folder with score.weight; device as in a recipe (cpu | cuda | auto).
   RewardModel(const std::filesystem::path& folder, const std::string& device);
 
-  // One score per sequence of tokens; an empty one has 0. A sequence longer than the model's positions loses its first
-  // tokens. A score does not depend on the other sequences.
+  // Returns one score per sequence of tokens; 0 for an empty one. A sequence longer than the model's positions loses
+  // its first tokens. A score does not depend on the other sequences.
   std::vector<double> score(std::span<const std::vector<int32_t>> sequences);
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
@@ -31,7 +31,7 @@ class RewardModel {
   std::vector<float> head_;
 };
 
-// For training: adds a token that is the only one with mask 1, so that its value is the score of the text.
+// For training: appends a token, the only one with mask 1, so that its value is the score of the text.
 void add_score_position(Sample& sample);
 
 // Changes the config.json of a saved model to that of a sequence classifier with one label. save_model writes its

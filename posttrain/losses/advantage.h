@@ -1,5 +1,5 @@
 #pragma once
-// From rewards to advantages: what objectives build compute_advantages() from.
+// Computes advantages from rewards: the parts of objectives' compute_advantages().
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +35,7 @@ struct GroupBaseline {
 // one it is 0.
 void group_advantages(std::span<Group> groups, const GroupBaseline& baseline);
 
-// Mean and standard deviation (n - 1; 0 for fewer than two).
+// Mean and standard deviation (n - 1; 0 for fewer than two values).
 struct Moments {
   double mean = 0, deviation = 0;
 };

@@ -16,9 +16,9 @@ struct ImportanceCorrection {
   double clip_max = 3, clip_min = 0;
 
   void fields(Fields& f);
-  // Replaces auto by what it means for completions that are off policy, or not.
+  // Replaces auto by its meaning for completions that are off policy, or are not.
   void resolve(bool off_policy);
-  // False for none, and for an auto that is not resolved.
+  // False for none and for an unresolved auto.
   bool on() const { return mode != "none" && mode != "auto"; }
 
   // The weights of sequence s, one for each of its tokens; 0 where the mask is 0. Needs old_logp and behavior_logp.

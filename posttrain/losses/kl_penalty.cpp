@@ -12,16 +12,17 @@ void KlPenaltyConfig::fields(Fields& f, const char* coef_key) {
   f(coef_key, coef,
     "weight of the KL divergence from the reference in each token's reward; 0 = none; with kl_ctrl = adaptive the "
     "weight of the first step");
-  f("kl_estimator", estimator, "k1 | k2 | k3: how the reward estimates that divergence");
-  f("kl_ctrl", control, "fixed | adaptive: the weight follows the divergence towards target_kl");
-  f("target_kl", target_kl, "adaptive: the KL divergence of a token to reach");
+  f("kl_estimator", estimator,
+    "k1 | k2 | k3: estimator of this divergence (k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d)");
+  f("kl_ctrl", control, "fixed | adaptive: the weight changes until the divergence is near target_kl");
+  f("target_kl", target_kl, "adaptive: target of the mean KL divergence of a token");
   f("horizon", horizon,
     "adaptive: number of samples in which the weight may change by a fifth; at least the samples of a step");
   f.require(coef_key, coef >= 0, concat(coef_key, " must not be negative"));
   f.require("kl_estimator", kl_estimators().contains(estimator), kl_estimators().unknown(estimator));
   f.require("kl_ctrl", control == "fixed" || control == "adaptive", "kl_ctrl must be fixed or adaptive");
   f.require("kl_ctrl", control == "fixed" || coef > 0,
-            concat("an adaptive weight changes by factors: it needs a ", coef_key, " above 0 to begin with"));
+            concat("an adaptive weight changes by factors: it needs a ", coef_key, " above 0 to start from"));
   f.require("target_kl", target_kl > 0, "target_kl must be above 0");
   f.require("horizon", horizon > 0, "horizon must be positive");
 }

@@ -8,11 +8,12 @@
 namespace hone {
 
 namespace columns {
-// Of preference data.
+// Columns of preference data.
 inline const Column margin = register_column(
-    "margin", {.doc = "by how much a pair's chosen score is to exceed the rejected one; read off the chosen sequence",
-               .per_sequence = true,
-               .alias = "advantages"});
+    "margin",
+    {.doc = "margin by which a pair's chosen score should exceed the rejected one; read from the chosen sequence",
+     .per_sequence = true,
+     .alias = "advantages"});
 inline const Column mismatched_logp = register_column(
     "mismatched_logp",
     {.doc = "the policy's log-prob, before the step, of a completion that answers another prompt (KTO's KL estimate)"});
@@ -26,8 +27,7 @@ struct PairLoss {
   double loss = 0, dmargin = 0;
 };
 
-// -log sigmoid(z). With smoothing a share of the pairs is assumed to be labeled the wrong way round (Mitchell 2023).
-// The derivative is by z.
+// -log sigmoid(z) and its derivative by z. smoothing: share of pairs assumed to have swapped labels (Mitchell 2023).
 PairLoss logistic_loss(double z, double smoothing);
 
 // Weights of a completion's masked tokens: 1 for the first `first_tokens` of them, `tail` for the others.

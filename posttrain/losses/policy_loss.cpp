@@ -63,7 +63,8 @@ struct Sums {
 void PolicyLoss::fields(Fields& f, Keys keys) {
   f(keys.epsilon, epsilon, "the ratio is clipped below at 1 - this, and above at 1 + this unless epsilon_high is set");
   f("epsilon_high", epsilon_high,
-    "upper clip; below 0: as the lower one; with cispo the upper bound of the ratio itself (for example 5)");
+    "the ratio is clipped above at 1 + this; below 0: at 1 + epsilon; with cispo this is the upper bound of the ratio "
+    "itself (for example 5)");
   f("delta", delta,
     "dual clip: upper bound of the ratio if the advantage is negative (verl's clip_ratio_c, 3 there); 0 = none");
   f("loss_type", loss_type,
@@ -72,13 +73,13 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
     "the ratio is clipped: cispo (at epsilon_high) | cispo_relative (to [1 - epsilon, 1 + epsilon_high]), over tokens");
   f("importance_sampling_level", importance_sampling_level,
     "token | sequence (GSPO: the mean log-ratio) | trajectory (the sum): whose ratio is clipped");
-  f("max_completion_length", max_completion_length, "dr_grpo: the constant that a sequence's sum is divided by");
-  f(keys.beta, beta, "weight of the KL divergence from the reference in the loss (0: none)");
-  f("kl_loss_type", kl_loss_type, "k1 | k2 | k3: how the loss estimates that divergence");
+  f("max_completion_length", max_completion_length, "dr_grpo: divisor of a sequence's sum, in tokens");
+  f(keys.beta, beta, "weight of the KL divergence from the reference in the loss; 0 = none");
+  f("kl_loss_type", kl_loss_type, "k1 | k2 | k3: estimator of this divergence in the loss");
   f("use_bias_correction_kl", use_bias_correction_kl, "multiply each token's divergence by its ratio (DeepSeek-V3.2)");
-  f("entropy_coef", entropy_coef, "weight of the entropy bonus");
+  f("entropy_coef", entropy_coef, "weight of the entropy bonus; 0 = none");
   f("mask_truncated_completions", mask_truncated_completions,
-    "completions cut off at the length limit are scored, but not trained on");
+    "true: completions cut off at the length limit are scored, but not trained on");
   correction.fields(f);
   f.require(keys.epsilon, epsilon >= 0 && epsilon <= 1, concat(keys.epsilon, " must be in [0, 1]"));
   f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
@@ -163,15 +164,16 @@ struct Sequence {
   }
 };
 
-// KL from the reference in the loss, unless beta is 0; by_ratio: a token's is multiplied by its ratio, which makes its
-// gradient that of the divergence under the policy of now (DeepSeek-V3.2 2025).
+// KL divergence from the reference in the loss, unless beta is 0. by_ratio: multiplies a token's divergence by its
+// ratio, so that the gradient is that of the divergence under the current policy (DeepSeek-V3.2 2025).
 struct KlPart {
   double beta;
   KlEstimator estimate;
   bool by_ratio;
 };
 
-// What depends on a sequence's log-probs: surrogates, each times its token's correction, and KL. Writes grad.logp.
+// The part of the loss that depends on a sequence's log-probs: each token's surrogate times its correction, and KL.
+// Writes grad.logp.
 double logp_loss(const Sequence& sequence, const LossType& type, const Level& level, const Clip& clip,
                  std::span<const double> corrections, const KlPart& kl, TokenGrad grad, Sums& sums) {
   const TokenBatch& batch = sequence.batch;
@@ -209,8 +211,8 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
   return loss;
 }
 
-// Fractions of tokens, or of sequences where the ratio is a sequence's. CISPO bounds a weight and cuts no gradient: its
-// metrics have names of their own, TRL's and verl's.
+// Adds the clip fractions: of tokens, or of sequences if the ratio is a sequence's. CISPO bounds a weight and cuts no
+// gradient, so its metrics have other names (TRL's and verl's).
 void add_clip_metrics(const Sums& sums, double count, const LossType& type, bool dual, MetricSums& metrics) {
   const auto fraction = [&](const char* name, double cut) { metrics.add(name, count * cut / sums.tokens, count); };
   if (type.surrogate == cispo) return fraction("cispo_clip_ratio", sums.high);

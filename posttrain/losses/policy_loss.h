@@ -70,7 +70,7 @@ class PolicyGradient : public Objective {
   PolicyGradient(PolicyLoss policy, const RunFacts& facts) : policy_(std::move(policy)) {
     policy_.correction.resolve(facts.off_policy);
   }
-  // Writes the advantages (and returns) of scored samples. Those of the others are 0.
+  // Writes the advantages (and returns) of scored samples. Those of other samples stay 0.
   virtual void fill_advantages(std::span<Group> groups, MetricSums& metrics) = 0;
 
   PolicyLoss policy_;

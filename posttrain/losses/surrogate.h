@@ -34,9 +34,9 @@ struct PolicyTerm {
   bool clipped_low = false, clipped_high = false, cut_delta = false;
 };
 
-// -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(ratio) (Schulman et al. 2017, eq. 7); with delta r is bounded by it,
-// so that a token of negative advantage whose ratio is large has no gradient (Ye et al. 2020, eq. 5: dual clip;
-// INTELLECT-2: two-sided clip).
+// -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(ratio) (Schulman et al. 2017, eq. 7); delta bounds r, so a token
+// with a negative advantage and a large ratio has no gradient (Ye et al. 2020, eq. 5: dual clip; INTELLECT-2: two-sided
+// clip).
 PolicyTerm clipped_surrogate(LogRatio ratio, double logp, double advantage, const Clip& clip);
 // -w A logp with w = min(r, high) held constant (MiniMax-M1 2025, eq. 4): every token keeps a gradient. `high` is the
 // bound itself, as in TRL.
@@ -45,7 +45,8 @@ PolicyTerm cispo(LogRatio ratio, double logp, double advantage, const Clip& clip
 PolicyTerm cispo_relative(LogRatio ratio, double logp, double advantage, const Clip& clip);
 
 // Estimates of KL(policy || reference) from one token, d = logp - reference_logp (Schulman 2020): k1 = d, k2 = d^2 / 2,
-// k3 = exp(-d) - 1 + d. As a loss k1 has a gradient of mean 0, k2 that of the divergence, k3 a close relative's.
+// k3 = exp(-d) - 1 + d. As a loss, k1 has a gradient of mean 0, k2 has the gradient of the divergence, k3 an
+// approximation of it.
 Term kl_k1(double logp, double reference_logp);
 Term kl_k2(double logp, double reference_logp);
 Term kl_k3(double logp, double reference_logp);

@@ -18,7 +18,7 @@ struct BradleyTerrySettings : ObjectiveSettings {
   std::unique_ptr<Objective> make(const RunFacts&) const override;
 };
 
-// A reward model's loss on pairs (Bradley and Terry 1952; Ouyang et al. 2022, eq. 1): the chosen text's score is to
+// A reward model's loss on pairs (Bradley and Terry 1952; Ouyang et al. 2022, eq. 1): the chosen text's score should
 // exceed the rejected one's, by the margin of the pair if there is one. A score is the value of the text's last masked
 // token; it is 0 if no token is masked.
 class BradleyTerry : public Objective {

@@ -11,8 +11,8 @@ PairLoss sigmoid_loss(double d, double beta, double smoothing) {
   return {at.loss, beta * at.dmargin};
 }
 
-// Chowdhury et al. 2024, eq. 11: if a share label_smoothing of the pairs is labeled the wrong way round, the
-// expectation of this loss is that of the correct pairs.
+// Chowdhury et al. 2024, eq. 11: if the share label_smoothing of the pairs has swapped labels, the expectation of
+// this loss is the loss of the correct pairs.
 PairLoss robust_loss(double d, double beta, double smoothing) {
   const PairLoss right = sigmoid_loss(d, beta, 0), wrong = sigmoid_loss(-d, beta, 0);
   const double scale = 1 / (1 - 2 * smoothing);
@@ -34,8 +34,8 @@ PairLoss ipo_loss(double d, double beta, double) {
 // A pair's loss as a function of the difference d of its two log-ratios to the reference.
 struct LossType {
   PairLoss (*loss)(double d, double beta, double smoothing);
-  bool averages_tokens = false;  // d is of means over a completion's tokens, not of sums
-  bool smooths = false;          // takes label_smoothing
+  bool averages_tokens = false;  // log-ratios are means over a completion's tokens, not sums
+  bool smooths = false;          // uses label_smoothing
 };
 
 const Registry<LossType>& loss_types() {
@@ -56,16 +56,16 @@ struct DpoSettings : ObjectiveSettings {
   std::string loss_type = "sigmoid";
 
   void fields(Fields& f) override {
-    f("beta", beta, "strength of the pull towards the reference");
+    f("beta", beta, "weight of the log-ratios to the reference; a larger beta keeps the policy closer to it");
     f("label_smoothing", label_smoothing,
-      "assumed share of pairs that are labeled the wrong way round (sigmoid, sigmoid_norm, robust)");
+      "assumed share of pairs with swapped labels (sigmoid, sigmoid_norm, robust); 0 = none");
     f("loss_type", loss_type, "sigmoid | sigmoid_norm (means over a completion's tokens) | robust | hinge | ipo");
-    f("ld_alpha", ld_alpha, "weight of a completion's tokens beyond the length of the shorter one of the pair");
+    f("ld_alpha", ld_alpha, "weight of a completion's tokens beyond the length of the pair's shorter completion");
     f.require("beta", beta > 0, "beta must be above 0");
     f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
     f.require("label_smoothing", label_smoothing >= 0 && label_smoothing < 0.5, "label_smoothing must be in [0, 0.5)");
     f.require("label_smoothing", label_smoothing == 0 || loss_types().at(loss_type).smooths,
-              "loss_type " + loss_type + " has no label_smoothing");
+              "loss_type " + loss_type + " has no label_smoothing: set it to 0");
     f.require("ld_alpha", ld_alpha >= 0 && ld_alpha <= 1, "ld_alpha must be in [0, 1]");
   }
   std::unique_ptr<Objective> make(const RunFacts&) const override;

@@ -15,14 +15,15 @@ struct KtoSettings : ObjectiveSettings {
   double beta = 0.1, desirable_weight = 1, undesirable_weight = 1;
 
   void fields(Fields& f) override {
-    f("beta", beta, "strength of the pull towards the reference");
+    f("beta", beta, "weight of the log-ratios to the reference; a larger beta keeps the policy closer to it");
     f("desirable_weight", desirable_weight, "weight of desirable completions");
     f("undesirable_weight", undesirable_weight, "weight of undesirable completions");
     f.require("beta", beta > 0, "beta must be above 0");
     f.require("desirable_weight", desirable_weight >= 0, "desirable_weight must not be negative");
     f.require("undesirable_weight", undesirable_weight >= 0, "undesirable_weight must not be negative");
     f.require("desirable_weight", desirable_weight > 0 || undesirable_weight > 0,
-              "desirable_weight and undesirable_weight are both 0: nothing would be learned");
+              "desirable_weight and undesirable_weight are both 0: no completion would be trained on; set one of them "
+              "above 0");
   }
   std::unique_ptr<Objective> make(const RunFacts&) const override;
 };
@@ -89,7 +90,7 @@ class Kto : public Objective {
     return sum;
   }
 
-  // mismatched_logp; old_logp or behavior_logp in completions that were sampled and in older files.
+  // The column mismatched_logp; for sampled completions and in older files old_logp or behavior_logp.
   static std::span<const float> policy_logp(const Columns& own) {
     for (const Column column : {columns::mismatched_logp, columns::old_logp})
       if (own.has(column)) return own[column];

@@ -16,8 +16,8 @@ struct MaxRlSettings : PolicyGradientSettings<MaxRlSettings> {
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 };
 
-// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps), With
-// rewards of 0 and 1 a rare success then has the weight that it has in the gradient of log(pass rate).
+// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps). With
+// rewards of 0 and 1 a rare success has the weight that it has in the gradient of log(pass rate).
 class MaxRl : public PolicyGradient {
  public:
   MaxRl(const MaxRlSettings& settings, const RunFacts& facts)
@@ -28,7 +28,8 @@ class MaxRl : public PolicyGradient {
     for (Group& group : groups) {
       const ScoredSamples known = scored(group);
       const double mean = moments_of(known.rewards).mean;
-      HONE_CHECK(mean >= 0, "maxrl: the mean reward of ", group.task.id, " is ", mean, "; a pass rate is not negative");
+      HONE_CHECK(mean >= 0, "maxrl: the mean reward of ", group.task.id, " is ", mean,
+                 "; maxrl needs rewards of 0 or more");
       for (size_t i = 0; i < known.samples.size(); ++i)
         set_advantage(*known.samples[i], (known.rewards[i] - mean) / (mean + settings_.advantage_eps));
     }

@@ -30,11 +30,11 @@ struct PpoSettings : KlInRewardSettings<PpoSettings> {
 
   void fields(Fields& f) override {
     kl.fields(f, "kl_coef");
-    f("gamma", gamma, "discount of later rewards");
-    f("lam", lam, "GAE's lambda");
+    f("gamma", gamma, "discount factor of rewards, per token");
+    f("lam", lam, "lambda of generalized advantage estimation (GAE)");
     f("cliprange_value", cliprange_value, "values are clipped to the old value +- cliprange_value");
     f("vf_coef", vf_coef, "weight of the value loss");
-    f("whiten_rewards", whiten_rewards, "scale the token rewards of a rollout batch to variance 1");
+    f("whiten_rewards", whiten_rewards, "true: scale the token rewards of a rollout batch to variance 1");
     f("whiten_advantages", whiten_advantages,
       "shift and scale the advantages of a rollout batch to mean 0 and variance 1");
     policy.fields(f, {.epsilon = "cliprange", .beta = "kl_loss_coef"});

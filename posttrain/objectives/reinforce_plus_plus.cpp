@@ -13,7 +13,7 @@ struct ReinforcePlusPlusSettings : KlInRewardSettings<ReinforcePlusPlusSettings>
 
   void fields(Fields& f) override {
     f("baseline", baseline, "subtract the group's mean reward (REINFORCE++-baseline)");
-    f("gamma", gamma, "discount of later rewards (without a baseline)");
+    f("gamma", gamma, "discount factor of rewards, per token (without a baseline)");
     kl.fields(f, "kl_coef");
     policy.fields(f, {.beta = "kl_loss_coef"});
     f.require("gamma", gamma >= 0 && gamma <= 1, "gamma must be in [0, 1]");

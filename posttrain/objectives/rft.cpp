@@ -16,7 +16,9 @@ struct RftSettings : ObjectiveSettings {
       "completion is its reward");
     f("threshold", threshold, "accept: lowest reward of a completion that is trained on");
     f("best_of_n", best_of_n,
-      "number of completions of a prompt to train on: those of the highest rewards, of equal ones the first; 0 = all");
+      "maximum number of completions of a prompt to train on: those with the highest rewards, the first of equal ones; "
+      "0 = "
+      "all");
     f.require("best_of_n", best_of_n >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight == "accept" || weight == "reward", "weight must be accept or reward");
   }
@@ -24,8 +26,8 @@ struct RftSettings : ObjectiveSettings {
 };
 
 // Rejection-sampling fine-tuning, or expert iteration (Yuan et al. 2023; Anthony et al. 2017): the likelihood of the
-// model's own completions. Either those with enough reward count, or each counts by its reward, or only the best of
-// each prompt count.
+// model's own completions. The weight of a completion is 1 if its reward reaches the threshold, else 0; or it is the
+// reward. best_of_n keeps the best completions of each prompt.
 class Rft : public Objective {
  public:
   explicit Rft(const RftSettings& settings) : settings_(settings) {}

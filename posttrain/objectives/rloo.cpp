@@ -22,9 +22,9 @@ struct RlooSettings : KlInRewardSettings<RlooSettings> {
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 };
 
-// REINFORCE leave-one-out (Ahmadian et al. 2024): the advantage is the completion's reward, with its KL divergence in
-// it, minus the mean reward of the group's others. As in TRL a completion is one action: its ratio is the product of
-// its tokens' ratios, and clipped. verl's is importance_sampling_level = "token" with loss_type = "dapo".
+// REINFORCE leave-one-out (Ahmadian et al. 2024): the advantage is the completion's reward, including its KL penalty,
+// minus the mean reward of the group's others. As in TRL a completion is one action: its ratio is the product of its
+// tokens' ratios, and is clipped. importance_sampling_level = "token" with loss_type = "dapo" is verl's variant.
 class Rloo : public KlInRewardPolicyGradient {
  public:
   Rloo(const RlooSettings& settings, const RunFacts& facts)

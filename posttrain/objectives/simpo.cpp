@@ -7,9 +7,9 @@ struct SimpoSettings : ObjectiveSettings {
   double beta = 0.1, simpo_gamma = 0.5, label_smoothing = 0;
 
   void fields(Fields& f) override {
-    f("beta", beta, "reward of a completion divided by the mean log-prob of its tokens");
+    f("beta", beta, "factor of the mean log-prob of a completion's tokens in its reward");
     f("simpo_gamma", simpo_gamma, "target margin between the rewards of the chosen and the rejected completion");
-    f("label_smoothing", label_smoothing, "assumed share of pairs that are labeled the wrong way round");
+    f("label_smoothing", label_smoothing, "assumed share of pairs with swapped labels; 0 = none");
     f.require("beta", beta > 0, "beta must be above 0");
     f.require("label_smoothing", label_smoothing >= 0 && label_smoothing < 0.5, "label_smoothing must be in [0, 0.5)");
   }

@@ -8,8 +8,8 @@
 namespace hone {
 
 void CollectorConfig::fields(Fields& f) {
-  f("num_generations", num_generations, "completions of a prompt, compared with each other");
-  f("sampling", sampling, "how completions are sampled");
+  f("num_generations", num_generations, "completions sampled for each prompt (the group)");
+  f("sampling", sampling, "sampling parameters");
   f("reward", reward, "scores the completions");
   f.alias("max_failure_rate", "max_reward_failure_rate");
   f("max_reward_failure_rate", max_failure_rate,
@@ -97,7 +97,7 @@ bool Collector::PendingGroups::complete(std::chrono::milliseconds timeout) {
 }
 
 std::vector<Group> Collector::PendingGroups::take() {
-  HONE_CHECK(missing_ == 0, "collector: ", missing_, " completions of a batch are not there yet");
+  HONE_CHECK(missing_ == 0, "collector: ", missing_, " completions of a batch are not finished");
   round_.finish();
   return std::move(groups_);
 }

@@ -32,7 +32,7 @@ Sample to_training_sample(const GenerationRequest& request, CompletionOutput com
 // One thread.
 class Collector {
  public:
-  // Everything is the caller's and must outlive the collector. An Error if the reward cannot run on this machine.
+  // All arguments must outlive the collector. An Error if the reward cannot run on this machine.
   Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config);
 
   // Groups in progress: one for each task, in order.
@@ -40,14 +40,14 @@ class Collector {
    public:
     // Cancels the requests that are not finished.
     ~PendingGroups();
-    // True if all completions are there and scored. Waits up to `timeout` for rewards, never for completions.
+    // True if all completions are finished and scored. Waits up to `timeout` for rewards, never for completions.
     bool complete(std::chrono::milliseconds timeout = {});
-    // The groups, once all completions are there: samples with behavior_logp, mask, reward and reward parts. A
-    // completion that could not be sampled is in its group without a score. Waits for rewards; throws what
+    // Returns the groups; all completions must be finished. Samples have behavior_logp, mask, reward and reward parts.
+    // A completion that could not be sampled is in its group without a score. Waits for rewards; throws what
     // RewardRunner::ScoringRound::finish does.
     std::vector<Group> take();
-    int64_t missing() const { return missing_; }      // completions that are not there yet
-    int64_t retried() const { return asked_again_; }  // completions of weights that were too old
+    int64_t missing() const { return missing_; }      // unfinished completions
+    int64_t retried() const { return asked_again_; }  // completions sampled again, because their weights were too old
 
    private:
     friend class Collector;
@@ -69,11 +69,11 @@ class Collector {
     std::vector<size_t> stale_;                     // requests to submit again
     int64_t missing_ = 0, asked_again_ = 0;
   };
-  // Submits a request for each task. Its id decides, with the seed, every random number. A request with a token sampled
-  // by weights older than oldest_version is submitted again. The tasks are copied.
+  // Submits a request for each task. The request's id and the seed decide all its random numbers. A request with a
+  // token sampled by weights older than oldest_version is submitted again. The tasks are copied.
   std::unique_ptr<PendingGroups> start(std::span<const Task* const> tasks, std::span<const uint64_t> ids,
                                        int64_t oldest_version = 0);
-  // One step of the backend; false when every completion is there.
+  // One step of the backend. False if no completion is in progress.
   bool step() { return sampler_.step(); }
 
   // start(), and step() until the groups are complete. Request ids count from first_id. After an exception the same

@@ -6,11 +6,11 @@ namespace hone {
 
 void CurriculumConfig::fields(Fields& f) {
   f("revisit_epochs", revisit_epochs,
-    "tasks that are too easy or too hard are set aside for this many epochs; 0 = none is");
-  f("easy", easy, "too easy: the running pass rate is this or more");
-  f("hard", hard, "too hard: the running pass rate is this or less");
-  f("smoothing", smoothing, "share of the running pass rate that a new one leaves");
-  f("threshold", threshold, "a completion whose reward reaches this passes");
+    "epochs for which tasks that are too easy or too hard are set aside; 0 = no curriculum");
+  f("easy", easy, "a task is too easy if its running pass rate is this or more");
+  f("hard", hard, "a task is too hard if its running pass rate is this or less");
+  f("smoothing", smoothing, "weight of the old running pass rate when a new pass rate arrives");
+  f("threshold", threshold, "a completion with this reward or more passes");
   f.require("revisit_epochs", revisit_epochs >= 0, "revisit_epochs must be 0 or more");
   f.require("easy", easy <= 1 && easy > hard, "easy must be in (hard, 1]");
   f.require("hard", hard >= 0, "hard must be in [0, easy)");

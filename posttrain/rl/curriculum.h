@@ -1,6 +1,6 @@
 #pragma once
-// Curriculum: tasks that the policy nearly always or nearly never solves give little gradient. They are set aside, and
-// sampled again some epochs later, in case the policy has changed.
+// Curriculum: sets aside tasks that the policy nearly always or nearly never solves, since they have little gradient.
+// They are sampled again some epochs later, since the policy may have changed.
 #include <vector>
 
 #include "core/config/fields.h"
@@ -26,9 +26,9 @@ class Curriculum : public Stateful {
 
   // The next task of `order` that is active, or that was last sampled revisit_epochs or more before the order's epoch.
   int64_t next(IndexLoader& order) const;
-  // Records that a group of the task was sampled in this epoch of the order, and which share of it passed.
+  // Records that a group of the task was sampled in this epoch of the order, and the share of it that passed.
   void record(int64_t task, int64_t epoch, double pass_rate);
-  // A completion passes with this reward or more.
+  // The smallest reward with which a completion passes.
   double threshold() const { return config_.threshold; }
 
   // curriculum/{active, easy, hard}: tasks; curriculum/pass_rate: mean of the running rates. Nothing without a

@@ -8,7 +8,7 @@ namespace hone {
 
 static std::string tensor_name(Column column) { return "groups." + column.name(); }
 
-// What every sampled completion has.
+// True for columns that every sampled completion has.
 static bool is_required(Column column) { return column == columns::mask || column == columns::behavior_logp; }
 
 void GroupStateWriter::add_columns(const Group& group, const Sample& sample) {
@@ -66,7 +66,7 @@ std::vector<T> GroupStateReader::slice(const std::string& name, size_t begin, si
   HONE_CHECK(found && found->tensor.dtype == dtype_of<T>::value, "saved groups: ", name, " is missing");
   const std::span<const T> all = found->tensor.template as<T>();
   HONE_CHECK(begin <= all.size() && count <= all.size() - begin, "saved groups: ", name, " has ", all.size(),
-             " entries, and a sample reads those up to ", begin + count);
+             " entries, a sample needs ", begin + count);
   const std::span<const T> part = all.subspan(begin, count);
   return {part.begin(), part.end()};
 }
@@ -80,16 +80,16 @@ void GroupStateReader::read_columns(Sample& sample) const {
 }
 
 Group GroupStateReader::next(const Json& saved) {
-  const auto count = [](const Json& of, const char* name) {
-    const int64_t n = of.at(name, "saved sample").as_int(name);
+  const auto count = [](const Json& entry, const char* name) {
+    const int64_t n = entry.at(name, "saved sample").as_int(name);
     HONE_CHECK(n >= 0 && n <= max_sample_length, "saved groups: a sample's ", name, " is ", n);
     return static_cast<size_t>(n);
   };
   Group out;
   out.task = task_of_(saved.at("task", "saved group").as_string("task"));
   out.task.rendered = saved.at("rendered", "saved group").as_string("rendered");
-  for (const Json& of : saved.at("samples", "saved group").as_array("samples")) {
-    const size_t tokens = count(of, "tokens"), completion = count(of, "reply");
+  for (const Json& entry : saved.at("samples", "saved group").as_array("samples")) {
+    const size_t tokens = count(entry, "tokens"), completion = count(entry, "reply");
     HONE_CHECK(completion <= tokens, "saved groups: a completion of ", completion, " tokens in a sample of ", tokens);
     Sample& sample = out.samples.emplace_back();
     sample.tokens = slice<int32_t>("groups.tokens", tokens_read_, tokens);
@@ -100,12 +100,12 @@ Group GroupStateReader::next(const Json& saved) {
     if (completion == 0) sample.versions.clear();
     if (!sample.versions.empty()) sample.weight_version = *std::ranges::min_element(sample.versions);
     sample.completion.ids.assign(sample.tokens.end() - static_cast<std::ptrdiff_t>(completion), sample.tokens.end());
-    sample.completion.text = of.at("text", "saved sample").as_string("text");
-    sample.completion.finish_reason = of.at("finish_reason", "saved sample").as_string("finish_reason");
-    sample.scored = of.at("judged", "saved sample").as_bool("judged");
-    sample.reward = of.at("reward", "saved sample").as_double("reward");
-    sample.reward_parts = metrics_of(of.at("reward_parts", "saved sample"));
-    sample.counts = metrics_of(of.at("counts", "saved sample"));
+    sample.completion.text = entry.at("text", "saved sample").as_string("text");
+    sample.completion.finish_reason = entry.at("finish_reason", "saved sample").as_string("finish_reason");
+    sample.scored = entry.at("judged", "saved sample").as_bool("judged");
+    sample.reward = entry.at("reward", "saved sample").as_double("reward");
+    sample.reward_parts = metrics_of(entry.at("reward_parts", "saved sample"));
+    sample.counts = metrics_of(entry.at("counts", "saved sample"));
   }
   return out;
 }

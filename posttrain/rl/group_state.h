@@ -29,7 +29,7 @@ class GroupStateWriter {
 
 class GroupStateReader {
  public:
-  // task_of(id) throws an Error if the data no longer have the task.
+  // task_of(id) returns a task of the loaded data. It throws an Error if the task no longer exists.
   GroupStateReader(const StateSection& section, std::function<const Task&(const std::string& id)> task_of);
   // The next group, in the order of GroupStateWriter::add.
   Group next(const Json& saved);

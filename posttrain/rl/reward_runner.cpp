@@ -18,7 +18,7 @@ namespace {
 // One group in progress: a copy of its completions and, once scored, the scores or the exception.
 struct Job {
   const Task* task = nullptr;
-  std::vector<Sample*> samples;  // those to score
+  std::vector<Sample*> samples;  // the samples to score
   std::vector<Completion> completions;
   std::vector<RewardScore> scores;
   std::exception_ptr error;
@@ -53,7 +53,7 @@ struct RewardRunner::ScoringRound::Work {
   std::deque<Job*> queue;
   size_t unfinished = 0;
   bool closing = false;
-  std::vector<std::jthread> threads;  // last: they end before the rest goes
+  std::vector<std::jthread> threads;  // last member: they end before the others are destroyed
 
   void run();
   void score_one(Job& job);

@@ -17,13 +17,12 @@ namespace hone {
 
 class RewardRunner {
  public:
-  // max_failure_rate: the share of a batch's completions whose reward may fail. The reward is the caller's and must
-  // outlive this object.
+  // max_failure_rate: share of a batch's completions whose reward may fail. The reward must outlive this object.
   RewardRunner(const RewardSpec& reward, double max_failure_rate)
       : reward_(reward), max_failure_rate_(max_failure_rate) {}
 
-  // Scores the groups of one batch. Results do not depend on which thread scores a group, and when. One thread calls
-  // it.
+  // Scores the groups of one batch. Results do not depend on which thread scores a group, nor when. Only one thread may
+  // call it.
   class ScoringRound {
    public:
     // `groups` must stay in place while this object lives.
@@ -34,9 +33,9 @@ class RewardRunner {
     // True if finish() has nothing to wait for; waits up to `timeout` for that.
     bool scored(std::chrono::milliseconds timeout);
     // Waits for all submitted groups and writes reward, reward_parts, counts, scored and mask, in the groups' order.
-    // Throws StepAborted if more than max_failure_rate of the rewards failed; what a reward threw (of several groups
-    // the first); an Error that names the task if a score is not finite. A reward that uses the device runs here, on
-    // this thread.
+    // Throws StepAborted if more than max_failure_rate of the rewards failed. Rethrows the exception of a reward (of
+    // the first group, if several threw). Throws an Error that names the task if a score is not finite. A reward that
+    // uses the device runs here, on this thread.
     void finish();
 
    private:

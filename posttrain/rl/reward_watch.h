@@ -1,6 +1,6 @@
 #pragma once
-// RewardWatch: warns in the log if rewards stop to differ between completions. Training then continues without a
-// gradient, and nothing else shows it.
+// RewardWatch: warns in the log if rewards no longer differ between completions. Training would continue without a
+// gradient, and nothing else would show it.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -22,7 +22,7 @@ class RewardWatch {
   static constexpr int64_t patience = 3;
 
  private:
-  // A reward that has been one number for some steps.
+  // A reward that was the same number for several steps.
   struct Constant {
     double value = 0;
     int64_t steps = 0;

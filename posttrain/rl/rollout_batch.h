@@ -37,7 +37,7 @@ struct RolloutBatch {
   // Deviations are those of n - 1.
   Metrics metrics() const;
   // Rows for samples.jsonl: the first `count` completions, group by group; all of them if count is -1. A row's prompt
-  // is the text that the model read, special tokens included; a task of messages has these, too.
+  // is the text that the model read, including special tokens. The row of a task with messages has them, too.
   std::vector<Json> sample_rows(int64_t step, int64_t count) const;
 };
 

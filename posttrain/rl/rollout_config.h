@@ -8,9 +8,9 @@
 namespace hone {
 
 struct RolloutConfig : EngineConfig {
-  std::string device;  // of an engine that generates while the learner trains; empty = the learner's
+  std::string device;  // device of an engine that generates while the learner trains; empty = the learner's
   WorkerPoolConfig pool;
-  // True if the engine takes memory of the learner's device.
+  // True if the engine uses memory of the learner's device.
   bool shares_learner_device() const { return device.empty() && pool.workers.empty(); }
   void fields(Fields& f);
 };

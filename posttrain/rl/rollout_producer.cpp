@@ -25,8 +25,8 @@ void RolloutProducer::publish(int64_t newest) {
   version_ = sampler_.version();
 }
 
-void RolloutProducer::ask(PendingBatch& of) {
-  const std::vector<ScheduledTask> scheduled = rounds_.next_tasks(of.round);
+void RolloutProducer::ask(PendingBatch& pending) {
+  const std::vector<ScheduledTask> scheduled = rounds_.next_tasks(pending.round);
   if (scheduled.empty()) return;
   std::vector<const Task*> tasks;
   std::vector<uint64_t> ids;
@@ -34,26 +34,26 @@ void RolloutProducer::ask(PendingBatch& of) {
     tasks.push_back(&rounds_.task(one));
     ids.push_back(one.id);
   }
-  of.batch = collector_.start(tasks, ids,
-                              staleness_policy_.deterministic ? version_ : of.number - staleness_policy_.max_staleness);
+  pending.batch = collector_.start(
+      tasks, ids, staleness_policy_.deterministic ? version_ : pending.number - staleness_policy_.max_staleness);
 }
 
-void RolloutProducer::advance(PendingBatch& of) {
-  if (!of.batch || !of.batch->complete()) return;
-  std::vector<Group> groups = of.batch->take();
-  of.dropped += static_cast<double>(of.batch->retried());
-  of.batch.reset();
-  rounds_.take(of.round, std::move(groups));
-  ask(of);
+void RolloutProducer::advance(PendingBatch& pending) {
+  if (!pending.batch || !pending.batch->complete()) return;
+  std::vector<Group> groups = pending.batch->take();
+  pending.dropped += static_cast<double>(pending.batch->retried());
+  pending.batch.reset();
+  rounds_.take(pending.round, std::move(groups));
+  ask(pending);
 }
 
-ProducedBatch RolloutProducer::finish_batch(PendingBatch of) {
-  ProducedBatch out{.number = of.number, .groups = {}, .metrics = sampler_.metrics()};
+ProducedBatch RolloutProducer::finish_batch(PendingBatch pending) {
+  ProducedBatch out{.number = pending.number, .groups = {}, .metrics = sampler_.metrics()};
   if (const auto tokens = out.metrics.find("rollout/generated_tokens");
       tokens != out.metrics.end() && writing_seconds_ > 0)
     out.metrics["rollout/tokens_per_second"] = tokens->second / std::exchange(writing_seconds_, 0);
-  if (staleness_policy_.max_staleness > 0) out.metrics["staleness/dropped"] = of.dropped;
-  out.groups = rounds_.finish(std::move(of.round), out.metrics);
+  if (staleness_policy_.max_staleness > 0) out.metrics["staleness/dropped"] = pending.dropped;
+  out.groups = rounds_.finish(std::move(pending.round), out.metrics);
   return out;
 }
 
@@ -63,7 +63,7 @@ std::vector<ProducedBatch> RolloutProducer::turn(int64_t newest) {
   const Stopwatch watch;
   const bool writing = collector_.step();
   writing_seconds_ += watch.seconds();
-  for (PendingBatch& of : pending_) advance(of);
+  for (PendingBatch& pending : pending_) advance(pending);
   std::vector<ProducedBatch> out;
   for (; !pending_.empty() && !pending_.front().batch; pending_.pop_front())
     out.push_back(finish_batch(std::move(pending_.front())));
@@ -74,16 +74,16 @@ std::vector<ProducedBatch> RolloutProducer::turn(int64_t newest) {
 }
 
 void RolloutProducer::abandon() {
-  std::vector<PendingTasks> rounds;
-  for (PendingBatch& of : pending_) rounds.push_back(std::move(of.round));
+  std::vector<PendingTasks> tasks;
+  for (PendingBatch& pending : pending_) tasks.push_back(std::move(pending.round));
   next_ -= std::ssize(pending_);
   pending_.clear();
-  rounds_.abandon(rounds);
+  rounds_.abandon(tasks);
 }
 
 int64_t RolloutProducer::missing_completions() const {
   int64_t sum = 0;
-  for (const PendingBatch& of : pending_) sum += of.batch ? of.batch->missing() : 0;
+  for (const PendingBatch& pending : pending_) sum += pending.batch ? pending.batch->missing() : 0;
   return sum;
 }
 

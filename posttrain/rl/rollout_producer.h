@@ -13,8 +13,8 @@ namespace hone {
 struct StalenessPolicy {
   int64_t max_staleness = 0;
   bool deterministic = true;
-  int64_t first = 0;      // the first version: the step that the run starts or resumes with
-  int64_t num_steps = 0;  // no more batches are generated
+  int64_t first = 0;      // the first version: the step at which the run starts or resumes
+  int64_t num_steps = 0;  // of the stage; this many batches are generated
 };
 
 struct ProducedBatch {
@@ -26,8 +26,8 @@ struct ProducedBatch {
 // One thread.
 class RolloutProducer {
  public:
-  // next_batch: the first that is generated. Everything is the caller's and must outlive this object. The backend has
-  // no policy version yet.
+  // next_batch: number of the first batch to generate. All arguments passed by reference must outlive this object. The
+  // backend has no policy version yet.
   RolloutProducer(const StalenessPolicy& staleness_policy, int64_t next_batch, GenerationBackend& sampler,
                   const CollectorConfig& config, const Tokenizer& tokenizer, TaskSchedule& rounds)
       : staleness_policy_(staleness_policy),
@@ -36,10 +36,10 @@ class RolloutProducer {
         collector_(sampler, tokenizer, config),
         rounds_(rounds) {}
 
-  // True if there is nothing to do before a newer version than this exists.
+  // True if there is nothing to do until a version above `newest` exists.
   bool idle(int64_t newest) const { return pending_.empty() && !may_begin(newest); }
-  // A short piece of work, `newest` being the newest version: sets the policy version that is due, starts batches,
-  // steps the backend. Returns the batches that are complete now, in order. After an exception call abandon().
+  // Does a short piece of work: sets the policy version that is due, starts batches, steps the backend. newest: the
+  // newest policy version. Returns the batches that are complete now, in order. After an exception call abandon().
   std::vector<ProducedBatch> turn(int64_t newest);
   // Drops the batches in progress; their tasks are scheduled again, first.
   void abandon();
@@ -51,20 +51,20 @@ class RolloutProducer {
     int64_t number = 0;
     PendingTasks round = {};
     std::unique_ptr<Collector::PendingGroups> batch = {};  // null: the batch is complete
-    double dropped = 0;                                    // completions of weights that were too old
+    double dropped = 0;                                    // completions whose weights were too old
   };
   bool may_begin(int64_t newest) const;
   void publish(int64_t newest);
-  void ask(PendingBatch& of);
-  void advance(PendingBatch& of);
-  ProducedBatch finish_batch(PendingBatch of);
+  void ask(PendingBatch& pending);
+  void advance(PendingBatch& pending);
+  ProducedBatch finish_batch(PendingBatch pending);
 
   const StalenessPolicy staleness_policy_;
   int64_t next_;
   GenerationBackend& sampler_;
   Collector collector_;
   TaskSchedule& rounds_;
-  int64_t version_ = -1;        // of the backend; -1: none
+  int64_t version_ = -1;        // the backend's policy version; -1: none
   double writing_seconds_ = 0;  // since the last complete batch
   std::deque<PendingBatch> pending_;
 };

@@ -103,16 +103,16 @@ void RolloutQueue::run() {
 }
 
 RolloutQueue::NextBatch RolloutQueue::take_ready(int64_t step) {
-  ProducedBatch round = std::move(ready_.front());
+  ProducedBatch batch = std::move(ready_.front());
   ready_.pop_front();
-  HONE_CHECK(round.number == step, "rollouts: batch ", round.number, " is ready for step ", step);
-  for (const Group& group : round.groups)
+  HONE_CHECK(batch.number == step, "rollouts: batch ", batch.number, " is ready for step ", step);
+  for (const Group& group : batch.groups)
     for (const Sample& sample : group.samples)
       HONE_CHECK(sample.versions.empty() || step - sample.weight_version <= config_.max_staleness,
                  "rollouts: ", group.task.id, " was sampled by version ", sample.weight_version, ", step ", step,
                  " trains on it, and max_staleness is ", config_.max_staleness);
-  if (ahead()) taken_ = round;
-  return {std::move(round.groups), std::move(round.metrics)};
+  if (ahead()) taken_ = batch;
+  return {std::move(batch.groups), std::move(batch.metrics)};
 }
 
 void RolloutQueue::return_batch() {
@@ -121,7 +121,7 @@ void RolloutQueue::return_batch() {
   if (taken_) ready_.push_front(std::move(*taken_));
   if (before_) {
     rounds_ = std::move(*before_);
-    producer_.reset();  // the next one starts with that batch
+    producer_.reset();  // the next producer starts with that batch
     sampler_.reset();
   }
   taken_.reset();
@@ -168,38 +168,39 @@ int64_t RolloutQueue::failed_completions() const {
 
 void RolloutQueue::save_state(StateSection& section) const {
   std::unique_lock lock(mutex_);
-  const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // which the newest weights allow
+  const auto last =
+      std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // the last batch that the newest weights allow
   changed_.wait(lock, [&] {
     return failure_ || !thread_.joinable() || (ready_.empty() ? newest_ : ready_.back().number) >= last;
   });
   rounds_.save_state(section);
   saved_ = {};
-  JsonArray rounds;
-  for (const ProducedBatch& round : ready_) {
+  JsonArray batches;
+  for (const ProducedBatch& batch : ready_) {
     JsonArray groups;
-    for (const Group& group : round.groups) groups.push_back(saved_.add(group));
-    rounds.push_back(
-        JsonObject{{"number", round.number}, {"metrics", metrics_json(round.metrics)}, {"groups", std::move(groups)}});
+    for (const Group& group : batch.groups) groups.push_back(saved_.add(group));
+    batches.push_back(
+        JsonObject{{"number", batch.number}, {"metrics", metrics_json(batch.metrics)}, {"groups", std::move(groups)}});
   }
   section.values.set("max_staleness", config_.max_staleness);
-  section.values.set("ready", std::move(rounds));
+  section.values.set("ready", std::move(batches));
   saved_.save(section);
 }
 
 void RolloutQueue::load_state(const StateSection& section) {
   rounds_.load_state(section);
   const int64_t staleness = section.values.at("max_staleness", "rounds").as_int("max_staleness");
-  const JsonArray& rounds = section.values.at("ready", "rounds").as_array("ready");
-  HONE_CHECK(rounds.empty() || staleness <= config_.max_staleness,
+  const JsonArray& batches = section.values.at("ready", "rounds").as_array("ready");
+  HONE_CHECK(batches.empty() || staleness <= config_.max_staleness,
              "the checkpoint has batches generated with max_staleness = ", staleness, ", and max_staleness is ",
              config_.max_staleness, " now: set it to ", staleness, " or more");
   GroupStateReader reader(section, [this](const std::string& id) -> const Task& { return rounds_.task(id); });
-  for (const Json& saved : rounds) {
-    ProducedBatch& round = ready_.emplace_back();
-    round.number = saved.at("number", "rounds").as_int("number");
-    round.metrics = metrics_of(saved.at("metrics", "rounds"));
+  for (const Json& saved : batches) {
+    ProducedBatch& batch = ready_.emplace_back();
+    batch.number = saved.at("number", "rounds").as_int("number");
+    batch.metrics = metrics_of(saved.at("metrics", "rounds"));
     for (const Json& group : saved.at("groups", "rounds").as_array("groups"))
-      round.groups.push_back(reader.next(group));
+      batch.groups.push_back(reader.next(group));
   }
 }
 

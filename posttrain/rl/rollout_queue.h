@@ -30,7 +30,7 @@ struct RolloutQueueConfig {
   int64_t max_versions_in_flight() const { return max_staleness == 0 ? 0 : deterministic ? max_staleness + 1 : 3; }
 };
 
-// Where completions come from, and how weights get there.
+// The source of completions, and how it gets weights.
 struct RolloutSource {
   // Makes the backend, on the thread that uses it: with max_staleness above 0 the queue's own thread. The learner waits
   // for it.
@@ -39,25 +39,25 @@ struct RolloutSource {
   std::function<void(int64_t version)> keep = {};
 };
 
-// State: the task schedule, and the batches ahead of the learner. Saving waits until these are generated.
+// State: the task schedule, and the batches ahead of the learner. Saving waits until they are generated.
 class RolloutQueue : public Stateful {
  public:
-  // Everything is the caller's and must outlive this object. num_steps: of the complete stage.
+  // All arguments passed by reference must outlive this object. num_steps: steps of the complete stage.
   RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& collector, const Tokenizer& tokenizer,
                TaskSchedule& rounds, int64_t num_steps, RolloutSource source);
   ~RolloutQueue() override;
 
   struct NextBatch {
     std::vector<Group> groups;
-    Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/reference/metrics.md, too
+    Metrics metrics;  // RolloutBatch's; with max_staleness above 0 also the queue's (docs/reference/metrics.md)
   };
-  // The batch of step `step`; its weights become a policy version. Steps follow each other. An exception from
-  // generating a batch is thrown here, once the batches that were complete before are used. The tasks in progress are
-  // then scheduled again.
+  // Returns the batch of step `step`; the current weights become policy version `step`. Calls have consecutive steps.
+  // An exception from generating a batch is thrown here, after the complete batches before it are used. The tasks in
+  // progress are then scheduled again.
   NextBatch next(int64_t step);
-  // Nothing was learned from the batch of the last next(), and save_state() saves the state before it. Without
-  // staleness its tasks are sampled again: the same weights sample the same completions, which are scored anew.
-  // Otherwise the batch is ready again, unchanged.
+  // Returns the batch of the last next() because nothing was learned from it. save_state() then saves the state before
+  // it. Without staleness its tasks are sampled again: the same weights sample the same completions, which are scored
+  // anew. Otherwise the batch is ready again, unchanged.
   void return_batch();
   int64_t failed_completions() const;
 
@@ -90,11 +90,11 @@ class RolloutQueue : public Stateful {
   int64_t newest_ = -1;                 // the newest policy version; -1: no step has begun
   bool made_ = false;                   // sampler_ exists
   int64_t missing_ = 0, failed_ = 0;
-  double idle_seconds_ = 0;  // of the thread since the last next()
+  double idle_seconds_ = 0;  // idle time of the thread since the last next()
   std::optional<Stopwatch> idle_since_;
   bool stopping_ = false;
   std::exception_ptr failure_;
-  mutable GroupStateWriter saved_;  // while a checkpoint is written
+  mutable GroupStateWriter saved_;  // in use while a checkpoint is written
   Stopwatch since_next_;
   std::jthread thread_;  // last member: it ends before the others are destroyed
 };

@@ -13,7 +13,7 @@ namespace hone {
 void FilterGroups::fields(Fields& f) {
   f("enable", enable,
     "dynamic sampling: a step trains only on groups whose rewards differ; other prompts replace the other groups");
-  f("metric", metric, "what must differ in a group: a part of the reward by its name; empty = the reward");
+  f("metric", metric, "part of the reward that must differ within a group, by name; empty = the complete reward");
   f("max_num_gen_batches", max_num_gen_batches, "maximum batches of prompts sampled for one step");
   f.require("max_num_gen_batches", max_num_gen_batches > 0 && max_num_gen_batches <= 10000,
             "max_num_gen_batches must be in [1, 10000]");
@@ -22,7 +22,7 @@ void FilterGroups::fields(Fields& f) {
 void TaskScheduleConfig::fields(Fields& f) {
   f("prompts_per_step", prompts_per_step, "prompts sampled for each rollout batch");
   f("filter_groups", filter_groups, "dynamic sampling");
-  f("curriculum", curriculum, "which prompts are sampled");
+  f("curriculum", curriculum, "sets prompts aside that are too easy or too hard");
   f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_step_samples,
             concat("prompts_per_step must be in [1, ", max_step_samples, "]"));
 }
@@ -40,7 +40,7 @@ bool has_reward_spread(const Group& group, const std::string& metric) {
   return false;
 }
 
-// A metric that no scored completion has is misspelled.
+// Throws an Error for a metric that no scored completion has: it is misspelled.
 static void check_metric(std::span<const Group> groups, const std::string& metric) {
   std::set<std::string> known;
   for (const Group& group : groups)
@@ -56,12 +56,12 @@ TaskSchedule::TaskSchedule(const TaskScheduleConfig& config, std::span<const Tas
       order_(static_cast<int64_t>(tasks.size()), seed),
       curriculum_(config.curriculum, static_cast<int64_t>(tasks.size())) {}
 
-std::vector<ScheduledTask> TaskSchedule::next_tasks(PendingTasks& round) {
+std::vector<ScheduledTask> TaskSchedule::next_tasks(PendingTasks& pending) {
   const FilterGroups& filter = config_.filter_groups;
   const auto wanted = static_cast<size_t>(config_.prompts_per_step);
-  if (round.batches > 0 && (!filter.enable || round.batches >= filter.max_num_gen_batches)) return {};
+  if (pending.batches > 0 && (!filter.enable || pending.batches >= filter.max_num_gen_batches)) return {};
   std::vector<ScheduledTask> out;
-  for (auto id = static_cast<uint64_t>(order_.num_given()); round.kept.size() + out.size() < wanted;) {
+  for (auto id = static_cast<uint64_t>(order_.num_given()); pending.kept.size() + out.size() < wanted;) {
     if (!again_.empty()) {
       out.push_back(again_.front());
       again_.pop_front();
@@ -70,12 +70,12 @@ std::vector<ScheduledTask> TaskSchedule::next_tasks(PendingTasks& round) {
       out.push_back({.task = task, .epoch = order_.epoch(), .id = id++});
     }
   }
-  round.tasks.insert(round.tasks.end(), out.begin(), out.end());
-  if (!out.empty()) ++round.batches;
+  pending.tasks.insert(pending.tasks.end(), out.begin(), out.end());
+  if (!out.empty()) ++pending.batches;
   return out;
 }
 
-void TaskSchedule::take(PendingTasks& round, std::vector<Group> groups) {
+void TaskSchedule::take(PendingTasks& pending, std::vector<Group> groups) {
   const FilterGroups& filter = config_.filter_groups;
   if (filter.enable) check_metric(groups, filter.metric);
   for (Group& group : groups) {
@@ -84,32 +84,32 @@ void TaskSchedule::take(PendingTasks& round, std::vector<Group> groups) {
       if (!sample.scored) continue;
       passed += sample.reward >= curriculum_.threshold();
       ++num_scored;
-      round.reward += sample.reward;
+      pending.reward += sample.reward;
     }
-    round.scored += num_scored;
-    round.passed.push_back(passed);
-    round.rated.push_back(num_scored);
-    (!filter.enable || has_reward_spread(group, filter.metric) ? round.kept : round.dropped)
+    pending.scored += num_scored;
+    pending.passed.push_back(passed);
+    pending.rated.push_back(num_scored);
+    (!filter.enable || has_reward_spread(group, filter.metric) ? pending.kept : pending.dropped)
         .push_back(std::move(group));
   }
 }
 
-std::vector<Group> TaskSchedule::finish(PendingTasks round, Metrics& metrics) {
+std::vector<Group> TaskSchedule::finish(PendingTasks pending, Metrics& metrics) {
   const FilterGroups& filter = config_.filter_groups;
-  for (size_t i = 0; i < round.tasks.size(); ++i)
-    if (round.rated[i] > 0)
-      curriculum_.record(round.tasks[i].task, round.tasks[i].epoch, round.passed[i] / round.rated[i]);
+  for (size_t i = 0; i < pending.tasks.size(); ++i)
+    if (pending.rated[i] > 0)
+      curriculum_.record(pending.tasks[i].task, pending.tasks[i].epoch, pending.passed[i] / pending.rated[i]);
   metrics.merge(curriculum_.metrics());
-  std::vector<Group> kept = std::move(round.kept), dropped = std::move(round.dropped);
+  std::vector<Group> kept = std::move(pending.kept), dropped = std::move(pending.dropped);
   if (!filter.enable) return kept;
 
   const auto wanted = static_cast<size_t>(config_.prompts_per_step);
-  metrics["filter_groups/num_gen_batches"] = static_cast<double>(round.batches);
-  metrics["filter_groups/kept_ratio"] = static_cast<double>(kept.size()) / static_cast<double>(round.tasks.size());
-  if (round.scored > 0) metrics["filter_groups/reward"] = round.reward / round.scored;
+  metrics["filter_groups/num_gen_batches"] = static_cast<double>(pending.batches);
+  metrics["filter_groups/kept_ratio"] = static_cast<double>(kept.size()) / static_cast<double>(pending.tasks.size());
+  if (pending.scored > 0) metrics["filter_groups/reward"] = pending.reward / pending.scored;
   const size_t fill = wanted - kept.size();
   if (fill > 0)
-    log::warning("filter_groups: of ", round.tasks.size(), " prompts in ", round.batches, " batches ", kept.size(),
+    log::warning("filter_groups: of ", pending.tasks.size(), " prompts in ", pending.batches, " batches ", kept.size(),
                  " had completions that differ in ", filter.metric.empty() ? "reward" : filter.metric, ", ", wanted,
                  " are needed; the step trains on fewer (are the tasks too easy or too hard? max_num_gen_batches is "
                  "the limit)");
@@ -120,9 +120,9 @@ std::vector<Group> TaskSchedule::finish(PendingTasks round, Metrics& metrics) {
   return kept;
 }
 
-void TaskSchedule::abandon(std::span<const PendingTasks> rounds) {
-  for (auto round = rounds.rbegin(); round != rounds.rend(); ++round)
-    again_.insert(again_.begin(), round->tasks.begin(), round->tasks.end());
+void TaskSchedule::abandon(std::span<const PendingTasks> batches) {
+  for (auto pending = batches.rbegin(); pending != batches.rend(); ++pending)
+    again_.insert(again_.begin(), pending->tasks.begin(), pending->tasks.end());
 }
 
 const Task& TaskSchedule::task(const std::string& id) const {

@@ -1,5 +1,5 @@
 #pragma once
-// TaskSchedule: which tasks each rollout batch takes, and which of the groups are trained on.
+// TaskSchedule: selects the tasks of each rollout batch, and the groups to train on.
 #include <deque>
 #include <span>
 #include <string>
@@ -14,7 +14,7 @@ namespace hone {
 // same reward are dropped, and other tasks are sampled.
 struct FilterGroups {
   bool enable = false;
-  std::string metric;  // what must differ: a part of the reward by its name; empty: the reward
+  std::string metric;  // part of the reward that must differ, by name; empty: the complete reward
   int64_t max_num_gen_batches = 10;
   void fields(Fields& f);
 };
@@ -29,8 +29,7 @@ struct TaskScheduleConfig {
 // True if two scored completions of the group differ in the metric.
 bool has_reward_spread(const Group& group, const std::string& metric);
 
-// A task that is to be sampled, from this epoch of the order. `id` is the request's id, which decides its random
-// numbers.
+// A task to sample, from this epoch of the order. `id` is the request's id, which decides its random numbers.
 struct ScheduledTask {
   int64_t task = 0, epoch = 0;
   uint64_t id = 0;
@@ -49,23 +48,23 @@ struct PendingTasks {
 // may be in progress at once; they finish in the order in which they started.
 class TaskSchedule : public Stateful {
  public:
-  // The tasks are the caller's and must outlive it.
+  // The tasks must outlive this object.
   TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed);
 
-  // The next tasks of the batch: prompts_per_step, and with filter_groups again as many as groups are missing, until
-  // max_num_gen_batches were sampled. Empty: the batch is complete.
-  std::vector<ScheduledTask> next_tasks(PendingTasks& round);
-  // Takes the scored groups of the last next_tasks(), in order.
-  void take(PendingTasks& round, std::vector<Group> groups);
-  // The prompts_per_step groups of a complete batch. If too few have a spread of rewards, the first dropped ones fill
-  // it up, with a warning. Updates the curriculum. Adds filter_groups/{num_gen_batches, kept_ratio, reward: of all
-  // sampled groups}, the counts of dropped samples, and the curriculum's metrics.
-  std::vector<Group> finish(PendingTasks round, Metrics& metrics);
-  // Nothing of these batches will be trained on: their tasks are scheduled again, first and with the same ids.
-  void abandon(std::span<const PendingTasks> rounds);
+  // Returns the next tasks of the batch: first prompts_per_step tasks; then, with filter_groups, one for each missing
+  // group, until max_num_gen_batches were sampled. Empty: the batch is complete.
+  std::vector<ScheduledTask> next_tasks(PendingTasks& pending);
+  // Adds the scored groups of the last next_tasks(), in order.
+  void take(PendingTasks& pending, std::vector<Group> groups);
+  // Returns the prompts_per_step groups of a complete batch. If too few have a spread of rewards, it adds the first
+  // dropped groups and logs a warning. Updates the curriculum. Adds filter_groups/{num_gen_batches, kept_ratio, reward:
+  // of all sampled groups}, the counts of dropped samples, and the curriculum's metrics.
+  std::vector<Group> finish(PendingTasks pending, Metrics& metrics);
+  // Drops batches that will not be trained on. Their tasks are scheduled again, first and with the same ids.
+  void abandon(std::span<const PendingTasks> batches);
 
   const Task& task(const ScheduledTask& scheduled) const { return tasks_[static_cast<size_t>(scheduled.task)]; }
-  const Task& task(const std::string& id) const;  // an Error if there is none
+  const Task& task(const std::string& id) const;  // an Error if no task has this id
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
 

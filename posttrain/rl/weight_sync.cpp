@@ -14,7 +14,8 @@ void WeightQueue::push(int64_t version) {
   context_.copy(as_values(*bytes, values), values);
   context_.synchronize();
   const std::lock_guard lock(mutex_);
-  if (keep_ == Keep::newest) kept_.clear();  // only now: the other thread may take the one before
+  if (keep_ == Keep::newest)
+    kept_.clear();  // only after the copy: until then the other thread may take the version before
   kept_.push_back({.version = version, .bytes = std::move(bytes)});
 }
 
@@ -30,7 +31,7 @@ WeightQueue::Kept WeightQueue::take(int64_t version) {
 int64_t WeightQueue::pop(int64_t version, Context& context, Model& copy) {
   const Kept kept = take(version);
   const Tensor values = copy.trainable_values();
-  HONE_CHECK(values.bytes() == kept.bytes->size(), "weight queue: a copy of ", values.bytes(),
+  HONE_CHECK(values.bytes() == kept.bytes->size(), "weight queue: the copy has ", values.bytes(),
              " bytes, the weights have ", kept.bytes->size());
   context.copy(values, as_values(*kept.bytes, values));
   context.synchronize();

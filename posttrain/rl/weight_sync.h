@@ -1,6 +1,6 @@
 #pragma once
-// How new weights reach a sampler on another thread. WeightQueue holds versions of the learner's weights;
-// ReplicaBackend samples with a copy of the learner's model that it updates from there.
+// Moves new weights to a sampler on another thread. WeightQueue holds versions of the learner's weights.
+// ReplicaBackend samples with a copy of the learner's model and updates it from the queue.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,20 +18,21 @@ namespace hone {
 class WeightQueue {
  public:
   enum class Keep : uint8_t { all, newest };
-  // Both are the caller's and must outlive this object. The model is the learner's. The queue holds the parameters that
-  // it trains: with adapters these alone.
+  // context and model are the learner's and must outlive this object. The queue holds the trained parameters; with
+  // adapters, only the adapters.
   WeightQueue(Context& context, Model& model, Keep keep)
       : context_(context), model_(model), keep_(keep), room_(context.device(), MemoryKind::device) {}
 
-  // The learner's thread: keeps a copy of the current weights as this version, which is above those before.
+  // The learner's thread: keeps a copy of the current weights as this version. Versions increase.
   void push(int64_t version);
   struct Kept {
     int64_t version = 0;
     std::shared_ptr<const Buffer> bytes;  // on the learner's device; returns to the pool with the last reference
   };
-  // The sampler's thread: the oldest kept version of `version` or more. The queue drops it and those before.
+  // The sampler's thread: the oldest kept version of `version` or more. The queue drops it and all before it.
   Kept take(int64_t version);
-  // Takes it into `copy`, which has the shape of the learner's model and may be on another device. Returns the version.
+  // take(), then copies the weights into `copy`, which has the shape of the learner's model and may be on another
+  // device. Returns the version.
   int64_t pop(int64_t version, Context& context, Model& copy);
 
  private:
@@ -43,13 +44,13 @@ class WeightQueue {
   std::deque<Kept> kept_;  // oldest first
 };
 
-// Samples with a copy of the learner's weights, so that completions are generated while the learner trains. Used by the
-// thread that constructs it alone: on a GPU the current device is the state of a thread.
+// Samples with a copy of the learner's weights, so that completions are generated while the learner trains. Only the
+// thread that constructs it may use it: on a GPU the current device is state of a thread.
 class ReplicaBackend final : public GenerationBackend {
  public:
   using Make = std::function<std::unique_ptr<GenerationBackend>(Context&, Model&)>;
-  // Copies the learner's model, onto `device` or, if that is empty, on the learner's device. `make` makes the backend
-  // that reads the copy. The learner must not change its weights until this returns.
+  // Copies the learner's model to `device`; empty: on the learner's device. `make` makes the backend that reads the
+  // copy. The learner must not change its weights until this returns.
   ReplicaBackend(Context& learner_context, Model& learner, WeightQueue& weights, const std::string& device,
                  const Make& make);
 

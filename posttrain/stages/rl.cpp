@@ -55,7 +55,7 @@ struct Learning {
   Trainer& trainer;
   Reference* reference;  // null: the objective needs none
   RolloutQueue& rollouts;
-  bool exact;  // the sampler's log-probs are the learner's
+  bool exact;  // the sampler's log-probs have the learner's bits
   RewardWatch watch = {};
 };
 
@@ -66,11 +66,11 @@ class Rl : public Stage {
     tasks_.fields(f);
     rounds_.fields(f);
     rollouts_.fields(f);
-    f("num_iterations", num_iterations_, "epochs: passes over the samples of a rollout batch");
+    f("num_iterations", num_iterations_, "epochs over the samples of a rollout batch");
     f.alias("mini_batches", "num_mini_batches");
-    f("num_mini_batches", num_mini_batches_, "optimizer updates of each pass");
+    f("num_mini_batches", num_mini_batches_, "optimizer updates of each epoch");
     f("log_samples", log_samples_,
-      "completions of a step that are written to samples.jsonl, group by group; -1 = all, 0 = none");
+      "number of completions of a step to write to samples.jsonl, group by group; -1 = all, 0 = none");
     actor_.fields(f);
     objective_.fields(f, "objective", "what is optimized (hone list objectives)");
     require_data(f, objective_.kind(), *objective_, TrainingData::rewarded);
@@ -179,30 +179,30 @@ class Rl : public Stage {
     std::string problem;
     try {
       objective_->validate(facts);
-    } catch (const Error& error) {  // gets the place of the key
+    } catch (const Error& error) {  // adds the place of the key
       problem = concat(objective_.kind(), ": ", error.what());
     }
     f.require(key, problem.empty(), problem);
   }
 
-  // Of the log-probs that the objective sees: the sampler's.
+  // Temperature of the log-probs that the objective sees: the sampler's.
   double temperature() const { return actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1; }
 
   int64_t steps_of(const std::vector<Task>& tasks) const {
     return loop_.num_steps(static_cast<double>(tasks.size()) / static_cast<double>(rounds_.prompts_per_step));
   }
 
-  // Logs once which distribution the behavior log-probs belong to, if it is not the learner's.
+  // Logs once the distribution of the behavior log-probs, if it is not the learner's.
   void log_distribution(const Needs& needs) const {
     const std::vector<std::string> changes = actor_.sampling.distribution_changes();
     if (changes.empty() || !needs.has(columns::behavior_logp)) return;
     log::info("rl: completions are sampled off policy, since sampling sets ", join(changes),
-              ": behavior log-probs are of the changed distribution, and the importance correction ",
+              ": behavior log-probs belong to the changed distribution, and the importance correction ",
               "(importance_sampling_mode) is ", needs.has(columns::old_logp) ? "on" : "off");
   }
 
-  // Samples a rollout batch and learns from it. If that fails before the weights change, all state is as it was before
-  // the step.
+  // Samples a rollout batch and learns from it. If it fails before the weights change, all state is as before the
+  // step.
   StepReport make_step(Learning& of, int64_t step, double learning_rate) const {
     const Stopwatch watch;
     const Rollback undo_objective(of.objective);
@@ -242,7 +242,7 @@ class Rl : public Stage {
     return report;
   }
 
-  // Where completions come from: an engine on the learner's weights, an engine on a copy of them, or workers.
+  // Makes the source of completions: an engine on the learner's weights, an engine on a copy of them, or workers.
   RolloutSource source(StageContext& stage, WeightQueue& weights) const {
     if (!stage.rollout->pool.workers.empty()) return worker_source(stage, weights, rollouts_.max_staleness > 0);
     const auto sampler = [&stage](Context& context, Model& model) {

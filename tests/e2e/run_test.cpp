@@ -252,8 +252,9 @@ def below(completions, **columns):
   std::ofstream(folder.path() / "away") << "";
   const Finished stopped = run_hone(maxrl("stopped"));
   EXPECT_EQ(stopped.code, 1);
-  EXPECT_NE(stopped.err.find("a pass rate is not negative; stopped after step 3 of stage grpo, everything is saved"),
-            std::string::npos)
+  EXPECT_NE(
+      stopped.err.find("maxrl needs rewards of 0 or more; stopped after step 3 of stage grpo, everything is saved"),
+      std::string::npos)
       << stopped.err;
   fs::remove(folder.path() / "away");
   const Finished resumed =
