@@ -47,10 +47,8 @@ std::optional<PeakBytes> MemoryPlan::grow_to_fit(Context& context, const Model& 
     sequences = std::max(sequences, micro.end - micro.begin);
   }
   if (tokens <= tokens_) return std::nullopt;
-  if (tokens_ > 0)
-    tokens =
-        std::max(tokens, std::min(config.micro_batch_tokens,
-                                  tokens + tokens / 4));  // room for larger steps, so that few of them measure again
+  // The quarter leaves space for larger steps, so that few of them measure again.
+  if (tokens_ > 0) tokens = std::max(tokens, std::min(config.micro_batch_tokens, tokens + tokens / 4));
   tokens_ = tokens;
   return count_step(context, model, config, objective, sequences, tokens);
 }

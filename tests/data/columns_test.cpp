@@ -79,7 +79,7 @@ TEST(JoinColumns, LaysSamplesEndToEnd) {
   a.columns.set(per_sequence, {7});
   b.columns.set(per_sequence, {8});
   Columns out;
-  out.assign(columns::advantage, 2, 9);  // of an earlier batch
+  out.assign(columns::advantage, 2, 9);  // left from an earlier batch
   join_columns(std::vector<const Sample*>{&a, &b}, out);
   EXPECT_TRUE(std::ranges::equal(out[columns::mask], std::vector<float>{0, 1, 0}));
   EXPECT_TRUE(std::ranges::equal(out[per_token], std::vector<float>{1, 2, 3, 4, 5, 6}));

@@ -86,7 +86,7 @@ TEST_F(DatasetTest, OverlongRowsAreSkippedCutOrRefusedByTheKey) {
                    .completion = "{a}",
                    .sample = {.format = {}, .max_length = 8}};
   EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
-  source.sample.too_long = "truncate";  // nothing of the third is trained on
+  source.sample.too_long = "truncate";  // the third row then has no trained token
   const std::vector<Sample> cut = load_sft(source, tokenizer);
   ASSERT_EQ(cut.size(), 2u);
   EXPECT_EQ(cut[1].tokens.size(), 8u);

@@ -8,7 +8,7 @@
 namespace hone::test {
 namespace {
 
-// Replies "0", "1", ... with these rewards, all ended by a stop token.
+// Completions "0", "1", ... with these rewards, all ended by a stop token.
 Group make(const std::vector<double>& rewards) {
   Group out;
   out.task.prompt = "p", out.task.answer = "a";

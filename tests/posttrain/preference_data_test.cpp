@@ -28,7 +28,7 @@ class PreferenceDataTest : public ::testing::Test {
     PreferenceSource out{.rows = rows(text), .margin = {}, .sample = {.format = {.chat = "plain", .system = ""}}};
     return out;
   }
-  // What is trained on, without the end.
+  // The text that is trained on, without its end token.
   std::string trained(const Sample& sample) const {
     std::vector<int32_t> ids;
     for (size_t t = 0; t < sample.tokens.size(); ++t)
@@ -69,7 +69,7 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
       tokenizer);
   ASSERT_EQ(found.size(), 4u);
   for (const Group& group : found) {
-    EXPECT_EQ(trained(group.samples[0]), "cb");  // and not the assistant's earlier turn
+    EXPECT_EQ(trained(group.samples[0]), "cb");  // not the assistant's earlier turn
     EXPECT_EQ(trained(group.samples[1]), "cc");
     EXPECT_EQ(group.samples[0].completion.text, "cb");
     for (size_t i = 0; i < 2; ++i) {
@@ -79,7 +79,7 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
   }
 }
 
-// UltraFeedback has the question as a text, and again in both conversations.
+// UltraFeedback repeats the question: as a text and in both conversations.
 TEST_F(PreferenceDataTest, APromptThatTheConversationsRepeatIsAskedOnce) {
   const std::string good = chat({{"user", "a"}, {"assistant", "cb"}}), bad = chat({{"user", "a"}, {"assistant", "cc"}});
   const std::vector<Group> found = load_preferences(
@@ -145,8 +145,8 @@ TEST_F(PreferenceDataTest, LabelledCompletionsComeWithACompletionOfAnotherPrompt
     const std::string whole = text(group.samples[1].tokens);
     EXPECT_EQ(whole.substr(0, 1), group.task.prompt);
   };
-  check(found[0], 1, "b", "ccc");   // around the start
-  check(found[1], 0, "bb", "ccc");  // past the completion to the same prompt
+  check(found[0], 1, "b", "ccc");   // wraps around to the last group
+  check(found[1], 0, "bb", "ccc");  // skips the completion of the same prompt
   check(found[2], 1, "ccc", "bb");
 }
 

@@ -38,7 +38,7 @@ class ReferenceTest : public ::testing::Test {
         std::ranges::copy(sample.columns[columns::reference_logp], std::back_inserter(out));
     return out;
   }
-  // Of a model loaded from a folder.
+  // The reference log-probs of a model loaded from a folder.
   std::vector<float> scores_of(const std::filesystem::path& folder) {
     std::vector<std::vector<int32_t>> sequences;
     for (const Group& group : groups_)

@@ -13,7 +13,7 @@
 namespace hone::test {
 namespace {
 
-// A folder with the character model, a head, and a tokenizer; and what scores it by hand.
+// A folder with the character model, a value head and a tokenizer, and a score computed without the reward model.
 class RewardModelTest : public ::testing::Test {
  protected:
   RewardModelTest() {

@@ -58,7 +58,7 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_EQ(stages[0].at("tokens_per_step").as_int(), 8 * 32);
   EXPECT_EQ(stages[1].at("tokens_per_step").as_int(),
-            3 * 4 * 4 * 64);  // three passes over 16 replies of 64 tokens at most
+            3 * 4 * 4 * 64);  // three passes over 16 completions of at most 64 tokens
   const Json& memory = stages[1].at("memory");
   EXPECT_EQ(memory.at("weights").as_int(), memory.at("reference").as_int());
   EXPECT_EQ(memory.at("optimizer").as_int(), 2 * memory.at("weights").as_int());
@@ -126,14 +126,15 @@ TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {
       read({"rollout.speculative.method=draft_model", "rollout.speculative.model=" + folder.path().string()}));
   const Json &rl = plan.at("stages").as_array()[1].at("memory"),
              plain = plan_recipe(read()).at("stages").as_array()[1].at("memory");
-  const int64_t cache = 2 * 65536 * 16 * 4, weights = (270 + 40) * 16 * 4;  // of one layer of 16; the embeddings alone
+  const int64_t cache = 2 * 65536 * 16 * 4,
+                weights = (270 + 40) * 16 * 4;  // cache of one layer of width 16; weights: the embeddings
   EXPECT_EQ(plain.at("draft_model").as_int(), 0);
   EXPECT_GT(rl.at("draft_model").as_int(), cache + weights);
   EXPECT_LT(rl.at("draft_model").as_int(), cache + 2 * weights);
   EXPECT_EQ(rl.at("total").as_int(), plain.at("total").as_int() + rl.at("draft_model").as_int());
 }
 
-// A byte a number of the blocks' matrices and their scales, beside everything else.
+// The layers' matrices take one byte per number plus scales; all other memory is unchanged.
 TEST(PlanRecipe, QuantizedRolloutsHaveCopiesOfTheWeights) {
   const Json plain = plan_recipe(read()), plan = plan_recipe(read({"rollout.quantization=\"int8\""}));
   const Json &memory = plan.at("stages").as_array()[1].at("memory"),
@@ -150,12 +151,12 @@ TEST(PlanRecipe, QuantizedRolloutsHaveCopiesOfTheWeights) {
       << error_of({"rollout.quantization=\"int4\""});
 }
 
-// The frozen model is the reference; gradients and optimizer have the adapters alone.
+// The frozen model is the reference. Gradients and optimizer states exist for the adapters only.
 TEST(PlanRecipe, AdaptersTakeWhatTheyTrain) {
   const Json whole = plan_recipe(read()), plan = plan_recipe(read({"model.lora.r=2"}));
   const Json &pretrain = plan.at("stages").as_array()[0], &rl = plan.at("stages").as_array()[1];
   EXPECT_EQ(pretrain.dump(), whole.at("stages").as_array()[0].dump());
-  const int64_t adapters = 2 * 2 * 2 * (32 + 32);  // two blocks' q and v
+  const int64_t adapters = 2 * 2 * 2 * (32 + 32);  // q and v of two layers
   EXPECT_EQ(rl.at("trained_params").as_int(), adapters);
   EXPECT_EQ(rl.at("memory").at("gradients").as_int(), 4 * adapters);
   EXPECT_EQ(rl.at("memory").at("optimizer").as_int(), 8 * adapters);

@@ -1,4 +1,4 @@
-// The recipes that come with the program: each reads, and every objective has one.
+// The recipes of the source tree: each one is valid, and every objective has one.
 #include "run/recipe.h"
 
 #include <gtest/gtest.h>
@@ -122,7 +122,7 @@ TEST(Recipes, ACopySharesNothingThatReadingChanges) {
   EXPECT_NE(text_of(second), before);
 }
 
-// Names of before version 1.0 (docs/dev/glossary.md) in one recipe, and what they are now.
+// A recipe with names from before version 1.0 (docs/dev/glossary.md), and the current names.
 TEST(Recipes, OldNamesAreReadAndNewOnesWritten) {
   Recipe recipe = read_recipe(Config::from_text(R"(
 [rollout]

@@ -1,4 +1,4 @@
-// A report is made of a run folder's files alone.
+// A report needs only the files of a run folder.
 #include "run/report.h"
 
 #include <gtest/gtest.h>

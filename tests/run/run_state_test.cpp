@@ -1,4 +1,4 @@
-// run.json: what is wrong with it is named, and so is a key of the recipe that a run which is half done cannot change.
+// run.json: errors name what is wrong with it, and name a recipe key that an unfinished run cannot change.
 #include "run/run_state.h"
 
 #include <gtest/gtest.h>
@@ -108,7 +108,7 @@ TEST_F(RunStateTest, AMemberThatDoesNotFitIsNamedWithTheFile) {
   }
 }
 
-// A stage counts as done only while the model that it left is there.
+// A stage counts as done only while the model that it saved exists.
 TEST_F(RunStateTest, ADoneStageHasTheCheckpointThatTheNextOneStartsFrom) {
   state.stages_done = 2;
   state.stages = JsonArray{done_stage("tokenizer"), changed(done_stage("pretrain"), "kept_step", 7)};
@@ -144,8 +144,7 @@ TEST_F(RunStateTest, AKeyThatTheRunIsMadeOfCannotChange) {
   }
 }
 
-// The keys of the former optimizer or objective stand in the run's recipe: they were "unknown" before the kind was
-// compared.
+// The run's recipe has keys of the former optimizer or objective. Before the kind was compared, they were "unknown".
 TEST_F(RunStateTest, TheKindOfABegunStageCannotChangeAndTheErrorSaysSo) {
   const Recipe recipe = recipe_with();
   write_file_atomic(folder.path() / "recipe.toml", to_toml([&](Fields& f) { Recipe(recipe).fields(f); }));
@@ -165,7 +164,7 @@ TEST_F(RunStateTest, TheKindOfABegunStageCannotChangeAndTheErrorSaysSo) {
   EXPECT_EQ(error_of_override("stage.pretrain.learning_rate=1e-4"), "no error");
 }
 
-// A stage that has not begun may be of another kind, whose keys are others.
+// A stage that has not begun may change its kind and its keys.
 TEST_F(RunStateTest, KeysOfAFormerKindAreExplained) {
   const Recipe recipe = recipe_with();
   write_file_atomic(folder.path() / "recipe.toml", to_toml([&](Fields& f) { Recipe(recipe).fields(f); }));
@@ -257,7 +256,7 @@ TEST_F(RunStateTest, AStageThatHasBegunStaysInTheRecipe) {
       << error_for(shortened("pretrain"));
 }
 
-// Run folders of before the renamings resume: the same values under other names are no change.
+// Run folders from before renamings resume: the same values under other names are no change.
 TEST(RunState, OldNamesInRunJsonAreTodaysKeys) {
   const std::string text =
       "[[stage]]\nkind = \"unpaired_preference\"\nfiles = [\"a.jsonl\"]\noverlong_rows = \"error\"\n";

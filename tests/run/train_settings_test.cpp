@@ -1,4 +1,4 @@
-// What a training stage's settings are where a recipe does not say, and which of them cannot be meant.
+// Default settings of training stages, and settings that are rejected.
 #include <gtest/gtest.h>
 
 #include "core/config/config.h"
@@ -104,7 +104,7 @@ TEST(GroupsOfOne, TheErrorNamesTheLine) {
   EXPECT_NE(error.find("recipe.toml:3:"), std::string::npos) << error;
 }
 
-// It would run: neighbours in the batch would be taken for pairs, or a value head saved that nothing trained.
+// Such a stage would run, but train on neighbors in the batch as pairs, or save an untrained value head.
 TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {"rl", "dpo", "dpo learns from pairs of a chosen and a rejected completion"},

@@ -13,7 +13,7 @@ using test::make_samples, test::pointers, test::Rig, test::weights_of;
 
 constexpr size_t lengths[] = {7, 12, 3, 9};
 
-// Values are drawn to `returns`; the policy to nothing.
+// The loss moves the values towards `returns` and leaves the policy alone.
 struct Regression : Objective {
   Needs needs() const override { return {.critic = true}; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
@@ -55,9 +55,10 @@ TEST_P(CriticTrunk, LearnsWhatStatesAreWorth) {
   for (int i = 0; i < 60; ++i) last = rig.trainer.step(pointers(samples), Regression(), 0.01).metrics.at("error");
   EXPECT_GT(first, 0.5);
   EXPECT_LT(last, 0.02 * first);
-  EXPECT_EQ(policy == weights_of(*rig.model),
-            rig.trainer.memory().critic > rig.model->flat_values().size());  // a trunk of its own leaves the policy
-  // The critic that steps trained is the one that values() asks.
+  EXPECT_EQ(
+      policy == weights_of(*rig.model),
+      rig.trainer.memory().critic > rig.model->flat_values().size());  // a separate trunk leaves the policy unchanged
+  // values() reads the critic that the steps trained.
   double squares = 0, tokens = 0;
   const std::vector<std::vector<float>> values = rig.trainer.values(pointers(samples));
   for (size_t i = 0; i < samples.size(); ++i)
@@ -79,7 +80,7 @@ TEST_P(CriticTrunk, GradientIsTheLosssOwn) {
   for (size_t i = 0; i < head.size(); ++i) head[i] = i % 2 == 0 ? 0.1f : -0.05f;
   rig.trainer.set_value_head(head);
   EXPECT_EQ(rig.trainer.value_head(), head);
-  // A plain step against the gradient lowers the loss by its squared norm times the rate.
+  // A plain gradient step lowers the loss by the gradient's squared norm times the rate.
   const double rate = 1e-3;
   const StepReport before = rig.trainer.step(pointers(samples), Regression(), rate);
   const StepReport after = rig.trainer.step(pointers(samples), Regression(), 0);

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A place in the data: what a stage must put back if a step fails.
+// A position in the data: the state that a stage must restore if a step fails.
 struct Place : Stateful {
   int64_t at = 0;
   void save_state(StateSection& section) const override { section.values.set("at", at); }
@@ -28,7 +28,7 @@ class TrainLoopTest : public ::testing::Test {
     config_.save_total_limit = 0;
   }
 
-  // A run in `folder`, to its end, or as far as fail_at(step, trainer) lets it come. Returns what it says when it ends.
+  // Runs in `folder` to the end, or until fail_at(step, trainer) throws. Returns the message of the error.
   std::string run(const std::string& name,
                   const std::function<void(int64_t step, Trainer& trainer)>& fail_at = nullptr) {
     folder_ = root_.path() / name;
@@ -84,7 +84,7 @@ TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheS
   EXPECT_EQ(weights_, whole);
 }
 
-// The next stage's rows of metrics begin behind the steps that were made.
+// The next stage's rows of metrics begin after the last step.
 TEST_F(TrainLoopTest, FewerStepsThanWereMadeCountAsThoseThatWereMade) {
   ASSERT_EQ(run("shortened"), "no error");
   config_.steps = 4;

@@ -1,4 +1,4 @@
-// Adapters under the trainer: what is trained, what it takes, and dropout.
+// Adapters under the trainer: which parameters are trained, memory, and dropout.
 #include "model/lora.h"
 
 #include "tests/train/rig.h"
@@ -50,7 +50,7 @@ TEST(LoraTrainer, TakesLessMemory) {
   EXPECT_LT(lora_states, states / 5);
 }
 
-// One whose gradient depends on the log-probs.
+// An objective whose gradient depends on the log-probs.
 struct Squares : Objective {
   Needs needs() const override { return {}; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
@@ -69,7 +69,7 @@ TEST(LoraTrainer, DropoutDoesNotDependOnTheMicroBatches) {
   lora.lora_dropout = 0.5;
   std::vector<Sample> samples = make_samples(lengths);
   samples[2].columns.assign(columns::mask, samples[2].columns.find(columns::mask).size(),
-                            0);  // alone in a micro-batch it is skipped, and counts all the same
+                            0);  // alone in a micro-batch it is skipped, but still counted
   const std::unique_ptr<Objective> sft = make("sft");
   const Squares squares;
   for (const Objective* objective : std::initializer_list<const Objective*>{sft.get(), &squares}) {

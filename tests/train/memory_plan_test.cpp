@@ -7,7 +7,7 @@ namespace {
 
 using test::pointers, test::Rig;
 
-// Samples that are trained on whole, as a reservation counts them.
+// Samples with all tokens but the first trained on, as the plan counts them.
 std::vector<Sample> whole(size_t count, size_t length) {
   const std::vector<size_t> lengths(count, length);
   std::vector<Sample> out = test::make_samples(lengths);
@@ -31,7 +31,7 @@ std::optional<PeakBytes> widen(MemoryPlan& reservation, Rig& rig, const std::vec
 
 TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
   Rig rig(micro_batches_of(20));
-  const std::vector<Sample> samples = whole(5, 10);  // two, two and one
+  const std::vector<Sample> samples = whole(5, 10);  // micro-batches of two, two and one sample
   MemoryPlan reservation;
   const std::optional<PeakBytes> counted = widen(reservation, rig, samples, 20);
   ASSERT_TRUE(counted);
@@ -40,7 +40,8 @@ TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
   EXPECT_EQ(counted->columns, rig.trainer.peak().columns);
   EXPECT_EQ(counted->critic, 0u);
   EXPECT_GT(counted->scratch, 0u);
-  EXPECT_LE(counted->scratch, rig.trainer.peak().scratch);  // bodies that do not say what they take are not counted
+  EXPECT_LE(counted->scratch,
+            rig.trainer.peak().scratch);  // the plan omits bodies that do not report their scratch memory
 }
 
 TEST(MemoryPlan, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {
@@ -51,7 +52,7 @@ TEST(MemoryPlan, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {
   ASSERT_TRUE(first && second);
   EXPECT_GT(second->tape, first->tape);
   EXPECT_FALSE(widen(reservation, rig, whole(4, 12)));
-  EXPECT_FALSE(widen(reservation, rig, whole(5, 12)));  // 60 tokens: a quarter more than 48
+  EXPECT_FALSE(widen(reservation, rig, whole(5, 12)));  // 60 tokens fit: the second plan adds a quarter to 48
   EXPECT_TRUE(widen(reservation, rig, whole(6, 12)));
 }
 

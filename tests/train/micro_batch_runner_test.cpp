@@ -9,7 +9,7 @@ using test::make_samples, test::pointers, test::Rig;
 
 constexpr size_t lengths[] = {7, 12, 3};
 
-// A loss and the gradients that a pass adds, of a model that has none yet.
+// A loss, and the gradients that a pass adds to zeroed ones.
 struct Taken {
   double loss = 0;
   std::vector<float> logp, grads;
@@ -56,7 +56,7 @@ TEST(MicroBatchRunner, OnePassOverTheVocabularyAndTwoLearnTheSame) {
   EXPECT_GT(norm, 1e-4);
 }
 
-// A batch that nothing is trained on is evaluated without a pass.
+// A batch without trained tokens is evaluated without a forward pass.
 TEST(MicroBatchRunner, NothingToTrainOnHasNoLossAndNoGradient) {
   Rig rig;
   rig.model->zero_grad(rig.context);

@@ -1,5 +1,5 @@
 #pragma once
-// A tiny model under training, and samples for it.
+// A tiny model with a trainer, and samples for it.
 #include "tests/model/tiny_model.h"
 #include "train/trainer.h"
 
@@ -10,7 +10,7 @@ inline std::vector<float> weights_of(const Model& model) {
   return {values.begin(), values.end()};
 }
 
-// Random sequences, trained on past a prompt of two tokens (of one where there are but two).
+// Random sequences, trained on after a prompt of two tokens (one token if the sequence has two).
 inline std::vector<Sample> make_samples(std::span<const size_t> lengths) {
   std::vector<Sample> out;
   for (size_t i = 0; i < lengths.size(); ++i) {

@@ -12,7 +12,7 @@
 namespace hone::test {
 namespace {
 
-// A stage of this test: it trains on fixed samples and asks for evaluations every two steps.
+// A stage of this test: it trains on fixed samples and evaluates every two steps.
 class Likelihood : public Stage {
  public:
   void fields(Fields& f) override { loop_.fields(f); }

@@ -75,7 +75,7 @@ TEST(Trainer, ASampleLongerThanAMicroBatchGivesTheGradientOfAWiderOne) {
   for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-6) << i;
 }
 
-// The mean log-prob of tokens whose advantage is not zero; the others' samples are idle.
+// The mean log-prob of tokens whose advantage is not zero. Samples with advantage zero are idle.
 struct Weighted : Objective {
   Needs needs() const override { return {}; }
   bool has_no_gradient(const Sample& sample) const override {
@@ -95,7 +95,7 @@ struct Weighted : Objective {
 
 TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
   TrainerConfig config;
-  config.micro_batch_tokens = 12;  // a sample each
+  config.micro_batch_tokens = 12;  // one sample in each micro-batch
   std::vector<Sample> samples = make_samples(lengths);
   for (size_t i = 0; i < samples.size(); ++i)
     samples[i].columns.assign(columns::advantage, samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
@@ -117,8 +117,8 @@ TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
   EXPECT_EQ(some.trainer.steps_done(), 2);
 }
 
-// Counts what it is shown: TRL's entropy and clip fractions are means over all completions, those without an advantage
-// included.
+// Counts the tokens that loss() sees: TRL's entropy and clip fractions are means over all completions, including those
+// without an advantage.
 struct Measured : Weighted {
   Needs needs() const override { return {.entropy = true}; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
@@ -137,7 +137,7 @@ TEST(Trainer, WhatIsMeasuredIsMeasuredOfIdleSamplesToo) {
   std::vector<Sample> samples = make_samples(lengths);
   for (size_t i = 0; i < samples.size(); ++i)
     samples[i].columns.assign(columns::advantage, samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
-  clear_mask(samples.emplace_back(samples[0]));  // nothing to measure
+  clear_mask(samples.emplace_back(samples[0]));  // a sample without tokens to measure
   Rig all(config), some(config);
   Measured measures_all, skips;
   measures_all.skips = false;
@@ -270,7 +270,7 @@ TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
   EXPECT_EQ(before, weights_of(*rig.model));
 }
 
-// The weights' gradient after a step that learns nothing.
+// The weights' gradient after a step with learning rate 0.
 std::vector<float> gradient_of(Rig& rig, const std::vector<Sample>& samples) {
   rig.trainer.step(pointers(samples), *make("sft"), 0);
   const std::span<float> grads = rig.model->flat_grads().as<float>();
@@ -278,7 +278,7 @@ std::vector<float> gradient_of(Rig& rig, const std::vector<Sample>& samples) {
 }
 
 TEST(Trainer, PackedSamplesDoNotSeeEachOther) {
-  for (size_t silent = 0; silent < std::size(lengths); ++silent) {  // is not trained on
+  for (size_t silent = 0; silent < std::size(lengths); ++silent) {  // this sample is not trained on
     std::vector<Sample> samples = make_samples(lengths);
     std::ranges::fill(samples[silent].columns[columns::mask], 0.0f);
     Rig rig;
@@ -321,7 +321,7 @@ TEST(Trainer, TheGradientPassesThroughTheNoise) {
   double squares = 0;
   for (const float g : gradient) squares += double{g} * g;
   const double step = 0.002 / std::sqrt(squares);
-  const auto at = [&](double sign) {  // under the first step's noise
+  const auto at = [&](double sign) {  // with the noise of the first step
     for (size_t i = 0; i < start.size(); ++i) values[i] = static_cast<float>(start[i] + sign * step * gradient[i]);
     Trainer fresh(rig.context, *rig.model, noisy_config());
     return fresh.step(pointers(make_samples(lengths)), *make("sft"), 0).loss;

@@ -52,7 +52,7 @@ struct Rows {
   EXPECT_EQ(rows.tokens[2], 0);
   EXPECT_EQ(rows.positions[2], 5);
   EXPECT_EQ(rows.slots[2], 22 * 4 + 1);                                          // the next block
-  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(rows.ring[i], i < 4 ? -5 : 56 + i);  // turn 3 of two
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(rows.ring[i], i < 4 ? -5 : 56 + i);  // turn 3 writes slot 3 % 2 = 1
   EXPECT_EQ(rows.turn[0], 4);
 });
 

@@ -62,7 +62,7 @@ TEST(GroupAdvantages, LeaveOutWhatIsNotJudged) {
   EXPECT_TRUE(groups[0].samples[2].columns.find(columns::advantage).empty());
 }
 
-// 0.1 + 0.1 + 0.1 is not 3 * 0.1: equal rewards must still be worth nothing.
+// 0.1 + 0.1 + 0.1 is not 3 * 0.1: equal rewards must still have advantage 0.
 TEST(GroupAdvantages, OfEqualRewardsAreExactlyZero) {
   const std::vector<double> rewards(7, 0.1);
   std::vector<Group> groups = make_groups(rewards, 7);
@@ -106,7 +106,7 @@ TEST(GroupAdvantages, AgreeWithPublishedNumbers) {
   check(RewardScale::none, "dr_grpo(mean,none)");
 }
 
-// Written out as the discounted sum of temporal differences.
+// GAE written out as the discounted sum of temporal differences.
 TEST(EstimateAdvantages, IsTheDiscountedSumOfTemporalDifferences) {
   const double rewards[] = {0.5, -0.25, 0, 2}, values[] = {0.1, 0.4, -0.3, 0.7};
   const double gamma = 0.9, lambda = 0.8;

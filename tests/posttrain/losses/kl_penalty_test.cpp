@@ -15,7 +15,7 @@ KlPenalty make(const std::string& toml) {
   return KlPenalty(out);
 }
 
-// One group of three completions of 2, 1 and 0 trained tokens, and one that is not judged.
+// One group of three completions of 2, 1 and 0 trained tokens, and one completion that is not scored.
 std::vector<Group> groups() {
   std::vector<Group> out(1);
   for (const size_t tokens : {2, 1, 0, 1}) {
@@ -58,7 +58,7 @@ TEST(KlPenalty, EstimatesAsAsked) {
   }
 }
 
-// A token's divergence is 0.5, 0.5 and (of no tokens) 0 in the three samples: the mean is 1/3.
+// A token's divergence is 0.5, 0.5 and 0 (no tokens) in the three samples: the mean is 1/3.
 TEST(KlPenalty, AnAdaptiveWeightFollowsTheDivergence) {
   const auto after = [](const std::string& target, KlPenalty& penalty) {
     penalty = make("kl_coef = 0.1\nkl_ctrl = 'adaptive'\nhorizon = 30\ntarget_kl = " + target);
@@ -71,7 +71,8 @@ TEST(KlPenalty, AnAdaptiveWeightFollowsTheDivergence) {
     return next.means().at("objective/kl_coef");
   };
   KlPenalty penalty({});
-  EXPECT_NEAR(after("0.001", penalty), 0.1 * (1 + 0.2 * 0.1), 1e-12);  // far above: at most a fifth in a horizon
+  EXPECT_NEAR(after("0.001", penalty), 0.1 * (1 + 0.2 * 0.1),
+              1e-12);  // far above the target: at most a fifth per horizon
   EXPECT_NEAR(after("5.0", penalty), 0.1 * (1 - 0.2 * 0.1), 1e-12);
   EXPECT_NEAR(after("0.3", penalty), 0.1 * (1 + (1 / 0.9 - 1) * 0.1), 1e-12);
   StateSection section;

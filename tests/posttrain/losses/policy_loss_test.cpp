@@ -1,4 +1,4 @@
-// Policy losses against formulas written out here in double precision, through `hone objective`'s door.
+// Policy losses, evaluated as by `hone objective`, against formulas written out here in double precision.
 #include "posttrain/losses/policy_loss.h"
 
 #include <gtest/gtest.h>
@@ -138,7 +138,7 @@ TEST(PolicyLoss, FollowsTheFormulasUnderEverySetting) {
       }
 }
 
-// Each token's gradient of -w A logp is -w A: the ratio is held.
+// Each token's gradient of -w A logp is -w A, since the ratio is held constant.
 TEST(PolicyLoss, CispoKeepsAGradientForEveryToken) {
   const Json out = run({.loss_type = "cispo", .epsilon_high = 1.5});
   double clipped = 0;
@@ -192,7 +192,7 @@ TEST(PolicyLoss, MetricsAreTrls) {
   EXPECT_NEAR(metric("sampling/sampling_logp_difference/max"), largest_difference, 1e-9);
 }
 
-// A ratio of a sequence is clipped or not as one: its fractions are of sequences.
+// The ratio of a sequence is clipped as one, so clip fractions count sequences.
 TEST(PolicyLoss, SequenceRatiosAreCountedBySequence) {
   const Json out = run({.level = "sequence"});
   double low = 0, high = 0;
@@ -259,7 +259,7 @@ TEST(PolicyLoss, IdleIsWhatHasNoAdvantageAndNoOtherTerm) {
   EXPECT_TRUE(PolicyLoss{.beta = 0.1}.has_no_gradient(sample));
 }
 
-// They are judged, and count in baselines.
+// Truncated completions are scored and count in baselines.
 TEST(PolicyLoss, TruncatedCompletionsAreNotTrainedOn) {
   std::vector<Group> groups(1);
   for (const char* reason : {"stop", "length"}) {
@@ -273,7 +273,7 @@ TEST(PolicyLoss, TruncatedCompletionsAreNotTrainedOn) {
   EXPECT_EQ(entries(groups[0].samples[1], columns::mask), (std::vector<float>{0, 0, 0}));
 }
 
-// Numbers of another framework's tests: GSPO's token losses, and the two ways to add token losses up.
+// Numbers from another framework's tests: GSPO's token losses, and two averages of token losses.
 TEST(PolicyLoss, AgreesWithPublishedNumbers) {
   HONE_SHARED_OR_SKIP(path, "vectors/a5/functions_2026.json");
   const Json all = parse_json(read_file(path), path.string());
@@ -310,7 +310,7 @@ TEST(PolicyLoss, AgreesWithPublishedNumbers) {
                 expected / tokens, 1e-5)
         << name;
   }
-  // A token's loss is -A exp(0) with logp = old: advantages a token give any losses we like.
+  // With logp = old_logp a token's loss is -A, so the advantages set the losses.
   const Json& sums = all.at("aggregate_loss_across_microbatch");
   JsonArray negated(2, JsonArray{});
   for (size_t i = 0; i < 20; ++i)
@@ -319,7 +319,7 @@ TEST(PolicyLoss, AgreesWithPublishedNumbers) {
   const Json losses(negated), sum_mask = rows(sums.at("inputs").at("mask"));
   EXPECT_NEAR(evaluate(policy, policy, sum_mask, losses, {{"loss_type", "grpo"}}),
               sums.at("cases").at("sequence").as_double(), 1e-5);
-  // There the constant divides the sum over the batch; here a mean over its two sequences.
+  // The other framework divides the batch's sum by the constant; hone also divides by the two sequences.
   EXPECT_NEAR(2 * evaluate(policy, policy, sum_mask, losses, {{"loss_type", "dr_grpo"}, {"max_completion_length", 42}}),
               sums.at("cases").at("constant(42)").as_double(), 1e-5);
 }

@@ -85,7 +85,7 @@ TEST(SamplingDifference, CountsMaskedTokensOnly) {
                                    {"sampling/sampling_logp_difference/mean", 0.25}}));
 }
 
-// Against what the learner computed before its epochs, where that is known.
+// The difference to old_logp if the sample has it.
 TEST(SamplingDifference, IsOfTheOldLogProbs) {
   const float logp[] = {-1, -2}, old_logp[] = {-1, -4}, behavior[] = {-1, -3}, mask[] = {1, 1};
   TokenBatch batch;
@@ -98,7 +98,7 @@ TEST(SamplingDifference, IsOfTheOldLogProbs) {
   EXPECT_EQ(sums.means().at("sampling/sampling_logp_difference/max"), 1);
 }
 
-// Numbers of another framework's tests: token losses without a clip, and clipped at 0.1.
+// Numbers from another framework's tests: token losses without a clip, and clipped at 0.1.
 TEST(ClippedSurrogate, AgreesWithPublishedTokenLosses) {
   HONE_SHARED_OR_SKIP(path, "vectors/a5/functions_2026.json");
   const Json all = parse_json(read_file(path), path.string());

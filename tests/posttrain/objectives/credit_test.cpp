@@ -1,4 +1,4 @@
-// How objectives turn rewards into advantages, against formulas written out here in double precision.
+// Advantages that objectives compute from rewards, against formulas written out here in double precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ const Rows reference_logp = {{-1.0, -1.0, -2.0}, {-0.5, -1.25}, {-2.5, -0.5, -0.
 const Rows mask = {{0, 1, 1}, {1, 1}, {1, 1, 0, 1}, {1}, {0, 1}, {1, 1}};
 const std::vector<double> rewards = {1, 0, 0.5, 0.25, 0.75, 2};  // two groups of three
 
-// Advantages that an objective gives, [sequence][token]; tokens of a sequence that share one are told once.
+// The advantages of an objective, [sequence][token]. A sequence whose tokens share an advantage has one entry.
 Rows advantages_of(const char* objective, JsonObject config, const std::vector<double>& of_rewards = rewards,
                    size_t group_size = 3) {
   const Json out = evaluate_objective(objective,
@@ -102,7 +102,7 @@ TEST(Credit, RlooIsAboveTheMeanOfTheOthers) {
         return (advantages[s] - mean(advantages)) / (deviation(advantages) + 1e-4);
       });
     }
-  // A completion by itself has no others.
+  // A group of one has no other completions.
   for (const std::vector<double>& row : advantages_of("rloo", {{"beta", 0}}, rewards, 1))
     for (const double advantage : row) EXPECT_EQ(advantage, 0);
 }
@@ -159,7 +159,7 @@ TEST(Credit, RftLearnsWhatIsAcceptedOrByItsReward) {
                                                  {"group_size", 3},
                                                  {"config", JsonObject{{"threshold", 0.75}}}},
                                       "x.json");
-  double sum = 0, tokens = 0;  // the likelihood of the accepted, over their tokens
+  double sum = 0, tokens = 0;  // the likelihood of the accepted completions, per token
   for (const size_t s : {0, 4, 5})
     for (size_t t = 0; t < mask[s].size(); ++t) sum -= mask[s][t] * logp[s][t], tokens += mask[s][t];
   EXPECT_NEAR(out.at("loss").as_double(), sum / tokens, 1e-9);
@@ -172,9 +172,10 @@ TEST(Credit, RftLearnsTheBestOfEachGroupAlone) {
   };
   expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"threshold", 0.0}}), in({0, 5}));
   expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.0}}), in({0, 2, 4, 5}));
-  expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.75}}), in({0, 4, 5}));  // and good enough
+  expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.75}}),
+              in({0, 4, 5}));  // best_of_n and threshold together
   expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"threshold", 1.0}}, {1, 1, 1, 0, 1, 1}),
-              in({0, 4}));  // of equal ones the first
+              in({0, 4}));  // the first of equal completions
   expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"weight", "reward"}}),
               [](size_t s, size_t) { return s == 0 || s == 5 ? rewards[s] : 0; });
 }

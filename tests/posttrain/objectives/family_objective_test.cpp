@@ -1,5 +1,5 @@
-// Every model family, whole and with adapters, under every objective: the gradient that the trainer leaves in the model
-// is the step loss's own, seen along its direction.
+// Every model family, with all weights and with adapters, under every objective: the gradient that the trainer writes
+// is that of the step's loss, measured along the gradient's direction.
 #include <cmath>
 
 #include "tests/train/rig.h"
@@ -11,7 +11,7 @@ using test::make_samples, test::pointers, test::Rig;
 
 constexpr size_t lengths[] = {7, 9, 3, 8};
 
-// Every column an objective may ask for; log-ratios stay inside the clip.
+// Every column that an objective may read; log-ratios are inside the clip range.
 std::vector<Sample> full_samples(Rig& rig) {
   std::vector<Sample> samples = make_samples(lengths);
   std::vector<std::vector<int32_t>> sequences;
@@ -27,7 +27,7 @@ std::vector<Sample> full_samples(Rig& rig) {
           sample.columns[columns::reference_logp][t] -= 0.3f * static_cast<float>(s + 1);
     sample.columns.assign(columns::advantage, n, 0.5f + static_cast<float>(s)),
         sample.columns.assign(columns::returns, n, 0.5f), sample.columns.assign(columns::old_value, n, 0);
-    for (const Column column : all_columns())  // those of objectives: labels, margins
+    for (const Column column : all_columns())  // columns of objectives: labels, margins
       if (!sample.columns.has(column))
         sample.columns.assign(column, column.size(1, n), column.info().per_sequence ? (s % 2 == 0 ? 1.f : -1.f) : -2.f);
   }
@@ -44,7 +44,7 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   Rig rig(config, family, lora ? LoraConfig{.r = 3, .target_modules = {"all-linear"}} : LoraConfig{});
   const std::unique_ptr<Objective> objective = make_objective(name);
   const std::vector<Sample> samples = full_samples(rig);
-  if (objective->needs().critic) {  // which starts at zero, where no gradient reaches the trunk
+  if (objective->needs().critic) {  // a value head of zeros passes no gradient to the trunk
     std::vector<float> head(static_cast<size_t>(rig.model->shape().hidden_size));
     for (size_t i = 0; i < head.size(); ++i) head[i] = 0.05f * static_cast<float>(i % 5) - 0.1f;
     rig.trainer.set_value_head(head);
@@ -61,7 +61,7 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   double squares = 0;
   for (const float g : direction) squares += double{g} * g;
   ASSERT_GT(squares, 1e-6);
-  // A distance of 0.002 along the gradient: far above rounding, well inside the clip.
+  // A distance of 0.002 along the gradient: far above rounding, well inside the clip range.
   const double step = 0.002 / std::sqrt(squares);
   const auto at = [&](double sign) {
     for (size_t i = 0; i < start.size(); ++i) *values[i] = static_cast<float>(start[i] + sign * step * direction[i]);

@@ -1,4 +1,4 @@
-// The contract of every registered objective, as it is and under other settings: its gradient is its loss's, masked-out
+// The contract of every registered objective, with default and other settings: the gradient is that of the loss, masked
 // tokens do not count, and splitting a step changes nothing.
 #include "train/objective.h"
 
@@ -13,13 +13,13 @@
 namespace hone {
 namespace {
 
-// Settings besides the defaults, as a recipe has them. holds: the gradient takes factors of the loss as constants.
+// Other settings than the defaults, as in a recipe. holds: the gradient treats factors of the loss as constants.
 struct Setting {
   std::string name, toml;
   bool holds = false;
 };
 
-// An objective that is not named here is tested with its defaults alone.
+// An objective that is not listed here is tested with its defaults only.
 const std::map<std::string, std::vector<Setting>> settings = {
     {"sft", {{"dft", "loss_type = 'dft'", true}}},
     {"dpo",
@@ -129,7 +129,7 @@ struct RandomBatch {
       if (length > 1) columns[columns::mask].back() = 1;
       offsets.push_back(offsets.back() + length);
     }
-    for (const Column column : all_columns()) {  // those of objectives: labels, margins
+    for (const Column column : all_columns()) {  // columns of objectives: labels, margins
       if (columns.has(column)) continue;
       for (size_t i = column.size(lengths.size(), static_cast<size_t>(offsets.back())); i > 0; --i)
         add(column, column.info().per_sequence ? (rng.uniform() < 0.5 ? -1.f : 1.f) : draw(-4, -0.25));
@@ -162,7 +162,7 @@ struct Evaluated {
   MetricSums metrics;
 };
 
-// Of sequences [begin, end); metrics are added to.
+// The loss of sequences [begin, end). Adds to the metrics.
 Evaluated evaluate(const Objective& objective, const RandomBatch& random, size_t begin, size_t end, double scale,
                    MetricSums metrics = {}) {
   std::vector<int32_t> offsets;
@@ -190,7 +190,8 @@ class ObjectiveContract : public testing::TestWithParam<Variant> {
 TEST_P(ObjectiveContract, GradientIsTheLosssFiniteDifference) {
   RandomBatch random(lengths);
   const Evaluated at = evaluate(*objective_, random);
-  if (GetParam().setting.holds) {  // the loss is linear in logp, but for the factors: it is its gradient times logp
+  if (GetParam()
+          .setting.holds) {  // with constant factors the loss is linear in logp: it equals the gradient times logp
     double sum = 0;
     const std::span<const float> logp = random.columns[columns::logp];
     for (size_t t = 0; t < logp.size(); ++t) sum += double{at.logp[t]} * logp[t];
@@ -221,7 +222,7 @@ TEST_P(ObjectiveContract, SaysTrulyWhetherItsGradientIsConstant) {
   std::ranges::fill(random.columns[columns::logp], 0.f);
   const bool constant = before.logp == evaluate(*objective_, random).logp;
   const bool reads_values_alone = std::ranges::all_of(before.logp, [](float g) { return g == 0; });
-  // A loss of straight pieces (a hinge) may have the same slope here and there.
+  // A piecewise linear loss (a hinge) may have the same slope at both points.
   EXPECT_TRUE(constant == objective_->needs().loss_linear_in_logp || reads_values_alone ||
               GetParam().setting.name == "hinge");
 }
@@ -336,7 +337,7 @@ TEST_P(ObjectiveContract, CreditIsFiniteForEqualRewardsAndOneTokenCompletions) {
     }
 }
 
-// What credit() leaves idle has a loss and a gradient of 0, whatever the policy has become.
+// A sample with has_no_gradient() has a loss and a gradient of 0 under any policy.
 TEST_P(ObjectiveContract, IdleSamplesAddNothing) {
   for (const double reward_step : {0.0, 0.25}) {
     std::vector<Group> groups = make_groups(std::vector<int>{4, 1, 3, 0}, reward_step);
@@ -376,7 +377,7 @@ TEST(ObjectiveSettings, ThatCompareAGroupNeedOneOfTwoAndSamplingThatDiffers) {
   }
 }
 
-// A run that is resumed gives the credit that it would have given.
+// A resumed run computes the advantages of the uninterrupted run.
 TEST_P(ObjectiveContract, StateIsSavedWhole) {
   const std::vector<int> completions = {4, 1, 3};
   const auto credit = [&](Objective& objective) {

@@ -1,6 +1,6 @@
-// An objective with columns of its own, in one file: this one. Everything that goes over columns (the trainer, the
-// checkpoint of groups, dumps, `hone objective`) carries them without an edit elsewhere. The contract tests of
-// objectives run over it, too.
+// An objective with its own columns, complete in this file. All code that handles columns (the trainer, the checkpoint
+// of groups, dumps, `hone objective`) handles them without a change elsewhere. The contract tests of objectives also
+// cover it.
 #include <gtest/gtest.h>
 
 #include "core/io/jsonl.h"

@@ -1,4 +1,4 @@
-// PPO whole, from rewards to loss and gradients, against its formulas written out here in double precision.
+// PPO from rewards to loss and gradients, against its formulas written out here in double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 using test::Rows, test::nested;
 
-// Ratios on both sides of the clips, values on both sides of theirs, a hole in a mask, a one-token completion.
+// Ratios and values on both sides of their clip ranges, a gap in a mask, a one-token completion.
 const Rows logp = {{-1.5, -0.5, -2.25}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}};
 const Rows old_logp = {{-1.25, -0.75, -2.5}, {-1.5, -1.125}, {-2.0, -0.25, -0.75, -2.0}, {-2.5}};
 const Rows reference_logp = {{-1.0, -1.0, -2.0}, {-0.5, -1.25}, {-2.5, -0.5, -0.5, -1.5}, {-1.75}};
@@ -72,7 +72,7 @@ void whiten(std::vector<double>& values, bool centred) {
   for (double& v : values) v = (v - mean) / std::sqrt(squares / (num_tokens - 1) + 1e-8) + (centred ? 0 : mean);
 }
 
-// A trained token, and what the formulas make of it.
+// A trained token, and the formulas' results for it.
 struct Token {
   size_t s, t;
   double advantage = 0, target = 0, weight = 0;
@@ -132,7 +132,7 @@ TEST_P(Ppo, FollowsItsFormulas) {
   const auto at = [&](const char* field, const Token& token) {
     const Json& row = out.at(field).as_array().at(token.s);
     return row.is_array() ? row.as_array().at(token.t).as_double()
-                          : row.as_double();  // an advantage that a completion's tokens share is told once
+                          : row.as_double();  // one entry if a completion's tokens share an advantage
   };
   double loss = 0;
   for (const Token& token : credited(s)) {

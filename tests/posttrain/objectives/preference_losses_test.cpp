@@ -1,4 +1,4 @@
-// Losses on pairs and on labelled completions against their formulas, written out here in double precision.
+// Losses on pairs and on labeled completions against their formulas, written out here in double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ Json evaluate(std::string_view name, const Rows& at, JsonObject config, JsonObje
 
 double metric(const Json& out, const char* name) { return out.at("metrics").at(name).as_double(); }
 
-// Sum of a completion's masked entries, those past the first `head` weighted by tail.
+// Sum of a completion's masked entries; those after the first `head` have the weight `tail`.
 double sum_of(const Rows& rows, size_t s, double head = 1e9, double tail = 1) {
   double sum = 0, seen = 0;
   for (size_t t = 0; t < rows[s].size(); ++t) {
@@ -53,7 +53,7 @@ double tokens_of(size_t s) {
 }
 double log_sigmoid(double x) { return -std::log(1 + std::exp(-x)); }
 
-// The gradient that `out` has is the loss's: central differences of `loss` by every masked log-prob.
+// Compares the gradient in `out` with central differences of `loss` by every masked log-prob.
 void expect_gradient(const Json& out, const std::function<double(const Rows&)>& loss) {
   for (size_t s = 0; s < logp.size(); ++s)
     for (size_t t = 0; t < logp[s].size(); ++t) {
@@ -188,7 +188,8 @@ TEST(OrpoLoss, ACertainCompletionHasOddsWithoutAnEndThatStayFinite) {
   const Rows certain = {{0, 0, 0}, {-0.75, -1.0, -0.5, -3.0}, {0, 0, 0, 0}, {0, 0}};
   const Json out = evaluate("orpo", certain, {});
   EXPECT_TRUE(std::isfinite(out.at("loss").as_double()));
-  EXPECT_NEAR(out.at("grad").as_array()[2].as_array()[1].as_double(), -0.25, 1e-9);  // the likelihood's alone
+  EXPECT_NEAR(out.at("grad").as_array()[2].as_array()[1].as_double(), -0.25,
+              1e-9);  // the gradient of the likelihood only
   EXPECT_EQ(out.at("grad").as_array()[3].as_array()[1].as_double(), 0);
 }
 

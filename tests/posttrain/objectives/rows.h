@@ -1,5 +1,5 @@
 #pragma once
-// Numbers a token, [sequence][token], as `hone objective` reads them.
+// Numbers per token, [sequence][token], as `hone objective` reads them.
 #include <vector>
 
 #include "core/io/json.h"

@@ -14,7 +14,7 @@ std::unique_ptr<Objective> make(const char* name) { return make_objective(name);
 
 constexpr size_t lengths[] = {7, 12, 3, 9};
 
-// A critic's objective with every column it asks for; values come from the trainer.
+// Samples with every column that an objective with a critic reads; the trainer computes values.
 std::vector<Sample> make_experience(Trainer& trainer) {
   std::vector<Sample> samples = make_samples(lengths);
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -105,7 +105,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsWithTheBatchSavedAndTheWeightsUntouched) 
   EXPECT_TRUE(std::isfinite(rig.trainer.step(pointers(samples), *make("grpo"), 0.01).loss));
 }
 
-// A finite loss with a slope that is not.
+// An objective with a finite loss and a gradient that is not finite.
 struct InfiniteGradient : Objective {
   Needs needs() const override { return {}; }
   double loss(const TokenBatch&, TokenGrad grad, MetricSums&) const override {

@@ -23,7 +23,7 @@ class CollectAll : public ::testing::Test {
       tasks.push_back(
           {.id = std::to_string(i), .prompt = std::to_string(i % 7), .messages = {}, .answer = {}, .columns = {}});
   }
-  // The completions, task by task.
+  // The completions of each task.
   std::vector<std::vector<std::string>> completions(std::span<const Task> asked, std::span<const uint64_t> ids) {
     LocalBackend sampler(context, *model, tokenizer, {});
     Collector actor(sampler, tokenizer, config);

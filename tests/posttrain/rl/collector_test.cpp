@@ -14,7 +14,7 @@
 namespace hone::test {
 namespace {
 
-// Its score is the length of the completion; a part says whether the completion was given to it.
+// The score is the length of the completion. The part "seen" is 1 for each completion that was scored.
 class Length : public Reward {
  public:
   RewardScore score(const Task&, const Completion& completion) const override {
@@ -79,8 +79,8 @@ TEST_F(CollectorTest, GroupsHoldWhatALearnerNeeds) {
 
 TEST_F(CollectorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
   const auto settings = [](const std::string& text) { return Config::from_text(text, "test").as<SamplingParams>(); };
-  // With top_k = 1 the drawn token's probability is 1, whatever the model's; a truncated distribution only gives more
-  // to what is left.
+  // With top_k = 1 the sampled token's probability is 1. Truncation raises the probability of the tokens that it
+  // keeps.
   config.sampling = settings("top_k = 1\nmax_tokens = 5");
   for (const Group& group : actor().gather(asked, 0))
     for (const Sample& sample : group.samples)
@@ -194,7 +194,7 @@ TEST_F(CollectorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
 }
 
 TEST_F(CollectorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
-  tasks[0].prompt = "ab 12 ab 12 ab 12 ab 12";  // longer than a block of the cache
+  tasks[0].prompt = "ab 12 ab 12 ab 12 ab 12";  // longer than a KV block
   actor().gather(asked, 0);
   model->initialize(context, 99);
   sampler.set_policy_version(1);

@@ -9,10 +9,10 @@ namespace {
 
 constexpr CurriculumConfig config{.revisit_epochs = 3, .easy = 0.9, .hard = 0.1, .smoothing = 0.5, .threshold = 1};
 
-// What an order of four tasks in a row gives in an epoch of it.
+// A curriculum over four tasks in file order.
 class CurriculumTest : public ::testing::Test {
  protected:
-  // Tasks until the order has come to the end of its epoch.
+  // The tasks up to the end of the order's epoch.
   std::string epoch() {
     std::string out;
     do out += std::to_string(curriculum.next(order));
@@ -30,9 +30,9 @@ TEST_F(CurriculumTest, SetsAsideWhatIsTooEasyOrTooHardAndRevisitsIt) {
   record(0, 1), record(1, 0), record(2, 0.5), record(3, 0.5);
   EXPECT_EQ(epoch(), "23");
   EXPECT_EQ(epoch(), "23");
-  EXPECT_EQ(epoch(), "0123");  // epoch 3: asked last in epoch 0
+  EXPECT_EQ(epoch(), "0123");  // epoch 3: last sampled in epoch 0
   record(0, 1);
-  EXPECT_EQ(epoch(), "123");  // 1 was not judged: it is asked until it is
+  EXPECT_EQ(epoch(), "123");  // no result of task 1 was recorded: it is sampled again
   record(1, 0.5);             // (0 + 0.5) / 2: no longer too hard
   EXPECT_EQ(epoch(), "123");
 }

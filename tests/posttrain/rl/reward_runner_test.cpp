@@ -13,7 +13,7 @@
 namespace hone::test {
 namespace {
 
-// Says what its test asks for.
+// Returns the score that its test sets.
 class Scripted : public Reward {
  public:
   std::function<RewardScore(const Task&, const Completion&)> say;

@@ -5,7 +5,7 @@
 namespace hone {
 namespace {
 
-// Groups of completions with these rewards; each has a part "format" besides.
+// Groups of completions with these rewards; each also has a part "format".
 std::vector<Group> groups_of(const std::vector<std::vector<double>>& rewards, double format = 0) {
   std::vector<Group> out;
   for (const std::vector<double>& group : rewards) {
@@ -49,7 +49,7 @@ TEST(RewardWatch, SaysOnceWhichRewardNeverVaries) {
 }
 
 TEST(RewardWatch, IsSilentWhereRewardsTellCompletionsApart) {
-  // Two steps in a row are chance; a step that differs begins the count again; a group of one has nothing to compare.
+  // Two steps in a row do not warn. A step with a spread restarts the count. A group of one has nothing to compare.
   const std::vector<Group> flat = groups_of({{1, 1}, {0, 0}}, 0), differs = groups_of({{1, 0}, {0, 0}}, 1);
   EXPECT_EQ(log_of({flat, flat, differs, flat, flat, differs}), "");
   EXPECT_EQ(

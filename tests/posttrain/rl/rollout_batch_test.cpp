@@ -100,14 +100,15 @@ TEST(RolloutBatch, MetricsAreOverCompletionsAndGroups) {
   const Metrics metrics = make({2, 1}).metrics();
   EXPECT_DOUBLE_EQ(metrics.at("reward"), 11.0 / 3);
   EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0),
-              1e-12);                                                    // of {0, 1, 10} as TRL: over all completions
+              1e-12);  // of {0, 1, 10}: over all completions, as in TRL
   EXPECT_DOUBLE_EQ(metrics.at("reward_group_std"), std::sqrt(0.5) / 2);  // of {0, 1}; a group of one has none
   EXPECT_DOUBLE_EQ(metrics.at("frac_reward_zero_std"), 0.5);
   EXPECT_DOUBLE_EQ(metrics.at("completions/mean_length"), 4.0 / 3);
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_length"), 1);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/clipped_ratio"), 2.0 / 3);
-  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_terminated_length"), 2);  // the first completion of each group was cut
+  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_terminated_length"),
+                   2);  // the first completion of each group is truncated
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("rewards/part/mean"), 11.0 / 6);
@@ -193,7 +194,7 @@ class OldLogp : public ::testing::Test {
   std::vector<Group> groups;
 };
 
-// The recorded log-probs are no model's: that they come back shows that nothing was computed.
+// No model computed the recorded log-probs: equal numbers show that no scoring pass ran.
 TEST_F(OldLogp, OfTheseWeightsIsWhatTheSamplerRecorded) {
   RolloutBatch experience(groups);
   experience.set_old_logp(context, *model, temperature, 5);
@@ -217,7 +218,7 @@ TEST_F(OldLogp, OfAnotherArithmeticIsComputed) {
   }
 }
 
-// The sampler's own record, and a scoring pass of the same weights, are the same bits.
+// The sampler's log-probs and a scoring pass with the same weights have the same bits.
 TEST_F(OldLogp, OnPolicyBothWaysAgreeBitForBit) {
   Task task;
   task.prompt = "ab 1";

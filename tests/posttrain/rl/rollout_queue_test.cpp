@@ -17,14 +17,14 @@
 namespace hone::test {
 namespace {
 
-// What the sampler of a test does, and what it saw.
+// Settings of the test's sampler, and what it records.
 struct Script {
-  std::atomic<int64_t> tokens = 6;  // of a completion; one is written each step()
-  uint64_t delays = 0;              // a seed of pauses; 0: none
+  std::atomic<int64_t> tokens = 6;  // of a completion; each step() samples one
+  uint64_t delays = 0;              // seed of random pauses; 0: none
   std::function<int64_t(uint64_t id, int64_t version)> version_of =
-      nullptr;                            // that draws a token, where it is not the newest
-  int64_t fail_at = -1;                   // step() throws in this version
-  std::atomic<int64_t> most_requests{0};  // at once
+      nullptr;                            // version that samples a request's tokens; null: the newest
+  int64_t fail_at = -1;                   // step() throws under this version
+  std::atomic<int64_t> most_requests{0};  // largest number in progress at once
   std::atomic<bool> made_elsewhere{false};
 };
 
@@ -32,7 +32,7 @@ void pause(uint64_t seed, uint64_t index) {
   if (seed > 0) std::this_thread::sleep_for(std::chrono::microseconds(Rng(seed, index).below(500)));
 }
 
-// A token is a function of the request, the completion and the version that draws it.
+// A token is a function of the request, the completion and the version that samples it.
 class Scripted final : public GenerationBackend {
  public:
   explicit Scripted(Script& script) : script_(script) {}
@@ -83,7 +83,7 @@ class Scripted final : public GenerationBackend {
   int64_t version_ = 0;
 };
 
-// The reward is the last token; a task may break it.
+// The reward is the last token; it fails for the task `broken`.
 class LastToken : public Reward {
  public:
   std::string broken;
@@ -106,7 +106,7 @@ class RolloutQueueTest : public ::testing::Test {
     return {max_staleness, deterministic};
   }
 
-  // Rounds, and what they are made into. The learner pauses between steps.
+  // A task schedule with its rollout queue. The learner pauses between steps.
   struct Run {
     Run(RolloutQueueTest& test, const RolloutQueueConfig& config, uint64_t pauses = 0,
         const std::string& settings = "prompts_per_step = 3")
@@ -132,7 +132,7 @@ class RolloutQueueTest : public ::testing::Test {
     RolloutQueue rollouts;
   };
 
-  // What a learner sees of a group.
+  // The part of a group that the learner sees.
   static std::string seen(const std::vector<Group>& groups) {
     std::string out;
     for (const Group& group : groups) {
@@ -174,7 +174,7 @@ class RolloutQueueTest : public ::testing::Test {
   CollectorConfig actor;
   Script script;
   Metrics last;
-  int64_t oldest = 0;  // staleness that was seen
+  int64_t oldest = 0;  // largest staleness so far
 };
 
 constexpr const char* changing =
@@ -272,7 +272,7 @@ TEST_F(RolloutQueueTest, ARoundThatWasGivenBackIsSavedAndTheRestIsTheSame) {
         Run before(*this, with(k), 5, settings);
         steps_of(before, 0, at);
         RolloutQueue::NextBatch next = before.next(at);
-        for (Group& group : next.groups) group.samples.clear();  // the learner has changed its own
+        for (Group& group : next.groups) group.samples.clear();  // the learner has changed its copy
         before.rollouts.return_batch();
         EXPECT_THROW(before.rollouts.return_batch(), Error);
         before.rollouts.save_state(section);
@@ -341,7 +341,7 @@ TEST_F(RolloutQueueTest, RewardsThatFailEndTheirOwnStepAndWhatWasAskedIsAskedAga
 TEST_F(RolloutQueueTest, CompletionsOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
   const std::vector<std::string> whole = run(with(1));
   std::map<uint64_t, int> times;
-  std::set<uint64_t> lagging = {10, 16};  // of rounds 3 and 5: their worker has old weights at first
+  std::set<uint64_t> lagging = {10, 16};  // of batches 3 and 5: their worker has old weights at first
   script.version_of = [&](uint64_t id, int64_t version) {
     return lagging.contains(id) && ++times[id] <= 7 ? version - 2 : version;
   };
@@ -403,7 +403,7 @@ TEST(StalenessOf, IsOfTheTokensThatWereDrawn) {
   fresh.versions = {5, 5, 5, 5}, fresh.completion.ids = {1, 2}, fresh.weight_version = 5;
   Sample& mixed = group.samples.emplace_back();
   mixed.versions = {2, 2, 3, 4}, mixed.completion.ids = {1, 2, 3}, mixed.weight_version = 2;
-  group.samples.emplace_back();  // could not be sampled
+  group.samples.emplace_back();  // a completion that could not be sampled
   const Metrics metrics = staleness_of(std::span(&group, 1), 5);
   EXPECT_DOUBLE_EQ(metrics.at("staleness/mean"), (3 + 2 + 1) / 5.0);
   EXPECT_EQ(metrics.at("staleness/max"), 3);

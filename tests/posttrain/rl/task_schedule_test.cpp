@@ -19,7 +19,7 @@ class TaskScheduleTest : public ::testing::Test {
     return TaskSchedule(Config::from_text(settings, "test").as<TaskScheduleConfig>(), tasks, 7);
   }
 
-  // Groups of two completions; those of the tasks in `solved` are both right, of the others one is.
+  // Makes groups of two completions. For tasks in `solved` both are right, for other tasks one is.
   std::vector<Group> judge(const TaskSchedule& rounds, const std::vector<ScheduledTask>& asked) {
     std::vector<Group> out;
     batches.emplace_back();
@@ -46,7 +46,7 @@ class TaskScheduleTest : public ::testing::Test {
     for (const Group& group : rounds.finish(std::move(round), metrics)) out.push_back(group.task.id);
     return out;
   }
-  std::vector<std::string> order() const {  // of the first two epochs
+  std::vector<std::string> order() const {  // the order of the first two epochs
     std::vector<std::string> out;
     IndexLoader loader(10, 7);
     for (int i = 0; i < 20; ++i) out.push_back(std::to_string(loader.next()));
@@ -66,7 +66,7 @@ std::vector<std::string> slice(const std::vector<std::string>& of, std::ptrdiff_
 
 TEST_F(TaskScheduleTest, AskTheTasksInTheirOrderAndNumberTheRequestsThroughout) {
   TaskSchedule rounds = make("prompts_per_step = 4");
-  solved = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};  // equal rewards are no matter here
+  solved = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};  // without filter_groups equal rewards do not matter
   for (std::ptrdiff_t round = 0; round < 5; ++round) EXPECT_EQ(next(rounds), slice(order(), 4 * round, 4 * round + 4));
   for (uint64_t round = 0; round < 5; ++round)
     EXPECT_EQ(ids[round], (std::vector<uint64_t>{4 * round, 4 * round + 1, 4 * round + 2, 4 * round + 3}));
@@ -84,7 +84,7 @@ TEST_F(TaskScheduleTest, GroupsOfEqualRewardAreReplacedByAsManyOthers) {
   EXPECT_EQ(metrics.at("filter_groups/num_gen_batches"), 3);
   EXPECT_DOUBLE_EQ(metrics.at("filter_groups/kept_ratio"), 4.0 / 7);
   EXPECT_DOUBLE_EQ(metrics.at("filter_groups/reward"), (3 * 1 + 4 * 0.5) / 7);
-  EXPECT_EQ(metrics.at("rewards/skipped"), 6);  // of the three dropped groups: the others carry their own
+  EXPECT_EQ(metrics.at("rewards/skipped"), 6);  // of the three dropped groups: the kept groups still have their counts
 }
 
 TEST_F(TaskScheduleTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
@@ -95,7 +95,7 @@ TEST_F(TaskScheduleTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
   EXPECT_EQ(next(rounds), (std::vector<std::string>{in_order[1], in_order[0], in_order[2]}));
   EXPECT_EQ(batches.size(), 2u);
   EXPECT_EQ(batches.back(), slice(in_order, 3, 5));
-  EXPECT_EQ(next(rounds).size(), 3u);  // and the next round goes on behind
+  EXPECT_EQ(next(rounds).size(), 3u);  // the next batch continues after it
   EXPECT_EQ(batches[2], slice(in_order, 5, 8));
 }
 
@@ -139,7 +139,7 @@ TEST_F(TaskScheduleTest, WhatTheCurriculumSetsAsideIsNotAsked) {
   std::vector<std::string> expected = slice(in_order, 10, 20);
   std::erase_if(expected, [&](const std::string& id) { return solved.contains(id); });
   const std::vector<std::string> second = next(rounds);
-  EXPECT_EQ(slice(second, 0, 8), expected);  // and two of the third epoch
+  EXPECT_EQ(slice(second, 0, 8), expected);  // the other two are of the third epoch
 }
 
 TEST_F(TaskScheduleTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
@@ -147,7 +147,7 @@ TEST_F(TaskScheduleTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
       "prompts_per_step = 3\nfilter_groups = { enable = true }\ncurriculum = { revisit_epochs = 2 }";
   solved = {order()[0]};
   TaskSchedule rounds = make(settings), fresh = make(settings);
-  PendingTasks late, behind;  // of the first, the second batch fails; the second is on its way by then
+  PendingTasks late, behind;  // the second request of `late` fails while `behind` is in progress
   rounds.take(late, judge(rounds, rounds.next_tasks(late)));
   rounds.next_tasks(behind);
   rounds.next_tasks(late);

@@ -20,7 +20,7 @@ class WeightSync : public ::testing::Test {
   void push(WeightQueue& queue, int64_t version) {
     fill(*model, static_cast<float>(version));
     queue.push(version);
-    fill(*model, -1);  // the learner goes on
+    fill(*model, -1);  // the learner's weights change
   }
   std::unique_ptr<Model> copy_of(Model& of) {
     std::unique_ptr<Model> out = of.same_shape();
@@ -88,8 +88,8 @@ TEST_F(WeightSync, NoCopyIsEverTornWhileTheLearnerGoesOn) {
   }
 }
 
-// Replies of a replica are those of the version that was published, whatever the learner's weights are by then; of one
-// that was published in the middle, the tokens from there on.
+// A replica samples with its policy version, not with the learner's current weights. A version that is set during a
+// completion samples the tokens after that.
 TEST(ReplicaBackend, ATokenIsDrawnByTheVersionItNames) {
   const TemporaryFolder folder;
   const Tokenizer tokenizer = character_tokenizer(folder.path());
@@ -119,7 +119,7 @@ TEST(ReplicaBackend, ATokenIsDrawnByTheVersionItNames) {
                             .id = 1,
                             .sampling = {.max_tokens = 30, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   replica.submit(request, [&](uint64_t, std::vector<CompletionOutput> done) { completions = std::move(done); });
-  // While this prompt is computed, a token at a time, a step is a pass.
+  // While this prompt is prefilled one token at a time, each step is one pass.
   replica.submit({.prompt = std::vector<int32_t>(38, 3),
                   .n = 1,
                   .id = 2,

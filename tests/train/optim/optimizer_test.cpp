@@ -13,7 +13,7 @@
 namespace hone {
 namespace {
 
-// A parameter of a few numbers, its gradient set by the test.
+// A parameter of a few numbers. The test sets its gradient.
 struct Problem {
   explicit Problem(std::vector<float> start, std::vector<int64_t> shape = {})
       : values(std::move(start)), grads(values.size()) {
@@ -73,7 +73,7 @@ TEST(Adamw, FollowsPublishedTraces) {
   expect(vectors.at("expected_W_torch"), 1e-5, 1000);
 }
 
-// One number, updates written out.
+// One number, with its updates written out.
 TEST(Sgd, WithMomentumFollowsItsDefinition) {
   for (const bool nesterov : {false, true}) {
     Problem problem({1});
@@ -108,7 +108,7 @@ TEST(Rmsprop, FollowsItsDefinition) {
   }
 }
 
-// What every registered optimizer promises.
+// The contract of every registered optimizer.
 class OptimizerContract : public testing::TestWithParam<std::string> {};
 
 TEST_P(OptimizerContract, FindsAMinimum) {
@@ -177,7 +177,7 @@ TEST_P(OptimizerContract, FrozenParametersStay) {
   EXPECT_EQ(optimizer->state_bytes(), 0);
 }
 
-// A model's parameters as Model::allocate lays them: f32 or bf16, end to end at multiples of 64 elements.
+// Parameters in the layout of Model::allocate: f32 or bf16, adjacent, at multiples of 64 elements.
 struct Laid {
   explicit Laid(DType dtype) : values(1024), bf16_values(1024), grads(1024) {
     int64_t at = 0;
@@ -203,7 +203,7 @@ struct Laid {
     for (const auto& param : params) out.push_back(param.get());
     return out;
   }
-  // Gradients that depend on the step alone.
+  // Gradients that depend only on the step.
   void step(Optimizer& optimizer, int64_t count, double learning_rate) {
     for (const auto& param : params)
       for (int64_t i = 0; i < param->grad.size(); ++i)
@@ -236,7 +236,7 @@ TEST_P(OptimizerContract, ParametersInOneRunMoveAsEachAlone) {
       for (const auto& optimizer : each) alone.step(*optimizer, step, 0.01);
     }
     EXPECT_EQ(laid.values, alone.values);
-    // Without weight decay those that decay end elsewhere, the others do not.
+    // Without weight decay only the parameters that decay end with other values.
     Laid other(DType::f32);
     const auto plain = make(GetParam().c_str());
     plain->attach(other.context, other.pointers());
@@ -265,7 +265,7 @@ TEST_P(OptimizerContract, Bf16ParametersAreTheNearestOfAnF32MasterThatMovesLikeA
   Laid fine(DType::f32), coarse(DType::bf16);
   const auto a = make(GetParam().c_str(), with_decay), b = make(GetParam().c_str(), with_decay);
   a->attach(fine.context, fine.pointers()), b->attach(coarse.context, coarse.pointers());
-  EXPECT_EQ(b->state_bytes() - a->state_bytes(), 4 * 512);  // 512 places of 64 elements each
+  EXPECT_EQ(b->state_bytes() - a->state_bytes(), 4 * 512);  // 512 granules of 64 elements each
   for (int64_t step = 1; step <= 5; ++step) fine.step(*a, step, 1e-4), coarse.step(*b, step, 1e-4);
   StateSection section;
   b->save_state(section);
@@ -310,8 +310,8 @@ TEST_P(OptimizerContract, ValuesOfOtherTypesAreRefused) {
   EXPECT_THROW(make(GetParam().c_str())->attach(laid.context, laid.pointers()), Error);
 }
 
-// Steps far below the resolution of bf16 add up in both: in the master, and in moments that are rounded up now and
-// then.
+// Steps far below the resolution of bf16 add up in both: in the master, and in moments that are rounded
+// stochastically.
 TEST(Adamw, Bf16MomentsFollowF32OnesOnAverage) {
   Laid fine(DType::bf16), coarse(DType::bf16);
   const auto a = make("adamw"), b = make("adamw", "moments = \"bf16\"");
