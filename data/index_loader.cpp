@@ -47,7 +47,10 @@ IndexLoader::IndexLoader(int64_t count, uint64_t seed, bool shuffle) : count_(co
 }
 
 int64_t IndexLoader::next() {
-  if (index_ == count_) ++epoch_, index_ = 0;
+  if (index_ == count_) {
+    ++epoch_;
+    index_ = 0;
+  }
   const auto place = static_cast<uint64_t>(index_++);
   return static_cast<int64_t>(
       shuffle_ ? Permutation(static_cast<uint64_t>(count_), seed_, static_cast<uint64_t>(epoch_))(place) : place);

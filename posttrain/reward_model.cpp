@@ -57,7 +57,8 @@ std::vector<double> RewardModel::score(std::span<const std::vector<int32_t>> seq
   size_t tokens = 0;
   const auto flush = [&] {
     if (!pack.empty()) score_pack(pack, scores);
-    pack.clear(), tokens = 0;
+    pack.clear();
+    tokens = 0;
   };
   for (const std::vector<int32_t>& sequence : sequences) {
     const std::span<const int32_t> read = std::span(sequence).last(std::min(sequence.size(), longest));
@@ -67,7 +68,8 @@ std::vector<double> RewardModel::score(std::span<const std::vector<int32_t>> seq
       continue;
     }
     check_tokens(*model_, read, "reward model");
-    pack.push_back(read), tokens += read.size();
+    pack.push_back(read);
+    tokens += read.size();
   }
   flush();
   return scores;

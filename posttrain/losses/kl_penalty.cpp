@@ -30,7 +30,7 @@ void KlPenaltyConfig::fields(Fields& f, const char* coef_key) {
 std::vector<std::vector<double>> KlPenalty::charge(std::span<Group> groups, MetricSums& metrics) {
   const KlEstimator estimate = kl_estimators().at(config_.estimator);
   std::vector<std::vector<double>> out;
-  double divergence = 0;  // a token's, summed over samples
+  double divergence = 0;  // sum over samples of a token's mean divergence
   for (const Sample* sample : scored(groups)) {
     const Columns& own = sample->columns;
     const std::span<const float> mask = own.find(columns::mask), reference_logp = own.find(columns::reference_logp),

@@ -8,9 +8,9 @@
 namespace hone {
 namespace {
 
-// dapo and bnpo: the mean over the tokens of the optimizer step; both are equal here, since micro-batches do not change
-// the average. The others are means over sequences. grpo: of each sequence's token mean. dr_grpo: of each sequence's
-// sum / max_completion_length. seq-mean-token-sum (verl's): of each sequence's sum.
+// dapo and bnpo average over the tokens of the optimizer step; both are equal here, since micro-batches do not change
+// the average. The other types average a number of each sequence. grpo: its token mean. dr_grpo: its token sum divided
+// by max_completion_length. seq-mean-token-sum (verl's): its token sum.
 struct LossType {
   PolicyTerm (*surrogate)(LogRatio ratio, double logp, double advantage, const Clip& clip);
   LossUnit unit;
@@ -35,8 +35,8 @@ const Registry<LossType>& loss_types() {
   return registry;
 }
 
-// The ratio of a token's surrogate: its own; the geometric mean of its sequence's ratios (GSPO, Zheng et al. 2025,
-// eq. 7); or their product (TRL's RLOO).
+// The ratio in a token's surrogate: the token's own ratio, the geometric mean of the sequence's ratios (GSPO, Zheng et
+// al. 2025, eq. 7), or their product (TRL's RLOO).
 struct Level {
   bool shared;
   double (*share)(double tokens);  // share of a token's log-ratio in the sequence's

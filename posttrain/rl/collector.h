@@ -29,7 +29,7 @@ struct CollectorConfig {
 // SamplingParams::distribution_changes() names a setting.
 Sample to_training_sample(const GenerationRequest& request, CompletionOutput completion);
 
-// One thread.
+// Samples and scores the completions of tasks. One thread.
 class Collector {
  public:
   // All arguments must outlive the collector. An Error if the reward cannot run on this machine.

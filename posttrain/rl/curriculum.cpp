@@ -41,16 +41,19 @@ void Curriculum::record(int64_t task, int64_t epoch, double pass_rate) {
 
 Metrics Curriculum::metrics() const {
   if (rates_.empty()) return {};
-  double num_easy = 0, num_hard = 0, num_asked = 0, sum = 0;
+  double num_easy = 0, num_hard = 0, num_sampled = 0, sum = 0;
   for (size_t t = 0; t < rates_.size(); ++t) {
     num_easy += easy(t);
     num_hard += hard(t);
-    if (was_sampled(t)) ++num_asked, sum += rates_[t];
+    if (was_sampled(t)) {
+      ++num_sampled;
+      sum += rates_[t];
+    }
   }
   Metrics out{{"curriculum/active", static_cast<double>(rates_.size()) - num_easy - num_hard},
               {"curriculum/easy", num_easy},
               {"curriculum/hard", num_hard}};
-  if (num_asked > 0) out["curriculum/pass_rate"] = sum / num_asked;
+  if (num_sampled > 0) out["curriculum/pass_rate"] = sum / num_sampled;
   return out;
 }
 

@@ -22,7 +22,7 @@ void RewardWatch::observe_reward(const std::string& name, std::span<const double
   warn_once("reward " + name, concat(name.empty() ? std::string("the reward") : "the reward's part '" + name + "'",
                                      " was ", least, " for every completion of ", patience,
                                      " steps in a row: it never varies. Do the completions end, and does "
-                                     "the reward read the right column? (samples.jsonl has some)"));
+                                     "the reward read the right column? (samples.jsonl has completions)"));
 }
 
 void RewardWatch::observe(std::span<const Group> groups) {
@@ -45,7 +45,7 @@ void RewardWatch::observe(std::span<const Group> groups) {
   if (flat_steps_ >= patience)
     warn_once("groups",
               concat("in ", patience,
-                     " steps in a row every group had zero variance: the completions of each prompt earned the same. "
+                     " steps in a row every group had zero variance: the completions of each prompt had equal rewards. "
                      "Objectives that compare them have no gradient (are the tasks too easy or too hard? "
                      "filter_groups, curriculum)"));
 }

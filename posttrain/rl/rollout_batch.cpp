@@ -73,12 +73,12 @@ std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count
 
 namespace {
 
-// Lengths of completions as TRL's mean_X, min_X, max_X; zeros for none.
-void add_lengths(Metrics& out, const std::string& of, std::span<const double> lengths) {
+// Adds completions/{mean, min, max}_<suffix>, TRL's metrics of lengths; zeros if there are no lengths.
+void add_lengths(Metrics& out, const std::string& suffix, std::span<const double> lengths) {
   const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
-  out["completions/mean_" + of] = moments_of(lengths).mean;
-  out["completions/min_" + of] = lengths.empty() ? 0 : *shortest;
-  out["completions/max_" + of] = lengths.empty() ? 0 : *longest;
+  out["completions/mean_" + suffix] = moments_of(lengths).mean;
+  out["completions/min_" + suffix] = lengths.empty() ? 0 : *shortest;
+  out["completions/max_" + suffix] = lengths.empty() ? 0 : *longest;
 }
 
 }  // namespace

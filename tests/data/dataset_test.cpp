@@ -116,15 +116,15 @@ TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
            "{\"messages\": [{\"role\": \"user\", \"content\": \"aa\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
            "{\"role\": \"user\", \"content\": \"ca\"}, {\"role\": \"assistant\", \"content\": \"bb\"}]}\n")};
   source.sample.format.chat = "plain";
-  const Sample whole = load_sft(source, tokenizer).at(0);
+  const Sample all_trained = load_sft(source, tokenizer).at(0);
   source.assistant_only_loss = true;
   const Sample assistant = load_sft(source, tokenizer).at(0);
-  EXPECT_EQ(whole.tokens, assistant.tokens);
+  EXPECT_EQ(all_trained.tokens, assistant.tokens);
   size_t replied = 0;
-  for (size_t t = 0; t < whole.columns.find(columns::mask).size(); ++t) {
-    EXPECT_EQ(whole.columns[columns::mask][t], t > 0) << t;
+  for (size_t t = 0; t < all_trained.columns.find(columns::mask).size(); ++t) {
+    EXPECT_EQ(all_trained.columns[columns::mask][t], t > 0) << t;
     if (assistant.columns[columns::mask][t] == 0) continue;
-    const std::string text = tokenizer.token_bytes(whole.tokens[t]);
+    const std::string text = tokenizer.token_bytes(all_trained.tokens[t]);
     EXPECT_TRUE(text != "a" && text != "c") << t;
     replied += text == "b";
   }

@@ -53,13 +53,13 @@ TEST(IndexLoader, GivesEveryIndexOnceAnEpoch) {
 }
 
 TEST(IndexLoader, GoesOnFromASavedPosition) {
-  IndexLoader whole(10, 3), resumed(10, 3);
-  for (int i = 0; i < 13; ++i) whole.next();
+  IndexLoader uninterrupted(10, 3), resumed(10, 3);
+  for (int i = 0; i < 13; ++i) uninterrupted.next();
   StateSection section;
-  whole.save_state(section);
+  uninterrupted.save_state(section);
   resumed.load_state(section);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(whole.next(), resumed.next());
-  EXPECT_EQ(whole.epochs_done(), resumed.epochs_done());
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(uninterrupted.next(), resumed.next());
+  EXPECT_EQ(uninterrupted.epochs_done(), resumed.epochs_done());
 }
 
 TEST(IndexLoader, RefusesOtherDataAndNonsense) {

@@ -94,18 +94,18 @@ TEST_P(CriticTrunk, GradientIsTheLosssOwn) {
 
 TEST_P(CriticTrunk, ResumesBitForBit) {
   const std::vector<Sample> samples = with_returns();
-  Rig whole(with_trunk(GetParam())), resumed(with_trunk(GetParam()));
-  for (int i = 0; i < 3; ++i) whole.trainer.step(pointers(samples), Regression(), 0.01);
+  Rig uninterrupted(with_trunk(GetParam())), resumed(with_trunk(GetParam()));
+  for (int i = 0; i < 3; ++i) uninterrupted.trainer.step(pointers(samples), Regression(), 0.01);
   StateSection section;
-  whole.trainer.save_state(section);
-  std::ranges::copy(whole.model->flat_values().as<float>(), resumed.model->flat_values().as<float>().begin());
+  uninterrupted.trainer.save_state(section);
+  std::ranges::copy(uninterrupted.model->flat_values().as<float>(), resumed.model->flat_values().as<float>().begin());
   resumed.trainer.load_state(section);
-  const StepReport a = whole.trainer.step(pointers(samples), Regression(), 0.01),
+  const StepReport a = uninterrupted.trainer.step(pointers(samples), Regression(), 0.01),
                    b = resumed.trainer.step(pointers(samples), Regression(), 0.01);
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.metrics, b.metrics);
-  EXPECT_EQ(whole.trainer.value_head(), resumed.trainer.value_head());
-  EXPECT_EQ(whole.trainer.values(pointers(samples)), resumed.trainer.values(pointers(samples)));
+  EXPECT_EQ(uninterrupted.trainer.value_head(), resumed.trainer.value_head());
+  EXPECT_EQ(uninterrupted.trainer.values(pointers(samples)), resumed.trainer.values(pointers(samples)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, CriticTrunk, testing::Values("shared", "separate"),

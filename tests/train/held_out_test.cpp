@@ -42,14 +42,14 @@ TEST(EarlyStop, WithoutPatienceItNeverEndsAndANumberThatIsNoneIsNeverTheBest) {
 
 TEST(EarlyStop, ResumedItGoesOnAsItWas) {
   const EarlyStopConfig config{.early_stopping_patience = 3};
-  EarlyStop whole(config), resumed(config);
-  whole.observe(1, 0.1);
-  whole.observe(2, 0.3);
+  EarlyStop uninterrupted(config), resumed(config);
+  uninterrupted.observe(1, 0.1);
+  uninterrupted.observe(2, 0.3);
   StateSection section;
-  whole.save_state(section);
+  uninterrupted.save_state(section);
   section.values = parse_json(section.values.dump(), "early_stop.json");
   resumed.load_state(section);
-  for (EarlyStop* stop : {&whole, &resumed}) {
+  for (EarlyStop* stop : {&uninterrupted, &resumed}) {
     EXPECT_FALSE(stop->observe(3, 0.1));
     EXPECT_FALSE(stop->stop());
     EXPECT_FALSE(stop->observe(4, 0.2));

@@ -70,7 +70,7 @@ class TrainLoopTest : public ::testing::Test {
 
 TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
   ASSERT_EQ(run("whole"), "no error");
-  const std::vector<float> whole = weights_;
+  const std::vector<float> uninterrupted = weights_;
   const auto fails = [](int64_t step, Trainer&) {
     if (step == 3) throw std::runtime_error("the device is lost");
   };
@@ -81,7 +81,7 @@ TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheS
       << end;
   EXPECT_TRUE(saved(3));
   ASSERT_EQ(run("stopped"), "no error");
-  EXPECT_EQ(weights_, whole);
+  EXPECT_EQ(weights_, uninterrupted);
 }
 
 // The next stage's rows of metrics begin after the last step.

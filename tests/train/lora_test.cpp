@@ -107,15 +107,15 @@ TEST(LoraTrainer, ResumedContinuesBitForBit) {
   LoraConfig lora = all_linear;
   lora.lora_dropout = 0.2;
   const std::vector<Sample> samples = make_samples(lengths);
-  Rig whole({}, "llama", lora), resumed({}, "llama", lora);
+  Rig uninterrupted({}, "llama", lora), resumed({}, "llama", lora);
   const auto step = [&](Rig& rig) { return rig.trainer.step(pointers(samples), *make("sft"), 0.01).loss; };
-  for (int i = 0; i < 3; ++i) step(whole);
+  for (int i = 0; i < 3; ++i) step(uninterrupted);
   StateSection state;
-  whole.trainer.save_state(state);
-  std::ranges::copy(weights_of(*whole.model), resumed.model->flat_values().as<float>().begin());
+  uninterrupted.trainer.save_state(state);
+  std::ranges::copy(weights_of(*uninterrupted.model), resumed.model->flat_values().as<float>().begin());
   resumed.trainer.load_state(state);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(whole), step(resumed));
-  EXPECT_EQ(weights_of(*whole.model), weights_of(*resumed.model));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(uninterrupted), step(resumed));
+  EXPECT_EQ(weights_of(*uninterrupted.model), weights_of(*resumed.model));
 }
 
 }  // namespace

@@ -134,21 +134,21 @@ TEST_P(OptimizerContract, MultipliesGradientsByTheClip) {
 }
 
 TEST_P(OptimizerContract, GoesOnFromASavedStateBitForBit) {
-  Problem whole({1, 2, 3}), resumed({0, 0, 0});
+  Problem uninterrupted({1, 2, 3}), resumed({0, 0, 0});
   const auto a = make(GetParam().c_str()), b = make(GetParam().c_str());
-  a->attach(whole.context, {&whole.param}), b->attach(resumed.context, {&resumed.param});
+  a->attach(uninterrupted.context, {&uninterrupted.param}), b->attach(resumed.context, {&resumed.param});
   const auto step = [](Problem& problem, Optimizer& optimizer, int64_t count) {
     for (size_t i = 0; i < 3; ++i) problem.grads[i] = std::sin(static_cast<float>(count) + problem.values[i]);
     problem.update(optimizer, count, 0.1);
   };
-  step(whole, *a, 1), step(whole, *a, 2);
+  step(uninterrupted, *a, 1), step(uninterrupted, *a, 2);
   StateSection section;
   a->save_state(section);
   b->load_state(section);
-  resumed.values = whole.values;
+  resumed.values = uninterrupted.values;
   resumed.param.value.data = resumed.values.data();
-  step(whole, *a, 3), step(resumed, *b, 3);
-  EXPECT_EQ(whole.values, resumed.values);
+  step(uninterrupted, *a, 3), step(resumed, *b, 3);
+  EXPECT_EQ(uninterrupted.values, resumed.values);
 }
 
 TEST_P(OptimizerContract, AStateOfAnotherShapeIsNamed) {
@@ -285,15 +285,15 @@ TEST_P(OptimizerContract, Bf16ParametersAreTheNearestOfAnF32MasterThatMovesLikeA
 TEST_P(OptimizerContract, Bf16ParametersGoOnFromASavedStateBitForBit) {
   for (const char* settings : {"", "moments = \"bf16\""}) {
     if (*settings && GetParam() != "adamw") continue;
-    Laid whole(DType::bf16), resumed(DType::bf16);
+    Laid uninterrupted(DType::bf16), resumed(DType::bf16);
     const auto a = make(GetParam().c_str(), settings), b = make(GetParam().c_str(), settings);
-    a->attach(whole.context, whole.pointers()), b->attach(resumed.context, resumed.pointers());
-    for (int64_t step = 1; step <= 3; ++step) whole.step(*a, step, 1e-3);
+    a->attach(uninterrupted.context, uninterrupted.pointers()), b->attach(resumed.context, resumed.pointers());
+    for (int64_t step = 1; step <= 3; ++step) uninterrupted.step(*a, step, 1e-3);
     StateSection section, ends[2];
     a->save_state(section);
     b->load_state(section);
-    std::ranges::copy(whole.bf16_values, resumed.bf16_values.begin());
-    whole.step(*a, 4, 1e-3), resumed.step(*b, 4, 1e-3);
+    std::ranges::copy(uninterrupted.bf16_values, resumed.bf16_values.begin());
+    uninterrupted.step(*a, 4, 1e-3), resumed.step(*b, 4, 1e-3);
     a->save_state(ends[0]), b->save_state(ends[1]);
     ASSERT_EQ(ends[0].tensors.size(), ends[1].tensors.size());
     for (size_t i = 0; i < ends[0].tensors.size(); ++i) {
