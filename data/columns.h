@@ -66,13 +66,13 @@ inline const Column entropy = register_column("entropy", {.doc = "entropy of the
 inline const Column value = register_column("value", {.doc = "the critic's value under the weights that are trained"});
 // Columns of samples, computed before the step.
 inline const Column behavior_logp =
-    register_column("behavior_logp", {.doc = "log-prob under the distribution that was sampled", .checkpointed = true});
+    register_column("behavior_logp", {.doc = "log-prob in the distribution sampled from", .checkpointed = true});
 inline const Column old_logp = register_column("old_logp", {.doc = "the learner's log-prob before the step's epochs"});
 inline const Column reference_logp = register_column("reference_logp", {.doc = "log-prob under the reference model"});
 inline const Column old_value = register_column("old_value", {.doc = "the critic's value before the step's epochs"});
 inline const Column advantage =
     register_column("advantage", {.doc = "credit after baselines, from rewards", .alias = "advantages"});
-inline const Column returns = register_column("returns", {.doc = "the critic's target, from rewards"});
+inline const Column returns = register_column("returns", {.doc = "what the critic is to predict, from rewards"});
 
 }  // namespace columns
 

@@ -17,8 +17,7 @@ struct RftSettings : ObjectiveSettings {
     f("threshold", threshold, "accept: lowest reward of a completion that is trained on");
     f("best_of_n", best_of_n,
       "maximum number of completions of a prompt to train on: those with the highest rewards, the first of equal ones; "
-      "0 = "
-      "all");
+      "0 = all");
     f.require("best_of_n", best_of_n >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight == "accept" || weight == "reward", "weight must be accept or reward");
   }
