@@ -1,4 +1,7 @@
 #pragma once
+// Reference: the frozen model of KL terms and preference losses. It is the model as it was when the stage began. It
+// writes the column reference_logp. It is a copy of the weights. If the stage trains adapters, it is the stage's model
+// without adapters, or with the adapters that the stage began with. One thread.
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,9 +13,6 @@
 
 namespace hone {
 
-// The reference model of KL terms and preference losses: the model as it was when the stage began. It writes the column
-// reference_logp. It is a copy of the weights. If the stage trains adapters, it is the stage's model without adapters,
-// or with the adapters that the stage began with. One thread.
 class Reference {
  public:
   Reference(const StageContext& stage, double temperature);

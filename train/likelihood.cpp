@@ -1,3 +1,4 @@
+// The objective "sft": the likelihood of given tokens, for supervised fine-tuning and pretraining.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,6 @@
 #pragma once
+// MetricsLog: writes metrics.jsonl, TensorBoard files and samples.jsonl of a run. Its state is the lengths of the JSON
+// Lines files: resuming cuts what was written after the checkpoint.
 #include <filesystem>
 #include <memory>
 
@@ -8,8 +10,6 @@
 
 namespace hone {
 
-// Writes metrics.jsonl, TensorBoard files and samples.jsonl of a run. Its state is the lengths of the JSON Lines files:
-// resuming cuts what was written after the checkpoint.
 class MetricsLog : public Stateful {
  public:
   explicit MetricsLog(std::filesystem::path folder) : folder_(std::move(folder)) {}

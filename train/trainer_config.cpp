@@ -1,3 +1,4 @@
+// The trainer's recipe keys.
 #include <optional>
 
 #include "train/trainer.h"

@@ -1,3 +1,4 @@
+// The objective "bradley_terry": the loss of reward models on pairs.
 #include <algorithm>
 #include <cstdint>
 

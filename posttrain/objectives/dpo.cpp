@@ -1,3 +1,4 @@
+// The objective "dpo" (Rafailov et al. 2023) with its loss types, for pairs of completions.
 #include <algorithm>
 
 #include "posttrain/losses/pair_loss.h"

@@ -1,3 +1,4 @@
+// The objective "grpo" (Shao et al. 2024): rewards normalized within a group.
 #include "posttrain/losses/advantage.h"
 #include "posttrain/losses/policy_loss.h"
 

@@ -1,3 +1,4 @@
+// The objective "kto" (Ethayarajh et al. 2024), for single completions, each desirable or not.
 #include <algorithm>
 
 #include "posttrain/losses/pair_loss.h"

@@ -1,3 +1,4 @@
+// The objective "maxrl" (Tajwar et al. 2026): rewards divided by the mean reward of the group.
 #include "posttrain/losses/advantage.h"
 #include "posttrain/losses/policy_loss.h"
 

@@ -1,3 +1,4 @@
+// The objective "orpo" (Hong et al. 2024), for pairs of completions. It needs no reference.
 #include <algorithm>
 #include <cmath>
 

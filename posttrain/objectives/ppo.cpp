@@ -1,3 +1,4 @@
+// The objective "ppo" (Schulman et al. 2017) with a critic and a KL penalty in the reward.
 #include <algorithm>
 #include <cmath>
 

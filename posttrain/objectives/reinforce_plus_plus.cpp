@@ -1,3 +1,4 @@
+// The objective "reinforce_plus_plus" (Hu et al. 2025): advantages normalized over the rollout batch.
 #include <algorithm>
 
 #include "posttrain/losses/advantage.h"

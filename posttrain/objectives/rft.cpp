@@ -1,3 +1,4 @@
+// The objective "rft": the likelihood of the model's own completions, selected or weighted by reward.
 #include <algorithm>
 
 #include "posttrain/losses/advantage.h"

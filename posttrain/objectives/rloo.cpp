@@ -1,3 +1,4 @@
+// The objective "rloo" (Ahmadian et al. 2024): the baseline is the mean reward of the group's other completions.
 #include "posttrain/losses/advantage.h"
 #include "posttrain/losses/kl_penalty.h"
 

@@ -1,3 +1,4 @@
+// The objective "simpo" (Meng et al. 2024), for pairs of completions. It needs no reference.
 #include "posttrain/losses/pair_loss.h"
 
 namespace hone {

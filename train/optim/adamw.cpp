@@ -1,3 +1,4 @@
+// The optimizer "adamw" (Loshchilov and Hutter 2019): Adam with decoupled weight decay.
 #include <cmath>
 
 #include "kernels/optimizer/optimizer.h"

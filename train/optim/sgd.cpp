@@ -1,3 +1,4 @@
+// The optimizer "sgd": gradient descent with momentum, with PyTorch's settings.
 #include "kernels/optimizer/optimizer.h"
 #include "train/optim/optimizer.h"
 
