@@ -24,8 +24,8 @@ void CriticConfig::fields(Fields& f) {
 
 static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
   const std::filesystem::path folder = expand_path(path);
-  const LoraConfig lora =
-      policy.lora() ? policy.lora()->config : LoraConfig{};  // a policy with adapters gets a critic with adapters
+  // A policy with adapters gets a critic with adapters.
+  const LoraConfig lora = policy.lora() ? policy.lora()->config : LoraConfig{};
   std::unique_ptr<Model> out;
   if (!path.empty() && context.kind() != DeviceKind::meta) {
     out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true, .lora = lora});

@@ -78,8 +78,8 @@ class Critic : public Stateful {
   Buffer bytes_;
   Param head_;
   std::unique_ptr<Optimizer> optimizer_;
-  mutable std::vector<std::vector<std::byte>>
-      host_copies_;  // of values(); a saved section refers to them until the next save_state()
+  // Of values(); a saved section refers to them until the next save_state().
+  mutable std::vector<std::vector<std::byte>> host_copies_;
 };
 
 }  // namespace hone

@@ -168,8 +168,8 @@ int64_t RolloutQueue::failed_completions() const {
 
 void RolloutQueue::save_state(StateSection& section) const {
   std::unique_lock lock(mutex_);
-  const auto last =
-      std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // the last batch that the newest weights allow
+  // The last batch that the newest weights allow.
+  const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);
   changed_.wait(lock, [&] {
     return failure_ || !thread_.joinable() || (ready_.empty() ? newest_ : ready_.back().number) >= last;
   });

@@ -14,8 +14,8 @@ void WeightQueue::push(int64_t version) {
   context_.copy(as_values(*bytes, values), values);
   context_.synchronize();
   const std::lock_guard lock(mutex_);
-  if (keep_ == Keep::newest)
-    kept_.clear();  // only after the copy: until then the other thread may take the version before
+  // Only after the copy: until then the other thread may take the version before.
+  if (keep_ == Keep::newest) kept_.clear();
   kept_.push_back({.version = version, .bytes = std::move(bytes)});
 }
 

@@ -57,8 +57,8 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   const JsonArray& stages = plan.at("stages").as_array();
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_EQ(stages[0].at("tokens_per_step").as_int(), 8 * 32);
-  EXPECT_EQ(stages[1].at("tokens_per_step").as_int(),
-            3 * 4 * 4 * 64);  // three passes over 16 completions of at most 64 tokens
+  // Three passes over 16 completions of at most 64 tokens.
+  EXPECT_EQ(stages[1].at("tokens_per_step").as_int(), 3 * 4 * 4 * 64);
   const Json& memory = stages[1].at("memory");
   EXPECT_EQ(memory.at("weights").as_int(), memory.at("reference").as_int());
   EXPECT_EQ(memory.at("optimizer").as_int(), 2 * memory.at("weights").as_int());
@@ -126,8 +126,8 @@ TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {
       read({"rollout.speculative.method=draft_model", "rollout.speculative.model=" + folder.path().string()}));
   const Json &rl = plan.at("stages").as_array()[1].at("memory"),
              plain = plan_recipe(read()).at("stages").as_array()[1].at("memory");
-  const int64_t cache = 2 * 65536 * 16 * 4,
-                weights = (270 + 40) * 16 * 4;  // cache of one layer of width 16; weights: the embeddings
+  // Cache of one layer of width 16; weights: the embeddings.
+  const int64_t cache = 2 * 65536 * 16 * 4, weights = (270 + 40) * 16 * 4;
   EXPECT_EQ(plain.at("draft_model").as_int(), 0);
   EXPECT_GT(rl.at("draft_model").as_int(), cache + weights);
   EXPECT_LT(rl.at("draft_model").as_int(), cache + 2 * weights);

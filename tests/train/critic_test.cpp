@@ -55,9 +55,8 @@ TEST_P(CriticTrunk, LearnsWhatStatesAreWorth) {
   for (int i = 0; i < 60; ++i) last = rig.trainer.step(pointers(samples), Regression(), 0.01).metrics.at("error");
   EXPECT_GT(first, 0.5);
   EXPECT_LT(last, 0.02 * first);
-  EXPECT_EQ(
-      policy == weights_of(*rig.model),
-      rig.trainer.memory().critic > rig.model->flat_values().size());  // a separate trunk leaves the policy unchanged
+  // A separate trunk leaves the policy unchanged.
+  EXPECT_EQ(policy == weights_of(*rig.model), rig.trainer.memory().critic > rig.model->flat_values().size());
   // values() reads the critic that the steps trained.
   double squares = 0, tokens = 0;
   const std::vector<std::vector<float>> values = rig.trainer.values(pointers(samples));

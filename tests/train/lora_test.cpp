@@ -68,8 +68,8 @@ TEST(LoraTrainer, DropoutDoesNotDependOnTheMicroBatches) {
   LoraConfig lora = all_linear;
   lora.lora_dropout = 0.5;
   std::vector<Sample> samples = make_samples(lengths);
-  samples[2].columns.assign(columns::mask, samples[2].columns.find(columns::mask).size(),
-                            0);  // alone in a micro-batch it is skipped, but still counted
+  // Alone in a micro-batch it is skipped, but still counted.
+  samples[2].columns.assign(columns::mask, samples[2].columns.find(columns::mask).size(), 0);
   const std::unique_ptr<Objective> sft = make("sft");
   const Squares squares;
   for (const Objective* objective : std::initializer_list<const Objective*>{sft.get(), &squares}) {

@@ -40,8 +40,8 @@ TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
   EXPECT_EQ(counted->columns, rig.trainer.peak().columns);
   EXPECT_EQ(counted->critic, 0u);
   EXPECT_GT(counted->scratch, 0u);
-  EXPECT_LE(counted->scratch,
-            rig.trainer.peak().scratch);  // the plan omits bodies that do not report their scratch memory
+  // The plan omits bodies that do not report their scratch memory.
+  EXPECT_LE(counted->scratch, rig.trainer.peak().scratch);
 }
 
 TEST(MemoryPlan, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {

@@ -71,8 +71,8 @@ TEST(KlPenalty, AnAdaptiveWeightFollowsTheDivergence) {
     return next.means().at("objective/kl_coef");
   };
   KlPenalty penalty({});
-  EXPECT_NEAR(after("0.001", penalty), 0.1 * (1 + 0.2 * 0.1),
-              1e-12);  // far above the target: at most a fifth per horizon
+  // Far above the target: at most a fifth per horizon.
+  EXPECT_NEAR(after("0.001", penalty), 0.1 * (1 + 0.2 * 0.1), 1e-12);
   EXPECT_NEAR(after("5.0", penalty), 0.1 * (1 - 0.2 * 0.1), 1e-12);
   EXPECT_NEAR(after("0.3", penalty), 0.1 * (1 + (1 / 0.9 - 1) * 0.1), 1e-12);
   StateSection section;

@@ -190,8 +190,8 @@ class ObjectiveContract : public testing::TestWithParam<Variant> {
 TEST_P(ObjectiveContract, GradientIsTheLosssFiniteDifference) {
   RandomBatch random(lengths);
   const Evaluated at = evaluate(*objective_, random);
-  if (GetParam()
-          .setting.holds) {  // with constant factors the loss is linear in logp: it equals the gradient times logp
+  // With constant factors the loss is linear in logp: it equals the gradient times logp.
+  if (GetParam().setting.holds) {
     double sum = 0;
     const std::span<const float> logp = random.columns[columns::logp];
     for (size_t t = 0; t < logp.size(); ++t) sum += double{at.logp[t]} * logp[t];

@@ -131,8 +131,8 @@ TEST_P(Ppo, FollowsItsFormulas) {
   const Json out = run(s);
   const auto at = [&](const char* field, const Token& token) {
     const Json& row = out.at(field).as_array().at(token.s);
-    return row.is_array() ? row.as_array().at(token.t).as_double()
-                          : row.as_double();  // one entry if a completion's tokens share an advantage
+    // One entry if a completion's tokens share an advantage.
+    return row.is_array() ? row.as_array().at(token.t).as_double() : row.as_double();
   };
   double loss = 0;
   for (const Token& token : credited(s)) {

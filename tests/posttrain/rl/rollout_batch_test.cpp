@@ -99,16 +99,16 @@ TEST(RolloutBatch, MoreUpdatesThanSamplesLeavesNoneEmpty) {
 TEST(RolloutBatch, MetricsAreOverCompletionsAndGroups) {
   const Metrics metrics = make({2, 1}).metrics();
   EXPECT_DOUBLE_EQ(metrics.at("reward"), 11.0 / 3);
-  EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0),
-              1e-12);  // of {0, 1, 10}: over all completions, as in TRL
+  // Of {0, 1, 10}: over all completions, as in TRL.
+  EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0), 1e-12);
   EXPECT_DOUBLE_EQ(metrics.at("reward_group_std"), std::sqrt(0.5) / 2);  // of {0, 1}; a group of one has none
   EXPECT_DOUBLE_EQ(metrics.at("frac_reward_zero_std"), 0.5);
   EXPECT_DOUBLE_EQ(metrics.at("completions/mean_length"), 4.0 / 3);
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_length"), 1);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/clipped_ratio"), 2.0 / 3);
-  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_terminated_length"),
-                   2);  // the first completion of each group is truncated
+  // The first completion of each group is truncated.
+  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("rewards/part/mean"), 11.0 / 6);

@@ -21,8 +21,8 @@ namespace {
 struct Script {
   std::atomic<int64_t> tokens = 6;  // of a completion; each step() samples one
   uint64_t delays = 0;              // seed of random pauses; 0: none
-  std::function<int64_t(uint64_t id, int64_t version)> version_of =
-      nullptr;                            // version that samples a request's tokens; null: the newest
+  // Version that samples a request's tokens; null: the newest.
+  std::function<int64_t(uint64_t id, int64_t version)> version_of = nullptr;
   int64_t fail_at = -1;                   // step() throws under this version
   std::atomic<int64_t> most_requests{0};  // largest number in progress at once
   std::atomic<bool> made_elsewhere{false};
