@@ -122,8 +122,7 @@ TEST_F(AdapterTest, OneOfOtherKeysIsRefused) {
   LoraConfig other = same;
   other.r = 8;
   EXPECT_PRED2(says, refusal(folder, {.lora = other}), "an adapter with r 4, lora_alpha 6");
-  other = same;
-  other.target_modules = {"q_proj"};
+  other = same, other.target_modules = {"q_proj"};
   EXPECT_PRED2(says, refusal(folder, {.lora = other}), "asked for is one with");
 }
 
