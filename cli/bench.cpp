@@ -1,3 +1,4 @@
+// hone bench: the speed of ops, models and rewards.
 #include <cstdio>
 
 #include "cli/bench/model_bench.h"
@@ -12,9 +13,7 @@ namespace {
 
 class BenchCommand : public Command {
  public:
-  std::string summary() const override {
-    return "speeds of operations and models beside this machine's limits, and of rewards";
-  }
+  std::string summary() const override { return "measure the speed of ops, models and rewards"; }
   std::string example() const override {
     return "hone bench ops --filter gemm\n  hone bench train --shape qwen2.5-0.5b --batch 16 --tokens 1024 --device "
            "cuda --recompute selective "
@@ -24,47 +23,48 @@ class BenchCommand : public Command {
   void arguments(Arguments& a) override {
     std::vector<std::string> kinds = model_benches().names();
     kinds.insert(kinds.end(), {"ops", "rewards"});
-    a.choice("what", what_, kinds, join(kinds).c_str());
-    a.option("filter", filter_, "operations or rewards whose name holds this");
-    a.option("seconds", seconds_, "time for each body of each operation's case, or each case of a reward");
+    a.choice("what", what_, kinds, "what to measure");
+    a.option("filter", filter_, "only ops or rewards whose name contains this; empty = all");
+    a.option("seconds", seconds_, "measuring time of each op body and shape, or of each reward case");
     a.option("shape", model_.shape,
-             ("model: " + join(model_bench_shapes()) + ", a config.json, or a folder with weights").c_str());
-    a.option("batch", model_.batch, "sequences");
+             ("model: " + join(model_bench_shapes()) + ", a config.json, or a model folder").c_str());
+    a.option("batch", model_.batch, "number of sequences");
     a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
-    a.option("repeats", model_.repeats, "the median counts");
-    a.option("device", device_, "cpu | cuda | auto; meta computes nothing, which leaves what the host does");
-    a.option("dtype", model_.dtype, "of a model: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
-    a.option("numerics", model_.numerics, "exact | fast");
-    a.option("prompts", model_.prompts, "of rollout and grpo; 0 = 256, and 16 of grpo");
-    a.option("num-generations", model_.num_generations, "replies to each of them; 0 = 1, and 16 of grpo");
-    a.option("prompt-tokens", model_.prompt_tokens, "of each of them");
-    a.option("new-tokens", model_.new_tokens, "of each reply");
+    a.option("repeats", model_.repeats, "number of measurements; the median is reported");
+    a.option("device", device_, "cpu | cuda | auto, or meta: computes nothing, which measures the host's own work");
+    a.option("dtype", model_.dtype, "dtype of the model: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
+    a.option("numerics", model_.numerics, "exact | fast, as in hone generate");
+    a.option("prompts", model_.prompts, "rollout, grpo: number of prompts; 0 = 256 for rollout, 16 for grpo");
+    a.option("num-generations", model_.num_generations,
+             "rollout, grpo: completions of each prompt; 0 = 1 for rollout, 16 for grpo");
+    a.option("prompt-tokens", model_.prompt_tokens, "rollout, grpo: tokens of a prompt");
+    a.option("new-tokens", model_.new_tokens, "rollout, grpo: tokens of a completion");
     a.options("engine", model_.engine,
-              "key=value of a recipe's [rollout], of rollout, grpo and decode (may be repeated)");
+              "rollout, grpo, decode: key=value of a recipe's [rollout] table (may be repeated)");
     a.option("peer", model_.comparison,
-             "JSON Lines of other programs' figures, printed beside ours where they measured the same");
+             "JSON Lines file with results of other programs; equal measurements are shown next to hone's");
     a.option("micro-batch-tokens", model_.micro_batch_tokens,
-             "of training: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
-    a.option("recompute", model_.recompute, "of training: none | selective | block");
-    a.option("moments", model_.moments, "of training: f32 | bf16");
-    a.flag("profile", model_.profile, "of training: the time of each op in a step, too");
-    a.flag("json", json_, "JSON Lines");
+             "train: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
+    a.option("recompute", model_.recompute, "train: activations that are recomputed: none | selective | full");
+    a.option("moments", model_.moments, "train: dtype of the optimizer's moments: f32 | bf16");
+    a.flag("profile", model_.profile, "train: also report the time of each op in a step");
+    a.flag("json", json_, "print JSON Lines");
   }
   int run() override {
-    require_usage(seconds_ > 0 && seconds_ <= 3600, "bench: --seconds is ", seconds_, ", it must be in (0, 3600]");
+    require_usage(seconds_ > 0 && seconds_ <= 3600, "bench: --seconds is ", seconds_, "; it must be in (0, 3600]");
     for (const auto& [name, count] : {std::pair{"batch", model_.batch},
                                       {"tokens", model_.tokens},
                                       {"repeats", model_.repeats},
                                       {"prompt-tokens", model_.prompt_tokens},
                                       {"new-tokens", model_.new_tokens}})
       require_usage(count > 0 && count <= int64_t{1} << 20, "bench: --", name, " is ", count,
-                    ", it must be in [1, 1048576]");
+                    "; it must be in [1, 1048576]");
     for (const auto& [name, count] :
          {std::pair{"prompts", model_.prompts}, {"num-generations", model_.num_generations}})
-      require_usage(count >= 0 && count <= 65536, "bench: --", name, " is ", count, ", it must be in [0, 65536]");
+      require_usage(count >= 0 && count <= 65536, "bench: --", name, " is ", count, "; it must be in [0, 65536]");
     require_usage(model_.micro_batch_tokens >= 0 && model_.micro_batch_tokens <= int64_t{1} << 24,
-                  "bench: --micro-batch-tokens is ", model_.micro_batch_tokens, ", it must be in [0, 16777216]");
-    if (what_ == "rewards") return judgements();
+                  "bench: --micro-batch-tokens is ", model_.micro_batch_tokens, "; it must be in [0, 16777216]");
+    if (what_ == "rewards") return rewards();
     const std::unique_ptr<Device> device = open_device(device_);
     Context context(*device);
     if (what_ != "ops") return model(context);
@@ -73,9 +73,9 @@ class BenchCommand : public Command {
   }
 
  private:
-  int judgements() const {
+  int rewards() const {
     const std::vector<RewardBench> rows = bench_rewards(filter_, seconds_);
-    HONE_CHECK(!rows.empty(), "bench: no reward's name holds '", filter_, "'");
+    HONE_CHECK(!rows.empty(), "bench: no reward's name contains '", filter_, "'; see hone list rewards");
     for (const RewardBench& row : rows)
       if (json_)
         std::printf(
@@ -89,7 +89,7 @@ class BenchCommand : public Command {
   }
   int ops(Context& context, const MachineLimits& limits) const {
     const std::vector<BenchRow> rows = run_bench(context, limits, filter_, seconds_);
-    HONE_CHECK(!rows.empty(), "bench: no operation's name holds '", filter_, "'");
+    HONE_CHECK(!rows.empty(), "bench: no op's name contains '", filter_, "'; see hone list ops");
     if (!json_) {
       std::printf("%s", bench_table(limits, rows, context.device().description()).c_str());
       return 0;

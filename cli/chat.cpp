@@ -1,3 +1,4 @@
+// hone chat: a conversation with a model in the terminal.
 #include "core/text/chat.h"
 
 #include <algorithm>
@@ -12,16 +13,19 @@ namespace {
 
 class ChatCommand : public Command {
  public:
-  std::string summary() const override { return "talk with a model; an empty line or end of input ends"; }
+  std::string summary() const override { return "chat with a model in the terminal; an empty line ends"; }
   std::string example() const override { return "hone chat --model DIR --system 'You are brief.'"; }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--format", "--chat-format"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a);
-    a.option("system", system_, "system message");
-    a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
+    a.option("system", system_, "system message; empty = none");
+    a.option("chat-format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
     sampling_arguments(a, sampling_);
   }
 
-  // The conversation is kept as ids: what the model said is never tokenised again.
+  // Keeps the conversation as ids: the model's messages are never tokenized again.
   int run() override {
     check_options([&](Fields& f) { sampling_.fields(f); });
     model_.open();
@@ -38,28 +42,29 @@ class ChatCommand : public Command {
       std::vector<Message> shown = history;
       shown.push_back({"user", line, {}});
       const std::vector<int32_t> prompt = extend(format, tokenizer, history, shown, ids);
-      CompletionOutput reply = talk(engine, tokenizer, {prompt, 1, turn, sampling_});
-      HONE_CHECK(!reply.failed, reply.finish_reason);
+      CompletionOutput completion = generate(engine, tokenizer, {prompt, 1, turn, sampling_});
+      HONE_CHECK(!completion.failed, completion.finish_reason);
       ids = prompt;
-      ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
+      ids.insert(ids.end(), completion.ids.begin(), completion.ids.end());
       history = std::move(shown);
-      history.push_back({"assistant", reply.text, {}});
+      history.push_back({"assistant", completion.text, {}});
     }
     std::printf("\n");
     return 0;
   }
 
  private:
-  // The ids so far, then what the format writes behind the last reply. Where that reply was cut off, or the format now
-  // writes the conversation in another way (Qwen3 drops the thinking of earlier turns), all of it is encoded anew.
+  // Returns the ids so far, extended by the format's text after the last assistant message. Encodes the whole
+  // conversation again if that message was cut off, or the format now renders it differently (Qwen3 drops the thinking
+  // of earlier turns).
   static std::vector<int32_t> extend(const ChatFormat& format, const Tokenizer& tokenizer,
                                      const std::vector<Message>& history, const std::vector<Message>& shown,
                                      const std::vector<int32_t>& ids) {
-    const std::vector<int32_t> ends = tokenizer.stop_ids(), own = format.stop_ids(tokenizer);
+    const std::vector<int32_t> ends = tokenizer.stop_ids(), format_ends = format.stop_ids(tokenizer);
     const auto is_end = [&](int32_t id) {
-      return std::ranges::find(ends, id) != ends.end() || std::ranges::find(own, id) != own.end();
+      return std::ranges::find(ends, id) != ends.end() || std::ranges::find(format_ends, id) != format_ends.end();
     };
-    const std::string before = ids.empty() || !is_end(ids.back()) ? "" : up_to_last_reply(format, history);
+    const std::string before = ids.empty() || !is_end(ids.back()) ? "" : text_up_to_last_completion(format, history);
     std::string after;
     for (const ChatPiece& piece : format.render(shown, true)) after += piece.text;
     if (before.empty() || !after.starts_with(before)) return format.encode(tokenizer, shown, true).ids;
@@ -69,27 +74,30 @@ class ChatCommand : public Command {
     return out;
   }
 
-  // The conversation's text up to the end of its last reply; "" where the template does not show which text that is.
-  static std::string up_to_last_reply(const ChatFormat& format, const std::vector<Message>& history) {
+  // The conversation's text up to the end of its last assistant message; "" if the template does not mark that text.
+  static std::string text_up_to_last_completion(const ChatFormat& format, const std::vector<Message>& history) {
     std::string out, text;
     try {
       for (const ChatPiece& piece : format.render(history, false, history.size() - 1)) {
         text += piece.text;
         if (piece.assistant) out = text;
       }
-    } catch (const Error&) {  // the conversation can go on without
+    } catch (const Error&) {  // extend() then encodes the whole conversation
       return "";
     }
     return out;
   }
 
-  static CompletionOutput talk(Engine& engine, const Tokenizer& tokenizer, GenerationRequest request) {
+  static CompletionOutput generate(Engine& engine, const Tokenizer& tokenizer, GenerationRequest request) {
     CompletionOutput out;
     engine.submit(
-        std::move(request), [&](uint64_t, std::vector<CompletionOutput> replies) { out = std::move(replies.front()); },
-        [&](uint64_t, int64_t, const CompletionOutput& written) {
-          const int32_t id = written.ids.back();
-          if (!tokenizer.is_special(id)) std::fputs(tokenizer.token_bytes(id).c_str(), stdout), std::fflush(stdout);
+        std::move(request),
+        [&](uint64_t, std::vector<CompletionOutput> completions) { out = std::move(completions.front()); },
+        [&](uint64_t, int64_t, const CompletionOutput& completion) {
+          const int32_t id = completion.ids.back();
+          if (tokenizer.is_special(id)) return;
+          std::fputs(tokenizer.token_bytes(id).c_str(), stdout);
+          std::fflush(stdout);
         });
     while (engine.step()) {}
     std::printf("\n");

@@ -1,11 +1,12 @@
 #pragma once
-// Commands of the hone program: one file each. A command joins with one line:
+// Command: a subcommand of the hone program, one file each. A command registers itself with one line:
 //   [[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand);
 //   });
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/registry.h"
@@ -13,21 +14,21 @@
 
 namespace hone {
 
-// A command line that asks for what cannot be (exit code 2), where an Error is a thing that failed (1).
+// A wrong command line (exit code 2). Any other Error is a failure (exit code 1).
 class UsageError : public Error {
  public:
   using Error::Error;
 };
-// A UsageError with the words joined, unless the fact holds.
+// Throws a UsageError of the joined words unless the fact holds.
 template <class... Words>
 void require_usage(bool fact, const Words&... words) {
   if (!fact) throw UsageError(concat(words...));
 }
-// A UsageError where the settings, given as options, fail a check of their fields().
+// Throws a UsageError if settings that were given as options fail a check of their fields().
 void check_options(const std::function<void(Fields&)>& fields);
 
-// What a command takes; the parser is CLI11, in main.cpp alone. Names are without dashes ("max-tokens"). Defaults are
-// the variables' values.
+// The arguments of a command. Names have no leading dashes ("max-tokens"). Defaults are the variables' values. The
+// parser is CLI11, which only main.cpp includes.
 class Arguments {
  public:
   virtual ~Arguments() = default;
@@ -48,7 +49,12 @@ class Command {
   virtual std::string summary() const = 0;
   virtual std::string example() const = 0;
   virtual void arguments(Arguments& a) = 0;
-  // Exit code: 0 done, 1 failed. Errors may be thrown.
+  // The former name of the command, which is accepted with a warning until version 1.0; "" = none.
+  virtual std::string old_name() const { return ""; }
+  // Former and new names of options ("--max-replies") and of the first positional argument ("overlap"), which are
+  // accepted likewise.
+  virtual std::vector<std::pair<std::string, std::string>> old_arguments() const { return {}; }
+  // Returns the exit code: 0 done, 1 failed. May throw.
   virtual int run() = 0;
 };
 

@@ -1,3 +1,4 @@
+// hone data: generate problems, tokenize text, find the rows of a task in training data.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -12,35 +13,48 @@ namespace {
 class DataCommand : public Command {
  public:
   std::string summary() const override {
-    return "draw problems from a generator, turn text into a token file, or find a task's rows in a training set";
+    return "generate problems, tokenize text, or find an evaluation task's rows in training data";
   }
   std::string example() const override {
     return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out "
            "problems.jsonl\n  hone data tokenize --in "
-           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data overlap --task gsm8k --in train.jsonl "
+           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data contamination --task gsm8k --in "
+           "train.jsonl "
            "--out rows.jsonl";
   }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"overlap", "contamination"}};
+  }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"generate", "tokenize", "overlap"}, "generate | tokenize | overlap");
-    a.option("generator", generator_, "which generator (hone list generators)");
-    a.rest("settings", settings_, "key=value of the generator");
-    a.option("split", split_, "train | test");
-    a.option("limit", limit_, "problems; 0 = all");
-    a.options("in", inputs_, "text: .jsonl, plain, or a token file where overlaps are looked for (may be repeated)");
+    a.choice("action", action_, {"generate", "tokenize", "contamination"},
+             "what to do: generate | tokenize | contamination");
+    a.option("generator", generator_, "generate: name of the generator (hone list generators)");
+    a.rest("settings", settings_, "generate: key=value settings of the generator");
+    a.option("split", split_, "generate: train | test");
+    a.option("limit", limit_, "generate: maximum number of problems; 0 = all");
+    a.options(
+        "in", inputs_,
+        "tokenize, contamination: text file, .jsonl or plain; contamination also reads token files (may be repeated)");
     a.option("text-key", text_key_,
-             "member of a JSON Lines row that holds the text; overlap takes all strings of a row without it");
-    a.option("tokenizer", tokenizer_, "tokenizer folder or file; overlap needs it for token files");
-    a.option("task", task_, "whose rows are looked for: a task's name or file (overlap)");
-    a.option("ngram", ngram_, "words of an overlap");
-    a.option("out", out_, "what is written; - is standard output (generate); the rows that overlap");
+             "tokenize, contamination: key of the text in a JSON Lines row; contamination reads all strings of a row "
+             "without it");
+    a.option("tokenizer", tokenizer_,
+             "tokenize, contamination: tokenizer folder or file; contamination needs it for token files only");
+    a.option("task", task_, "contamination: name or TOML file of the evaluation task");
+    a.option("ngram", ngram_, "contamination: number of consecutive words that count as an overlap");
+    a.option("out", out_,
+             "file to write; generate: - or empty = standard output; contamination: the rows that overlap, empty = "
+             "summary only");
   }
   int run() override { return action_ == "generate" ? generate() : action_ == "tokenize" ? tokenize() : overlap(); }
 
  private:
   int generate() {
-    require_usage(!generator_.empty(), "data generate: name one with --generator; known: ", join(generators().names()));
-    require_usage(split_ == "train" || split_ == "test", "data generate: --split is train or test, not ", split_);
-    require_usage(limit_ >= 0, "data generate: --limit must be 0 or more");
+    require_usage(!generator_.empty(),
+                  "data generate: --generator is missing; known generators: ", join(generators().names()));
+    require_usage(split_ == "train" || split_ == "test", "data generate: --split is '", split_,
+                  "'; it must be train or test");
+    require_usage(limit_ >= 0, "data generate: --limit is ", limit_, "; it must be 0 or more");
     GeneratorSpec spec;
     settings_.insert(settings_.begin(), "kind=" + generator_);
     Config::from_text("", "command line", settings_).read([&](Fields& f) { spec.fields(f); });
@@ -52,7 +66,7 @@ class DataCommand : public Command {
   }
   int tokenize() {
     require_usage(!inputs_.empty() && !tokenizer_.empty() && !out_.empty(),
-                  "data tokenize: needs --in, --tokenizer and --out");
+                  "data tokenize: give --in, --tokenizer and --out");
     std::vector<std::string> paths;
     for (const std::string& input : inputs_) paths.push_back(expand_path(input));
     const TokenizeReport report =
@@ -64,8 +78,9 @@ class DataCommand : public Command {
     return 0;
   }
   int overlap() {
-    require_usage(!inputs_.empty() && !task_.empty(), "data overlap: needs --task and --in");
-    require_usage(ngram_ >= 1 && ngram_ <= 1024, "data overlap: --ngram must be in [1, 1024]");
+    require_usage(!inputs_.empty() && !task_.empty(), "data contamination: give --task and --in");
+    require_usage(ngram_ >= 1 && ngram_ <= 1024, "data contamination: --ngram is ", ngram_,
+                  "; it must be in [1, 1024]");
     std::vector<std::string> paths;
     for (const std::string& input : inputs_) paths.push_back(expand_path(input));
     std::optional<Tokenizer> tokenizer;

@@ -1,3 +1,4 @@
+// hone eval: evaluates a model on tasks, or compares two evaluations.
 #include <cstdio>
 #include <ctime>
 #include <optional>
@@ -34,63 +35,74 @@ class EvalCommand : public Command {
     return "hone eval --model DIR --tasks gsm8k,arc_easy --limit 200 --out evaluation\n  hone eval --compare "
            "evaluation other";
   }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--max-batch-tokens", "--max-num-batched-tokens"}, {"--max-sequences", "--max-num-seqs"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a, false);
-    a.option("task,--tasks", tasks_, "names (hone list tasks) or TOML files, separated by commas");
-    a.option("limit", options_.limit, "first problems only; 0 = all");
-    a.option("num-fewshot", options_.num_fewshot, "examples before each question; -1 = as the task says");
-    a.flag("apply-chat-template", options_.apply_chat_template, "ask in the model's chat format");
-    a.flag("fewshot-as-multiturn", options_.fewshot_as_multiturn, "in a chat, each example is a message and its reply");
+    a.option("task,--tasks", tasks_, "tasks: names (hone list tasks) or TOML files, separated by commas");
+    a.option("limit", options_.limit, "use only this many first problems; 0 = all");
+    a.option("num-fewshot", options_.num_fewshot, "examples before each question; -1 = the task's own number");
+    a.flag("apply-chat-template", options_.apply_chat_template, "prompt in the model's chat format");
+    a.flag("fewshot-as-multiturn", options_.fewshot_as_multiturn,
+           "with a chat format: make each example a user message and an assistant message");
     a.option("system-instruction", options_.system_instruction,
-             "system message, or the text's beginning where there is no chat format");
-    a.option("samples", options_.samples, "replies drawn for each problem besides the greedy one");
-    a.option("temperature", options_.temperature, "of those");
-    a.option("seed", options_.seed, "of the draws and of the bootstrap");
-    a.option("bootstrap-iters", options_.bootstrap_iters, "resamples for intervals; 0 = none");
-    a.option("max-batch-tokens", engine_.max_batch_tokens,
-             "of one pass when replies are drawn; does not change the results");
-    a.option("max-sequences", engine_.max_sequences, "replies written at the same time; does not change the results");
+             "system message; without a chat format, text before the prompt; empty = the task's own");
+    a.option("samples", options_.samples,
+             "completions to sample for each problem, in addition to the greedy one; 0 = none");
+    a.option("temperature", options_.temperature, "softmax temperature of the sampled completions");
+    a.option("seed", options_.seed, "seed of sampling and of the bootstrap");
+    a.option("bootstrap-iters", options_.bootstrap_iters,
+             "bootstrap resamples for confidence intervals; 0 = no intervals");
+    a.option("max-num-batched-tokens", engine_.max_batch_tokens,
+             "maximum tokens of a forward pass; does not change the results");
+    a.option("max-num-seqs", engine_.max_sequences,
+             "maximum number of completions that run at the same time; does not change the results");
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
-    a.option("out", out_, "folder for results.json, samples, report.md and report.html");
-    a.flag("json", json_, "print a JSON object a task");
-    a.flag("compare", compare_, "compare two evaluations of the same rows: folders of --out, or files of samples");
-    a.rest("evaluations", compared_, "the two to compare");
+    a.option("out", out_, "folder to write: results.json, samples, report.md and report.html; empty = none");
+    a.flag("json", json_, "print one JSON object per task");
+    a.flag("compare", compare_, "compare two evaluations of the same rows: folders of --out, or sample files");
+    a.rest("evaluations", compared_, "with --compare: the two evaluations");
   }
   int run() override {
-    check_options([&](Fields& f) { options_.fields(f), engine_.fields(f); });
+    check_options([&](Fields& f) {
+      options_.fields(f);
+      engine_.fields(f);
+    });
     return compare_ ? compare() : evaluate();
   }
 
  private:
   int evaluate() {
-    require_usage(compared_.empty(), "eval: what is '", compared_.front(),
-                  "'? (two evaluations are named with --compare)");
-    require_usage(!tasks_.empty(), "eval: --tasks is required; known: ", join(known_eval_tasks()));
+    require_usage(compared_.empty(), "eval: unexpected argument '", compared_.front(),
+                  "'; give --compare to compare two evaluations");
+    require_usage(!tasks_.empty(), "eval: --tasks is missing; known tasks: ", join(known_eval_tasks()));
     std::vector<EvalTaskSpec> specs;
     for (const std::string& name : split_names(tasks_)) specs.push_back(load_eval_task(name));
     for (const EvalTaskSpec& spec : specs) spec.task->check();
     for (size_t i = 0; i < specs.size(); ++i)
       for (size_t j = 0; j < i; ++j)
-        require_usage(specs[i].name != specs[j].name, "eval: two tasks are named '", specs[i].name, "'");
-    std::optional<FolderLock> lock;  // taken before the work
+        require_usage(specs[i].name != specs[j].name, "eval: two tasks have the name '", specs[i].name,
+                      "'; give each task once");
+    std::optional<FolderLock> lock;  // locks the folder before the evaluation
     if (!out_.empty()) {
       make_folder(expand_path(out_));
       lock.emplace(expand_path(out_));
     }
     model_.open();
-    std::optional<QuantizedModel> quantized;  // of which replies are drawn, and texts are scored by
+    std::optional<QuantizedModel> quantized;  // generates and computes log-probs in place of the model
     EngineConfig engine = engine_;
     if (engine.quantization != "none") {
       quantized.emplace(model_.context(), model_.model(), quant_formats().at(engine.quantization),
-                        QuantizedModel::SourceWeights::shrinks);
+                        QuantizedModel::SourceWeights::free);
       engine.quantization = "none";
     }
-    EvalTarget on{model_.context(), quantized ? quantized->model() : model_.model(), model_.tokenizer(), engine};
+    EvalTarget target{model_.context(), quantized ? quantized->model() : model_.model(), model_.tokenizer(), engine};
     std::vector<EvalResult> results;
     for (const EvalTaskSpec& spec : specs) {
       if (specs.size() > 1) log::info("eval: ", spec.name);
-      results.push_back(spec.evaluate(on, options_));
+      results.push_back(spec.evaluate(target, options_));
       if (json_) std::printf("%s\n", results.back().to_json().dump().c_str());
       if (out_.empty()) results.back().samples.clear();
     }
@@ -100,7 +112,7 @@ class EvalCommand : public Command {
   }
 
   int compare() {
-    require_usage(compared_.size() == 2, "eval: --compare takes two evaluations, ", compared_.size(), " are named");
+    require_usage(compared_.size() == 2, "eval: --compare needs two evaluations, not ", compared_.size());
     require_usage(options_.bootstrap_iters > 0, "eval: --compare needs --bootstrap-iters above 0");
     const auto comparisons = compare_evaluations(expand_path(compared_[0]), expand_path(compared_[1]),
                                                  options_.bootstrap_iters, options_.seed);

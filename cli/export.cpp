@@ -1,3 +1,4 @@
+// hone export: writes a model folder with adapters merged into the weights.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -10,19 +11,18 @@ namespace {
 
 class ExportCommand : public Command {
  public:
-  std::string summary() const override {
-    return "write a model folder without adapters: LoRA is merged into the weights";
-  }
+  std::string summary() const override { return "write a model folder with LoRA adapters merged into the weights"; }
   std::string example() const override { return "hone export --model runs/lora/checkpoints/sft/step-100 --out merged"; }
   void arguments(Arguments& a) override {
-    a.option("model", model_, "model folder, or a PEFT adapter's", true);
-    a.option("out", out_, "folder to write, which must not exist", true);
-    a.option("dtype", dtype_, "of the weights written: f32 | bf16 | auto (as the model's files have them)");
+    a.option("model", model_, "model folder, or folder of a PEFT adapter", true);
+    a.option("out", out_, "folder to write; it must not exist yet", true);
+    a.option("dtype", dtype_, "dtype of the written weights: f32 | bf16 | auto (that of the model's files)");
   }
   int run() override {
-    require_usage(dtype_ == "auto" || dtype_ == "f32" || dtype_ == "bf16", "export: dtype must be auto, f32 or bf16");
+    require_usage(dtype_ == "auto" || dtype_ == "f32" || dtype_ == "bf16", "export: --dtype is '", dtype_,
+                  "'; it must be auto, f32 or bf16");
     const std::filesystem::path from = expand_path(model_), to = expand_path(out_);
-    HONE_CHECK(!std::filesystem::exists(to), to.string(), ": exists; give a new folder");
+    HONE_CHECK(!std::filesystem::exists(to), to.string(), ": already exists; give a new folder");
     export_model(from, to, dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16));
     if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer))
       Tokenizer::load(tokenizer).save(to);

@@ -1,3 +1,4 @@
+// hone generate: completions of prompts from the command line or a file.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -10,24 +11,27 @@ namespace {
 
 class GenerateCommand : public Command {
  public:
-  std::string summary() const override { return "continue prompts"; }
+  std::string summary() const override { return "generate completions of prompts"; }
   std::string example() const override {
     return "hone generate --model runs/quickstart/checkpoints/grpo/step-150 --prompt '47+85' --logprobs --json";
   }
   void arguments(Arguments& a) override {
     model_.arguments(a);
-    a.option("prompt", prompt_, "text to continue");
-    a.option("prompts", prompts_, "JSON Lines of {prompt} or {ids}; - is standard input");
+    a.option("prompt", prompt_, "text of one prompt");
+    a.option("prompts", prompts_, "file with several prompts: JSON Lines of {prompt} or {ids}; - = standard input");
     sampling_arguments(a, sampling_);
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
-    a.flag("ignore-eos", sampling_.ignore_eos, "go on past the end-of-sequence token");
-    a.flag("logprobs", logprobs_, "add each token's log-probability");
+    a.flag("ignore-eos", sampling_.ignore_eos, "do not stop at the end-of-sequence token");
+    a.flag("logprobs", logprobs_, "print JSON Lines with the log-prob of each token");
     a.flag("json", json_, "print JSON Lines {prompt_ids, ids, text, finish_reason}");
   }
   int run() override {
-    check_options([&](Fields& f) { sampling_.fields(f), engine_.fields(f); });
-    require_usage(prompt_.empty() != prompts_.empty(), "generate: give one of --prompt and --prompts");
+    check_options([&](Fields& f) {
+      sampling_.fields(f);
+      engine_.fields(f);
+    });
+    require_usage(prompt_.empty() != prompts_.empty(), "generate: give either --prompt or --prompts");
     model_.open();
     std::vector<GenerationRequest> requests;
     const auto add = [&](std::vector<int32_t> ids) {
@@ -47,29 +51,30 @@ class GenerateCommand : public Command {
     for (const GenerationRequest& request : requests) prompts.push_back(request.prompt);
     engine_.owns_model = true;
     Engine engine(model_.context(), model_.model(), model_.has_tokenizer() ? &model_.tokenizer() : nullptr, engine_);
-    const std::vector<std::vector<CompletionOutput>> replies = engine.generate(std::move(requests));
+    const std::vector<std::vector<CompletionOutput>> completions = engine.generate(std::move(requests));
     JsonlWriter out("-");
     int failed = 0;
-    for (size_t i = 0; i < replies.size(); ++i) {
-      const CompletionOutput& reply = replies[i].front();
-      failed += reply.failed;
-      if (reply.failed && !json_) std::fprintf(stderr, "hone: prompt %zu: %s\n", i, reply.finish_reason.c_str());
+    for (size_t i = 0; i < completions.size(); ++i) {
+      const CompletionOutput& completion = completions[i].front();
+      failed += completion.failed;
+      if (completion.failed && !json_)
+        std::fprintf(stderr, "hone: prompt %zu: %s\n", i, completion.finish_reason.c_str());
       if (json_ || logprobs_)
-        out.write(row_of(prompts[i], reply));
+        out.write(row_of(prompts[i], completion));
       else
-        std::printf("%s\n", reply.text.c_str());
+        std::printf("%s\n", completion.text.c_str());
     }
     out.flush();
     return failed > 0 ? 1 : 0;
   }
 
  private:
-  Json row_of(const std::vector<int32_t>& prompt, const CompletionOutput& reply) const {
+  Json row_of(const std::vector<int32_t>& prompt, const CompletionOutput& completion) const {
     Json row = JsonObject{{"prompt_ids", Json::array(prompt)},
-                          {"ids", Json::array(reply.ids)},
-                          {"text", reply.text},
-                          {"finish_reason", reply.finish_reason}};
-    if (logprobs_) row.set("logp", Json::array(reply.logp));
+                          {"ids", Json::array(completion.ids)},
+                          {"text", completion.text},
+                          {"finish_reason", completion.finish_reason}};
+    if (logprobs_) row.set("logp", Json::array(completion.logp));
     return row;
   }
   ModelArguments model_;

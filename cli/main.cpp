@@ -1,14 +1,17 @@
-// The program: picks a command, and is the one place that turns an Error into an exit code. 0 done, 1 failed, 2 usage.
+// The program: runs a command, and turns Errors into exit codes. 0 done, 1 failed, 2 wrong usage.
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <map>
 #include <new>
 
 #include "cli/command.h"
 #include "core/base/check.h"
 #include "core/config/config.h"
+#include "core/config/renamed.h"
 
 namespace hone {
 
@@ -59,29 +62,54 @@ class CliArguments : public Arguments {
   CLI::App& app_;
 };
 
+using Commands = std::map<std::string, std::unique_ptr<Command>>;
+
+// Replaces the old names of a command and of its arguments, with a warning for each.
+void rename_arguments(const Commands& made, std::vector<std::string>& words) {
+  if (words.size() < 2) return;
+  for (const auto& [name, command] : made)
+    if (words[1] == command->old_name()) {
+      warn_renamed("command line", "hone " + words[1], "hone " + name);
+      words[1] = name;
+    }
+  const auto found = made.find(words[1]);
+  if (found == made.end()) return;
+  for (const auto& [old_name, name] : found->second->old_arguments())
+    for (size_t i = 2; i < words.size(); ++i) {
+      const bool is_option = old_name.starts_with("--");
+      const bool matches = words[i] == old_name || (is_option && words[i].starts_with(old_name + "="));
+      if (!matches || (!is_option && i > 2)) continue;
+      warn_renamed("command line", old_name, name);
+      words[i].replace(0, old_name.size(), name);
+    }
+}
+
 int run_program(int argc, char** argv) {
-  if (argc > 1 && argv[1][0] != '-') require_usage(commands().contains(argv[1]), commands().unknown(argv[1]));
-  CLI::App app("hone: from raw text to a reasoning policy", "hone");
+  Commands made;
+  for (const std::string& name : commands().names()) made[name] = commands().at(name)();
+  std::vector<std::string> words(argv, argv + argc);
+  rename_arguments(made, words);
+  if (argc > 1 && argv[1][0] != '-') require_usage(commands().contains(words[1]), commands().unknown(words[1]));
+  CLI::App app("hone: pretrain, post-train, serve and evaluate language models", "hone");
   app.require_subcommand(1);
   app.set_version_flag("--version", "hone " HONE_VERSION);
-  std::map<CLI::App*, std::unique_ptr<Command>> made;
-  for (const std::string& name : commands().names()) {
-    std::unique_ptr<Command> command = commands().at(name)();
+  for (const auto& [name, command] : made) {
     CLI::App* sub = app.add_subcommand(name, command->summary());
     sub->footer("Example:\n  " + command->example());
     CliArguments arguments(*sub);
     command->arguments(arguments);
-    made[sub] = std::move(command);
   }
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) pointers.push_back(word.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(argc, pointers.data());
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     std::cout.flush();
     HONE_CHECK(std::cout.good(), "standard output: cannot write");
     return code == 0 ? 0 : 2;
   }
-  const int code = made.at(app.get_subcommands().front())->run();
+  const int code = made.at(app.get_subcommands().front()->get_name())->run();
   HONE_CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "standard output: cannot write: ", std::strerror(errno));
   return code;
 }
@@ -96,7 +124,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hone: %s\n", error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "hone: there is not enough memory\n");
+    std::fprintf(stderr, "hone: out of memory\n");
+    return 1;
+  } catch (const std::filesystem::filesystem_error& error) {  // a loop of links, a folder that may not be read
+    std::fprintf(stderr, "hone: %s: %s\n", error.path1().c_str(), error.code().message().c_str());
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hone: %s\n", error.what());

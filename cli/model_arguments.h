@@ -1,5 +1,5 @@
 #pragma once
-// What every command that loads a model folder shares.
+// ModelArguments: options shared by the commands that load a model or generate.
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace hone {
 
-// --model, --device, --dtype and --numerics, and what they stand for once opened.
+// --model, --device, --dtype and --numerics, and after open() the objects that they specify.
 class ModelArguments {
  public:
-  // required: that --model be given; otherwise open() asks for it.
+  // required: the parser demands --model; otherwise open() does.
   void arguments(Arguments& a, bool required = true);
-  // Loads the model, and the tokenizer where the folder has one.
+  // Loads the model, and the tokenizer if the folder has one.
   void open();
   Context& context() { return *context_; }
   Model& model() const { return *model_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const std::string& folder() const { return folder_; }
-  // An Error if the folder has none.
+  // Throws if the folder has none.
   const Tokenizer& tokenizer() const;
 
  private:
@@ -33,11 +33,11 @@ class ModelArguments {
   std::optional<Tokenizer> tokenizer_;
 };
 
-// The options that decide which numbers an engine computes with.
+// Options for the engine's arithmetic.
 void quantization_arguments(Arguments& a, EngineConfig& engine);
-// The options that decide how replies are drawn.
+// Options for sampling.
 void sampling_arguments(Arguments& a, SamplingParams& sampling);
-// The options that decide how tokens are guessed ahead; they change no reply.
+// Options for speculative decoding, which changes the speed and never a completion.
 void speculative_arguments(Arguments& a, SpeculativeConfig& speculative);
 
 }  // namespace hone

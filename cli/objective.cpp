@@ -1,3 +1,4 @@
+// hone objective: a loss and its gradient for given numbers.
 #include "train/objective.h"
 
 #include <cstdio>
@@ -13,13 +14,14 @@ namespace {
 class ObjectiveCommand : public Command {
  public:
   std::string summary() const override {
-    return "a loss and its gradient on given numbers, to check against another framework";
+    return "compute a loss and its gradient for given numbers, to compare with another framework";
   }
   std::string example() const override { return "hone objective grpo --in batch.json"; }
   void arguments(Arguments& a) override {
-    a.positional("name", name_, "objective (hone list objectives)");
+    a.positional("name", name_, "name of the objective (hone list objectives)");
     a.option("in", in_,
-             "one JSON object: logp, behavior_logp, reference_logp, mask, rewards or advantages, group_size, config",
+             "file with one JSON object: logp, behavior_logp, reference_logp, mask, rewards or advantages, group_size, "
+             "config",
              true);
   }
   int run() override {

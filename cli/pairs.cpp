@@ -1,3 +1,4 @@
+// hone pairs: samples and scores completions, and writes preference pairs.
 #include "posttrain/pairs.h"
 
 #include <cstdio>
@@ -13,16 +14,16 @@ namespace {
 
 class PairsCommand : public Command {
  public:
-  std::string summary() const override { return "sample replies, judge them, and write preference pairs"; }
+  std::string summary() const override { return "sample completions, score them, and write preference pairs"; }
   std::string example() const override {
     return "hone pairs configs/experiment/pairs.toml --model DIR --out pairs.jsonl num_generations=8";
   }
   void arguments(Arguments& a) override {
     a.positional("file", file_,
-                 "TOML: tasks, sampling and reward as an rl stage has them, and margin, pairs_per_prompt");
+                 "TOML file: tasks, sampling and reward as in an rl stage, and margin and pairs_per_prompt");
     model_.arguments(a);
-    a.option("out", out_, "JSON Lines of {prompt, chosen, rejected, ...}; - is standard output", true);
-    a.rest("settings", settings_, "key=value that override the file's");
+    a.option("out", out_, "file to write: JSON Lines of {prompt, chosen, rejected, ...}; - = standard output", true);
+    a.rest("settings", settings_, "key=value that override keys of the file");
   }
   int run() override {
     const auto source = Config::from_file(file_, settings_).as<PairSource>();
@@ -35,7 +36,7 @@ class PairsCommand : public Command {
                  static_cast<long long>(report.prompts), report.reward);
     if (report.judged < report.replies)
       log::warning("pairs: ", report.replies - report.judged, " of ", report.replies,
-                   " replies were not judged and are in no pair");
+                   " completions could not be scored and are in no pair");
     return 0;
   }
 

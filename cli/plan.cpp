@@ -1,3 +1,4 @@
+// hone plan: parameters, FLOPs, memory and time of a recipe.
 #include "run/plan.h"
 
 #include <cstdio>
@@ -10,12 +11,12 @@ namespace {
 
 class PlanCommand : public Command {
  public:
-  std::string summary() const override { return "what a recipe will cost: parameters, FLOPs, memory, time"; }
+  std::string summary() const override { return "plan a recipe: parameters, FLOPs, memory and time"; }
   std::string example() const override { return "hone plan configs/quickstart.toml --json"; }
   void arguments(Arguments& a) override {
-    a.positional("recipe", recipe_, "recipe (TOML)");
-    a.rest("overrides", overrides_, "key=value");
-    a.flag("json", json_, "one JSON object");
+    a.positional("recipe", recipe_, "recipe (TOML file)");
+    a.rest("overrides", overrides_, "key=value that override the recipe: stage.grpo.steps=50");
+    a.flag("json", json_, "print one JSON object");
   }
   int run() override {
     const Recipe recipe = read_recipe(recipe_, overrides_);
@@ -27,7 +28,7 @@ class PlanCommand : public Command {
         const std::unique_ptr<Device> device = open_device(recipe.device);
         Context context(*device);
         add_times(plan, measure_limits(context).flops);
-      } catch (const Error&) {  // planned for a GPU on a machine without one: memory and FLOPs alone
+      } catch (const Error&) {  // a plan for a GPU on a machine without one has memory and FLOPs, but no times
       }
     }
     std::printf("%s", json_ ? (plan.dump() + "\n").c_str() : plan_text(plan).c_str());

@@ -1,3 +1,4 @@
+// hone reward: scores completions of a file with a reward.
 #include "rewards/reward.h"
 
 #include <cstdio>
@@ -13,13 +14,14 @@ namespace {
 
 class RewardCommand : public Command {
  public:
-  std::string summary() const override { return "judge completions"; }
+  std::string summary() const override { return "score completions with a reward"; }
   std::string example() const override { return "hone reward --reward math --in completions.jsonl --json"; }
   void arguments(Arguments& a) override {
-    a.option("reward", spec_, "a reward's name, an inline table ({kind = 'format', ...}) or a TOML file", true);
-    a.option("in", in_, "JSON Lines of {prompt, completion, answer, ...}; - is standard input", true);
-    a.option("out", out_, "rows with score and note added; - is standard output");
-    a.flag("json", json_, "print JSON Lines; otherwise the mean score alone");
+    a.option("reward", spec_,
+             "the reward: a name (hone list rewards), an inline table ({kind = 'format', ...}) or a TOML file", true);
+    a.option("in", in_, "completions: JSON Lines of {prompt, completion, answer, ...}; - = standard input", true);
+    a.option("out", out_, "file to write: the rows with score and note; - = standard output; empty = none");
+    a.flag("json", json_, "print the rows as JSON Lines instead of the mean score");
   }
   int run() override {
     const std::shared_ptr<const Reward> reward = make_reward(spec_);
@@ -27,32 +29,32 @@ class RewardCommand : public Command {
     JsonlWriter out(out_.empty() ? "-" : expand_path(out_));
     std::vector<Row> waiting;
     Totals totals;
-    const auto judge = [&] {
+    const auto score_waiting = [&] {
       std::vector<GroupScores> groups;
       for (Row& row : waiting) groups.push_back({row.task, {&row.completion, 1}, {&row.score, 1}});
       reward->score_groups(groups);
       for (const Row& row : waiting) {
         totals.add(row);
-        if (rows) out.write(judged(row));
+        if (rows) out.write(scored_row(row));
       }
       waiting.clear();
     };
     read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
-      constexpr size_t at_once = 256;
+      constexpr size_t kRowsAtOnce = 256;
       waiting.push_back(read_row(row, concat(in_, ":", line)));
-      if (waiting.size() == at_once) judge();
+      if (waiting.size() == kRowsAtOnce) score_waiting();
     });
-    judge();
+    score_waiting();
     out.flush();
-    HONE_CHECK(rows || totals.rows > 0, in_, ": there are no rows to judge");
+    HONE_CHECK(rows || totals.rows > 0, in_, ": the file has no rows");
     if (!rows && totals.scored > 0)
       std::printf("mean score %s over %lld rows\n",
                   number_text(totals.sum / static_cast<double>(totals.scored)).c_str(),
                   static_cast<long long>(totals.scored));
     if (!rows && totals.skipped > 0) std::printf("%lld rows were skipped\n", static_cast<long long>(totals.skipped));
-    // Every row is written, and a row that failed says so: the command has done its work.
+    // A failed row is written with its note, so that the exit code is 0.
     if (totals.failed > 0)
-      log::warning(totals.failed, " of ", totals.rows, " rows could not be judged; the first, ", totals.first_failure);
+      log::warning(totals.failed, " of ", totals.rows, " rows could not be scored; the first, ", totals.first_failure);
     return 0;
   }
 
@@ -97,7 +99,7 @@ class RewardCommand : public Command {
     return out;
   }
 
-  static Json judged(const Row& row) {
+  static Json scored_row(const Row& row) {
     const RewardScore& score = row.score;
     Json out = row.row;
     out.set("score", score.skipped || score.failed ? Json() : Json(score.score));

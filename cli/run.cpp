@@ -1,3 +1,4 @@
+// hone run: runs a recipe or resumes a run.
 #include "run/run.h"
 
 #include <cstdio>
@@ -13,22 +14,22 @@ namespace {
 
 class RunCommand : public Command {
  public:
-  std::string summary() const override { return "run a recipe, or go on with a run"; }
+  std::string summary() const override { return "run a recipe, or resume a run"; }
   std::string example() const override {
     return "hone run configs/quickstart.toml seed=2 stage.grpo.steps=50\n  hone run --resume runs/quickstart";
   }
   void arguments(Arguments& a) override {
-    a.positional("recipe", recipe_, "recipe (TOML)", false);
-    a.rest("overrides", overrides_, "key=value, as in the recipe: stage.grpo.steps=50");
-    a.flag("dry-run", dry_run_, "check the recipe, print it resolved with its plan, and stop");
-    a.option("resume", resume_, "run folder to go on with");
+    a.positional("recipe", recipe_, "recipe (TOML file); not with --resume", false);
+    a.rest("overrides", overrides_, "key=value that override the recipe: stage.grpo.steps=50");
+    a.flag("dry-run", dry_run_, "check the recipe, print it with all defaults and its plan, and stop");
+    a.option("resume", resume_, "folder of the run to resume");
   }
   int run() override {
     if (!resume_.empty()) {
       if (!recipe_.empty()) overrides_.insert(overrides_.begin(), recipe_);
       return finish(resume_run(expand_path(resume_), overrides_));
     }
-    require_usage(!recipe_.empty(), "run: name a recipe, or --resume a run folder");
+    require_usage(!recipe_.empty(), "run: give a recipe, or --resume and a run folder");
     Recipe recipe = read_recipe(recipe_, overrides_);
     if (!dry_run_) return finish(run_recipe(recipe));
     check_recipe(recipe);

@@ -1,3 +1,4 @@
+// hone serve: a model behind OpenAI's HTTP API.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,48 +18,61 @@ namespace {
 
 class ServeCommand : public Command {
  public:
-  std::string summary() const override { return "answer OpenAI's clients: completions and chat over HTTP"; }
+  std::string summary() const override { return "serve a model over HTTP with OpenAI's API: completions and chat"; }
   std::string example() const override { return "hone serve --model DIR --port 8000 --api-key-file keys.txt"; }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--format", "--chat-format"},
+            {"--max-replies", "--max-pending-completions"},
+            {"--max-batch-tokens", "--max-num-batched-tokens"},
+            {"--max-sequences", "--max-num-seqs"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a);
-    a.option("host", config_.http.host, "address to listen at; 0.0.0.0 is every one of this machine's");
-    a.option("port", config_.http.port, "port to listen at; 0 = any free one");
-    a.option("api-key-file", config_.api_key_file, "file with one key a line, one of which a request must bear");
-    a.option("tls-cert", config_.http.tls_cert, "PEM file of the certificate and its chain");
-    a.option("tls-key", config_.http.tls_key, "PEM file of the certificate's key");
-    a.option("served-model-name", name_, "what the model is called (default: its folder's name)");
-    a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
-    a.option("seed", seed_, "of requests that have none");
-    a.option("max-replies", config_.max_pending_completions,
-             "waiting or being written; requests that would be more are answered 429");
-    a.option("max-answer-bytes", config_.max_answer_bytes, "longest answer that one request may ask for");
+    a.option("host", config_.http.host, "address to listen on; 0.0.0.0 = all addresses of this machine");
+    a.option("port", config_.http.port, "port to listen on; 0 = any free port");
+    a.option("api-key-file", config_.api_key_file,
+             "file with one API key per line; requests must send one of them; empty = no key is needed");
+    a.option("tls-cert", config_.http.tls_cert, "PEM file of the certificate chain; empty = no TLS");
+    a.option("tls-key", config_.http.tls_key, "PEM file of the certificate's private key; needed with --tls-cert");
+    a.option("served-model-name", name_, "name of the model in the API; empty = its folder's name");
+    a.option("chat-format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
+    a.option("seed", seed_, "seed of requests without a seed");
+    a.option("max-pending-completions", config_.max_pending_completions,
+             "maximum number of completions that wait or run; requests beyond it get status 429");
+    a.option("max-answer-bytes", config_.max_answer_bytes,
+             "maximum response of one request in bytes, estimated from its settings");
     a.option("max-pending-bytes", config_.max_pending_bytes,
-             "of all answers under way; requests that would be more are answered 429");
+             "maximum estimated bytes of all pending responses; requests beyond it get status 429");
     a.options("allowed-origins", config_.access.allowed_origins,
-              "origin whose pages may ask from a browser, https://host:port or * (repeatable)");
-    a.options("allowed-hosts", config_.access.allowed_hosts,
-              "name by which requests may call the server, besides localhost, or * (repeatable)");
-    a.option("max-body-bytes", config_.http.max_body_bytes, "longest body of a request");
-    a.option("max-header-bytes", config_.http.max_header_bytes, "longest header of a request");
-    a.option("max-connections", config_.http.max_connections, "open at the same time; further ones wait");
-    a.option("request-timeout", config_.http.request_timeout, "seconds a request's header may take to arrive");
-    a.option("body-timeout", config_.http.body_timeout, "seconds its body may take after that");
-    a.option("idle-timeout", config_.http.idle_timeout, "seconds a connection may be without a request");
-    a.option("write-timeout", config_.http.write_timeout, "seconds a client may take to accept a piece of an answer");
+              "origin whose web pages may send requests: https://host:port, or * for all (may be repeated)");
+    a.options(
+        "allowed-hosts", config_.access.allowed_hosts,
+        "host name under which clients may reach the server, in addition to localhost; * = all (may be repeated)");
+    a.option("max-body-bytes", config_.http.max_body_bytes, "maximum body of a request in bytes");
+    a.option("max-header-bytes", config_.http.max_header_bytes, "maximum header of a request in bytes");
+    a.option("max-connections", config_.http.max_connections, "maximum number of open connections; further ones wait");
+    a.option("request-timeout", config_.http.request_timeout, "seconds for a request's header to arrive");
+    a.option("body-timeout", config_.http.body_timeout, "seconds for a request's body to arrive after its header");
+    a.option("idle-timeout", config_.http.idle_timeout, "seconds without a request after which a connection is closed");
+    a.option("write-timeout", config_.http.write_timeout, "seconds for a client to accept a piece of a response");
     a.option("peer-timeout", config_.http.peer_timeout,
-             "seconds until a client that vanished without a word counts as gone");
-    a.option("drain-seconds", drain_seconds_, "that requests under way have to end after SIGTERM");
-    a.option("kv-cache-tokens", engine_.kv_cache_tokens, "tokens the KV cache holds");
-    a.option("max-batch-tokens", engine_.max_batch_tokens, "tokens of one forward pass");
-    a.option("max-sequences", engine_.max_sequences, "replies written at the same time");
+             "seconds without a TCP acknowledgment after which a client counts as gone");
+    a.option("drain-seconds", drain_seconds_, "seconds that pending requests have to finish after SIGTERM");
+    a.option("kv-cache-tokens", engine_.kv_cache_tokens, "size of the KV cache in tokens");
+    a.option("max-num-batched-tokens", engine_.max_batch_tokens, "maximum tokens of a forward pass");
+    a.option("max-num-seqs", engine_.max_sequences, "maximum number of completions that run at the same time");
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
   }
 
   int run() override {
-    check_options([&](Fields& f) { config_.fields(f), engine_.fields(f); });
+    check_options([&](Fields& f) {
+      config_.fields(f);
+      engine_.fields(f);
+    });
     check_options([&](Fields& f) { config_.http.fields(f); });
-    require_usage(drain_seconds_ >= 0 && drain_seconds_ <= 1e6, "drain-seconds must be in [0, 1e6]");
+    require_usage(drain_seconds_ >= 0 && drain_seconds_ <= 1e6, "--drain-seconds is ", drain_seconds_,
+                  "; it must be in [0, 1e6]");
     install_interrupt_handlers();
     model_.open();
     const Tokenizer* tokenizer = model_.has_tokenizer() ? &model_.tokenizer() : nullptr;
@@ -86,14 +100,14 @@ class ServeCommand : public Command {
 
  private:
   void drain(Server& server) const {
-    log::info("finishing what is under way, for ", drain_seconds_, " seconds at most");
+    log::info("stopping: waiting up to ", drain_seconds_, " seconds for pending requests");
     const Stopwatch watch;
     while (!server.drain(std::min(0.1, drain_seconds_)))
       if (watch.seconds() >= drain_seconds_)
-        return log::warning("requests under way were cut off after ", format_text("%.1f", watch.seconds()), " seconds");
+        return log::warning("pending requests were dropped after ", format_text("%.1f", watch.seconds()), " seconds");
   }
 
-  // Clients may also call the model what the command line does.
+  // The names that clients may use: --served-model-name, and the folder as the command line has it.
   std::vector<std::string> names() const {
     const std::string folder = model_.folder();
     const std::filesystem::path path = std::filesystem::weakly_canonical(folder);

@@ -1,3 +1,4 @@
+// hone tokenizer: trains a tokenizer, or encodes or decodes standard input.
 #include "core/text/tokenizer/tokenizer.h"
 
 #include <cstdio>
@@ -16,27 +17,27 @@ namespace {
 
 class TokenizerCommand : public Command {
  public:
-  std::string summary() const override { return "train a tokenizer, or apply one to standard input"; }
+  std::string summary() const override { return "train a tokenizer, or encode or decode standard input"; }
   std::string example() const override {
     return "hone tokenizer train --in stories.jsonl --vocab-size 4096 --out tok\n  echo -n 'Hello' | hone tokenizer "
            "encode --tokenizer tok --json\n  "
            "echo '[15496]' | hone tokenizer decode --tokenizer tok";
   }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"train", "encode", "decode"}, "train | encode | decode");
-    a.option("tokenizer", tokenizer_, "tokenizer folder or file (encode, decode)");
-    a.options("in", corpus_.files, "text to train on: .jsonl or plain (may be repeated)");
-    a.option("text-key", corpus_.text_key, "member of a JSON Lines row that holds the text");
-    a.option("vocab-size", options_.vocab_size, "of the trained tokenizer");
+    a.choice("action", action_, {"train", "encode", "decode"}, "what to do: train | encode | decode");
+    a.option("tokenizer", tokenizer_, "encode, decode: tokenizer folder or file");
+    a.options("in", corpus_.files, "train: text file, .jsonl or plain (may be repeated)");
+    a.option("text-key", corpus_.text_key, "train: key of the text in a JSON Lines row");
+    a.option("vocab-size", options_.vocab_size, "train: vocabulary size");
     a.options("special-token", options_.special_tokens,
-              "a special token (may be repeated; the first ends documents; default <|endoftext|>)");
-    a.option("pattern", options_.pattern, "pre-tokenisation regex; empty = GPT-2's");
-    a.option("out", out_, "folder of the trained tokenizer");
-    a.flag("json", json_, "ids as a JSON list");
+              "train: special token (may be repeated; the first ends documents); none = <|endoftext|>");
+    a.option("pattern", options_.pattern, "train: pre-tokenization regular expression; empty = GPT-2's");
+    a.option("out", out_, "train: folder to write");
+    a.flag("json", json_, "encode: print the ids as a JSON list");
   }
   int run() override {
     if (action_ == "train") return train();
-    require_usage(!tokenizer_.empty(), "tokenizer ", action_, ": name a tokenizer with --tokenizer");
+    require_usage(!tokenizer_.empty(), "tokenizer ", action_, ": --tokenizer is missing");
     const Tokenizer tokenizer = Tokenizer::load(expand_path(tokenizer_));
     const std::string input{std::istreambuf_iterator<char>(std::cin), {}};
     return action_ == "encode" ? encode(tokenizer, input) : decode(tokenizer, input);
@@ -44,8 +45,8 @@ class TokenizerCommand : public Command {
 
  private:
   int train() {
-    require_usage(!out_.empty(), "tokenizer train: name a folder with --out");
-    require_usage(!corpus_.files.empty(), "tokenizer train: name text with --in");
+    require_usage(!out_.empty(), "tokenizer train: --out is missing; give a folder");
+    require_usage(!corpus_.files.empty(), "tokenizer train: --in is missing; give text files");
     if (options_.special_tokens.empty()) options_.special_tokens = {"<|endoftext|>"};
     train_tokenizer(corpus_, options_, expand_path(out_));
     return 0;
@@ -60,7 +61,7 @@ class TokenizerCommand : public Command {
     std::printf("\n");
     return 0;
   }
-  // Ids as a JSON list, or as numbers between spaces.
+  // Input: a JSON list of ids, or ids separated by white space.
   static int decode(const Tokenizer& tokenizer, const std::string& input) {
     std::vector<int32_t> ids;
     if (const size_t first = input.find_first_not_of(" \t\r\n"); first != std::string::npos && input[first] == '[') {

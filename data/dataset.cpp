@@ -9,10 +9,10 @@ namespace hone {
 
 void RowSource::fields(Fields& f) {
   f("files", files, "JSON Lines files, or texts (.txt), each a row {text}; .gz too");
-  f("generator", generator, "draws the rows instead of reading them");
+  f("generator", generator, "makes the rows instead of reading files");
   f("split", split, "of the generator: train | test");
-  f("offset", offset, "rows passed over before the first");
-  f("limit", limit, "so many rows from there on; 0 = all");
+  f("offset", offset, "rows to skip before the first");
+  f("limit", limit, "number of rows to read; 0 = all");
   f.require("split", split == "train" || split == "test", "split must be train or test");
   f.require("files", files.empty() || generator.kind.empty(), "rows come from files or from a generator, not both");
   f.require("offset", offset >= 0, "offset must be 0 or more");
@@ -28,11 +28,12 @@ void TaskSource::fields(Fields& f) {
 void SampleFormat::fields(Fields& f) {
   format.fields(f);
   f("max_length", max_length, "longest sample in tokens");
-  f("too_long", too_long, "what happens to a longer one: skip | truncate | error");
+  f.alias("too_long", "overlong_rows");
+  f("overlong_rows", too_long, "rows longer than max_length: skip | truncate | error");
   f.require("max_length", max_length >= 2 && max_length <= max_sample_length,
             concat("max_length must be in [2, ", max_sample_length, "]"));
-  f.require("too_long", too_long == "skip" || too_long == "truncate" || too_long == "error",
-            "too_long must be skip, truncate or error");
+  f.require("overlong_rows", too_long == "skip" || too_long == "truncate" || too_long == "error",
+            "overlong_rows must be skip, truncate or error");
 }
 
 void SftSource::fields(Fields& f) {
@@ -49,7 +50,7 @@ static bool is_plain_text(std::string_view path) { return path.ends_with(".txt")
 
 void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "data: no files and no generator are named");
-  int64_t met = 0;  // those passed over, too
+  int64_t met = 0;  // skipped rows count, too
   const auto wanted = [&] { return source.limit == 0 || met - source.offset < source.limit; };
   const auto give = [&](const Json& value, const std::string& where) {
     if (met++ >= source.offset) row(value, where);
@@ -85,7 +86,8 @@ std::vector<Task> load_tasks(const TaskSource& source) {
       task.messages = parse_messages(*messages, where);
     } else {
       RowText prompt = fill_text(source.prompt, row, where);
-      task.prompt = std::move(prompt.text), task.messages = std::move(prompt.messages);
+      task.prompt = std::move(prompt.text);
+      task.messages = std::move(prompt.messages);
     }
     if (!source.answer.empty()) task.answer = fill_template(source.answer, row, where);
     task.columns = row;
@@ -104,7 +106,7 @@ static Sample sample_of_row(const std::string& where, const Make& make) {
   }
 }
 
-Sample SampleBuilder::reply(const RowText& prompt, const RowText& completion, const std::string& where) {
+Sample SampleBuilder::prompt_completion(const RowText& prompt, const RowText& completion, const std::string& where) {
   return sample_of_row(where, [&] {
     if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
     return encoder_.sample(
@@ -123,8 +125,8 @@ bool SampleBuilder::fit(Sample& sample, const std::string& where) const {
   HONE_CHECK(format_.too_long != "error", where, ": ", length, " tokens, max_length is ", format_.max_length);
   if (format_.too_long == "skip") return false;
   sample.tokens.resize(static_cast<size_t>(format_.max_length));
-  sample.mask.resize(static_cast<size_t>(format_.max_length));
-  return std::any_of(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; });
+  sample.columns.truncate(static_cast<size_t>(format_.max_length));
+  return std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; });
 }
 
 bool SampleBuilder::fit(std::span<Sample> samples, const std::string& where) {
@@ -148,10 +150,10 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const Json* messages = row.find("messages");
     const bool partly = messages ? source.assistant_only_loss : source.completion_only_loss;
-    Sample sample =
-        messages ? reader.conversation(parse_messages(*messages, where), partly, where)
-                 : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where), where);
-    if (!partly && !sample.mask.empty()) std::fill(sample.mask.begin() + 1, sample.mask.end(), 1.0f);
+    Sample sample = messages ? reader.conversation(parse_messages(*messages, where), partly, where)
+                             : reader.prompt_completion(fill_text(source.prompt, row, where),
+                                                        fill_text(source.completion, row, where), where);
+    if (!partly) set_mask(sample);
     if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
   });
   reader.report(out.size());

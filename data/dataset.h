@@ -1,6 +1,6 @@
 #pragma once
-// Rows of data as tasks and training samples, by templates that name a row's members (data/row_template.h). Every row
-// that cannot be used is an Error file:line, or, where the recipe says skip, is counted and reported.
+// Rows of data as tasks and training samples, by templates that name a row's members (data/row_template.h). A row that
+// cannot be used is an Error file:line. If the recipe says skip, it is counted and reported instead.
 #include <functional>
 #include <span>
 #include <string>
@@ -19,16 +19,17 @@ struct RowSource {
   std::vector<std::string> files;
   GeneratorSpec generator;
   std::string split = "train";  // of the generator
-  int64_t offset = 0;           // rows passed over before the first
-  int64_t limit = 0;            // so many rows from there on; 0 = all
+  int64_t offset = 0;           // rows to skip
+  int64_t limit = 0;            // number of rows to read; 0 = all
   void fields(Fields& f);
 };
-// Calls row(value, where) in order; where is "file:line", a text's file, or "generator[i]". No rows at all is an Error.
+// Calls row(value, where) in order; where is "file:line", a text's file, or "generator[i]". An Error if there are no
+// rows.
 void read_rows(const RowSource& source, const std::function<void(const Json& row, const std::string& where)>& row);
 
 struct TaskSource {
   RowSource rows;
-  std::string prompt = "{prompt}", answer = "{answer}";  // templates; an empty answer template is no answer
+  std::string prompt = "{prompt}", answer = "{answer}";  // templates; an empty answer template: no answer
   void fields(Fields& f);
 };
 std::vector<Task> load_tasks(const TaskSource& source);
@@ -46,16 +47,16 @@ class SampleBuilder {
  public:
   SampleBuilder(const SampleFormat& format, const Tokenizer& tokenizer)
       : format_(format), encoder_(format.format, tokenizer) {}
-  // Mask 1 on the completion. Where either side is messages, a text is the user's, or the assistant's, message. Errors
-  // name the row (`where`).
-  Sample reply(const RowText& prompt, const RowText& completion, const std::string& where);
-  // Mask 1 on what the assistant says; with tell_apart off nowhere, and the template need not show which text is the
-  // assistant's.
+  // A sample with mask 1 on the completion. If one side is messages, the text of the other is a message of the user or
+  // of the assistant. Errors name the row (`where`).
+  Sample prompt_completion(const RowText& prompt, const RowText& completion, const std::string& where);
+  // A sample with mask 1 on the assistant's messages. Without tell_apart the mask is 0, and the template need not mark
+  // the assistant's text.
   Sample conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where);
-  // Whether the samples, cut where the format says so, are short enough and have something to train on; if not, the row
-  // is counted as left out.
+  // True if the samples, truncated if the format says so, are short enough and have a token to train on. Otherwise the
+  // row is counted as left out.
   bool fit(std::span<Sample> samples, const std::string& where);
-  // Tells how many rows were left out and why; an Error if nothing is kept.
+  // Logs how many rows were left out and why; an Error if none is kept.
   void report(size_t kept) const;
 
  private:
@@ -75,8 +76,8 @@ struct SftSource {
   SampleFormat sample;
   void fields(Fields& f);
 };
-// Mask 1 on the completion, or with completion_only_loss off on everything; of a conversation on everything, or with
-// assistant_only_loss on what the assistant says. A sample's first token is never trained on.
+// The mask is 1 on the completion; without completion_only_loss on the prompt, too. In a conversation it is 1 on
+// everything, or with assistant_only_loss on the assistant's messages. A sample's first token is never trained on.
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer);
 
 }  // namespace hone

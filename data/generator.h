@@ -1,7 +1,7 @@
 #pragma once
-// Generators draw problems instead of reading them. A split is numbered: `heldout` problems for the test split, which
-// no setting of seeds changes, the train split's in an order of a seed. The two are disjoint by construction, whatever
-// the seed. One file each; it joins with one line:
+// Generators make problems instead of reading them. The test split has `heldout` problems, which no seed changes; the
+// train split has its problems in an order that depends on the seed. The splits are disjoint for every seed. One file
+// each; it joins with one line:
 //   [[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new
 //   Arithmetic); });
 #include <cstdint>
@@ -33,7 +33,7 @@ class Generator {
 using GeneratorFactory = std::unique_ptr<Generator> (*)();
 Registry<GeneratorFactory>& generators();
 
-// How a recipe names a generator: kind, and the generator's own keys in the same table. An empty kind is none.
+// A generator in a recipe: its kind, and its own keys in the same table. An empty kind: none.
 struct GeneratorSpec {
   std::string kind;
   std::shared_ptr<Generator> generator;  // made while fields() reads

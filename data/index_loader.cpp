@@ -21,13 +21,6 @@ int half_width(uint64_t count) {
   return std::max(1, (width + 1) / 2);
 }
 
-int64_t count_windows(const TokenFile& file, int64_t length) {
-  HONE_CHECK(length >= 2, "loader: windows of ", length, " tokens; at least 2 are needed");
-  HONE_CHECK(file.num_tokens() >= length, "loader: the corpus has ", file.num_tokens(),
-             " tokens, fewer than one window of ", length);
-  return file.num_tokens() / length;
-}
-
 }  // namespace
 
 Permutation::Permutation(uint64_t count, uint64_t seed, uint64_t epoch) : count_(count), bits_(half_width(count)) {
@@ -74,31 +67,8 @@ void IndexLoader::load_state(const StateSection& section) {
                 index = section.values.at("index", "loader state").as_int("index");
   HONE_CHECK(epoch >= 0 && index >= 0 && index <= count_, "loader state: epoch ", epoch, ", index ", index, " of ",
              count_, " is no position");
-  epoch_ = epoch, index_ = index;
-}
-
-TokenLoader::TokenLoader(const TokenFile& file, int64_t length, uint64_t seed)
-    : file_(file), length_(length), windows_(count_windows(file, length), seed) {}
-
-Sample TokenLoader::next() {
-  Sample out;
-  out.tokens.resize(static_cast<size_t>(length_));
-  file_.read(windows_.next() * length_, out.tokens);
-  out.mask.assign(out.tokens.size(), 1);
-  out.mask[0] = 0;
-  return out;
-}
-
-double TokenLoader::epochs_done() const { return windows_.epochs_done(); }
-
-void TokenLoader::save_state(StateSection& section) const {
-  windows_.save_state(section);
-  section.values.set("length", length_);
-}
-
-void TokenLoader::load_state(const StateSection& section) {
-  expect_same(section.values, "length", length_);
-  windows_.load_state(section);
+  epoch_ = epoch;
+  index_ = index;
 }
 
 }  // namespace hone

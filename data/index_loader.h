@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "core/io/checkpoint.h"
-#include "data/sample.h"
-#include "pretrain/token_file.h"
 
 namespace hone {
 
@@ -39,23 +37,6 @@ class IndexLoader : public Stateful {
   int64_t count_, epoch_ = 0, index_ = 0;
   uint64_t seed_;
   bool shuffle_;
-};
-
-// Windows of `length` tokens of a token file, end to end, as samples whose mask is 1 but for the first token. What is
-// left past the last whole window is not used.
-class TokenLoader : public Stateful {
- public:
-  TokenLoader(const TokenFile& file, int64_t length, uint64_t seed);
-  Sample next();
-  int64_t count() const { return windows_.count(); }  // windows of an epoch
-  double epochs_done() const;
-  void save_state(StateSection& section) const override;
-  void load_state(const StateSection& section) override;
-
- private:
-  const TokenFile& file_;
-  int64_t length_;
-  IndexLoader windows_;
 };
 
 }  // namespace hone

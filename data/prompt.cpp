@@ -45,12 +45,11 @@ Sample PromptEncoder::sample(const std::string& prompt, const std::string& compl
   Sample out;
   if (format_.chat.empty()) {
     out.tokens = tokenizer_.encode_document(prompt);
-    out.mask.assign(out.tokens.size(), 0.0f);
-    const std::vector<int32_t> reply = tokenizer_.encode(completion);
-    out.tokens.insert(out.tokens.end(), reply.begin(), reply.end());
+    const size_t prompt_length = out.tokens.size();
+    const std::vector<int32_t> ids = tokenizer_.encode(completion);
+    out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
     if (tokenizer_.eos()) out.tokens.push_back(*tokenizer_.eos());
-    out.mask.resize(out.tokens.size(), 1.0f);
-    if (!out.mask.empty()) out.mask[0] = 0;
+    set_mask(out, prompt_length);
   } else {
     std::vector<Message> messages = conversation(prompt);
     messages.push_back({"assistant", completion, {}});
@@ -64,16 +63,16 @@ Sample PromptEncoder::sample(const std::vector<Message>& messages, size_t first_
   ChatTokens tokens = chat().encode(tokenizer_, messages, false, first_trained);
   Sample out;
   out.tokens = std::move(tokens.ids);
-  out.mask = std::move(tokens.mask);
-  if (!out.mask.empty()) out.mask[0] = 0;
+  if (!tokens.mask.empty()) tokens.mask[0] = 0;
+  out.columns.set(columns::mask, std::move(tokens.mask));
   return out;
 }
 
-Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vector<Message>& reply) {
+Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vector<Message>& completion) {
   std::vector<Message> messages = prompt;
-  messages.insert(messages.end(), reply.begin(), reply.end());
+  messages.insert(messages.end(), completion.begin(), completion.end());
   Sample out = sample(messages, prompt.size());
-  if (!reply.empty()) out.completion.text = reply.back().content;
+  if (!completion.empty()) out.completion.text = completion.back().content;
   return out;
 }
 

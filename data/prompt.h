@@ -1,5 +1,5 @@
 #pragma once
-// How a prompt becomes tokens: as it is, or as a user's message in a chat format.
+// How a prompt becomes tokens: as plain text, or as a user message in a chat format.
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,18 +23,18 @@ class PromptEncoder {
  public:
   PromptEncoder(PromptFormat format, const Tokenizer& tokenizer);
 
-  // A task's prompt as the model reads it, up to where the reply begins. Messages are always rendered as chat ("auto"
-  // where no format is named). Errors name the task.
+  // A task's prompt as the model reads it, up to the beginning of the completion. Messages are always rendered as chat
+  // ("auto" if no format is named). Errors name the task.
   std::vector<int32_t> prompt(const Task& task);
   // Prompt and completion, mask 1 on the completion, which ends with the tokenizer's eos or the format's end of turn.
   Sample sample(const std::string& prompt, const std::string& completion);
   // A conversation, mask 1 on what the assistant says in its messages from `first_trained` on.
   Sample sample(const std::vector<Message>& messages, size_t first_trained = 0);
-  // A conversation that goes on with `reply`, mask 1 on what the assistant says there and not on its earlier turns.
-  Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& reply);
+  // A conversation followed by `reply`. The mask is 1 on the assistant's messages in `reply`, 0 on earlier ones.
+  Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& completion);
   // A prompt in a chat format: the system message, and the text as the user's.
   std::vector<Message> conversation(const std::string& prompt) const;
-  // Ids that end the task's completion in the format it is asked in, besides the tokenizer's own.
+  // Ids that end a completion in the task's chat format, besides those of the tokenizer.
   std::vector<int32_t> stop_ids(const Task& task);
 
  private:

@@ -3,8 +3,9 @@
 //
 //   {name}         the member; numbers and arrays as JSON, null as nothing
 //   {a.b} {a.0}    a member of a member, an element of a list (counted from 0)
-//   {name?text}    text, as it is, if the member is there and not empty; otherwise nothing:
-//   "{instruction}{input?\nInput: }{input}" {name|words}   the member with its underscores as spaces
+//   {name?text}    text, unchanged, if the member exists and is not empty; otherwise nothing:
+//                  "{instruction}{input?\nInput: }{input}"
+//   {name|words}   the member with spaces for underscores
 //   {{ and }}      braces
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ namespace hone {
 // A member that the row lacks is an Error that names it, its place (`where`) and what the row has instead.
 std::string fill_template(std::string_view text, const Json& row, std::string_view where);
 
-// What a template gives: text, or, where it is one {name} and the member a list, the messages of a conversation.
+// The result of a template: text, or the messages of a conversation if the template is one {name} of a list.
 struct RowText {
   std::string text;
   std::vector<Message> messages;

@@ -35,7 +35,7 @@ std::vector<Row> read_rows_of(const fs::path& path) {
       row.metrics[name] = {value.as_double(where), weight ? weight->as_double(where) : 1};
     }
   }
-  HONE_CHECK(!out.empty(), path.string(), ": there are no samples");
+  HONE_CHECK(!out.empty(), path.string(), ": the file has no samples");
   std::sort(out.begin(), out.end(), [](const Row& a, const Row& b) {
     return std::tie(a.subtask, a.hash, a.doc_id) < std::tie(b.subtask, b.hash, b.doc_id);
   });
@@ -44,7 +44,7 @@ std::vector<Row> read_rows_of(const fs::path& path) {
 
 constexpr std::string_view prefix = "samples_";
 
-// Task to file.
+// Sample files by task.
 std::map<std::string, fs::path> sample_files(const fs::path& path) {
   std::map<std::string, fs::path> out;
   if (!fs::is_directory(path)) {
@@ -64,12 +64,12 @@ void check_match(const std::vector<Row>& first, const std::vector<Row>& second, 
   for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
     const Row &a = first[i], &b = second[i];
     HONE_CHECK(a.hash == b.hash && a.subtask == b.subtask, task,
-               ": the samples are not of the same rows: ", std::min(a.where, b.where), " (",
+               ": the samples are of different rows: ", std::min(a.where, b.where), " (",
                a.hash < b.hash ? a.hash : b.hash,
-               ") has no match in the other; evaluate both on the same data with the same limit");
+               ") has no match in the other evaluation; evaluate both on the same data with the same limit");
   }
   HONE_CHECK(first.size() == second.size(), task, ": ", first.size(), " samples and ", second.size(),
-             "; a paired test needs the same rows: evaluate both with the same limit");
+             ": a paired test needs the same rows; evaluate both with the same limit");
 }
 
 MetricComparison compare(const std::string& task, const std::string& metric, const std::vector<Row>& first,
@@ -86,12 +86,12 @@ MetricComparison compare(const std::string& task, const std::string& metric, con
     b.add(in_second->second, same_problem);
     before = &first[i];
   }
-  const auto binary = [](const Observation& one) { return one.weight == 1 && (one.value == 0 || one.value == 1); };
+  const auto is_binary = [](const Observation& o) { return o.weight == 1 && (o.value == 0 || o.value == 1); };
   out.num_problems = static_cast<int64_t>(a.parts.size());
   out.paired = paired_bootstrap(a, b, iterations, seed);
-  out.yes_or_no =
-      std::all_of(a.parts.begin(), a.parts.end(), binary) && std::all_of(b.parts.begin(), b.parts.end(), binary);
-  if (!out.yes_or_no) return out;
+  out.binary =
+      std::all_of(a.parts.begin(), a.parts.end(), is_binary) && std::all_of(b.parts.begin(), b.parts.end(), is_binary);
+  if (!out.binary) return out;
   for (size_t i = 0; i < a.parts.size(); ++i) {
     out.only_first += a.parts[i].value > b.parts[i].value;
     out.only_second += b.parts[i].value > a.parts[i].value;
@@ -121,7 +121,7 @@ std::vector<MetricComparison> compare_evaluations(const fs::path& first, const f
   };
   HONE_CHECK(task_names(firsts) == task_names(seconds), first.string(), " has samples of ", join(task_names(firsts)),
              "; ", second.string(), " of ", join(task_names(seconds)),
-             ": the tasks must be the same (or name one samples file each)");
+             ": the tasks must be the same (or give one samples file each)");
   std::vector<MetricComparison> out;
   for (const auto& [task, file] : firsts) {
     const std::vector<Row> a = read_rows_of(file), b = read_rows_of(seconds.at(task));
@@ -131,7 +131,7 @@ std::vector<MetricComparison> compare_evaluations(const fs::path& first, const f
     for (const std::string& metric : metrics_of(a))
       if (std::binary_search(others.begin(), others.end(), metric))
         out.push_back(compare(task, metric, a, b, iterations, seed));
-    HONE_CHECK(out.size() > before, task, ": the two have no metric in common");
+    HONE_CHECK(out.size() > before, task, ": the two evaluations have no metric in common");
   }
   return out;
 }
@@ -147,7 +147,7 @@ Json MetricComparison::to_json() const {
                         {"stderr", number(paired.stderr_value)},
                         {"bootstrap95", interval_json(paired.interval)},
                         {"p", number(paired.p)}};
-  if (yes_or_no)
+  if (binary)
     out.set("mcnemar", JsonObject{{"only_first", only_first}, {"only_second", only_second}, {"p", mcnemar_p}});
   return out;
 }
@@ -155,16 +155,16 @@ Json MetricComparison::to_json() const {
 std::string comparison_table(const std::vector<MetricComparison>& comparisons) {
   std::string out = format_text("%-20s %-30s %6s %9s %9s %10s  %-20s %8s  %s\n", "task", "metric", "n", "first",
                                 "second", "difference", "95% interval", "p", "McNemar");
-  for (const MetricComparison& one : comparisons) {
-    const PairedDifference& d = one.paired;
+  for (const MetricComparison& comparison : comparisons) {
+    const PairedDifference& d = comparison.paired;
     const std::string interval = d.interval ? format_text("[%+.4f, %+.4f]", d.interval->low, d.interval->high) : "-";
     const std::string p = d.p ? format_text("%.4f", *d.p) : "-";
-    out += format_text("%-20s %-30s %6lld %9.4f %9.4f %+10.4f  %-20s %8s  ", one.task.c_str(), one.metric.c_str(),
-                       static_cast<long long>(one.num_problems), d.first, d.second, d.difference, interval.c_str(),
-                       p.c_str());
-    out += one.yes_or_no ? format_text("%lld : %lld, p = %.4f\n", static_cast<long long>(one.only_first),
-                                       static_cast<long long>(one.only_second), one.mcnemar_p)
-                         : "-\n";
+    out += format_text("%-20s %-30s %6lld %9.4f %9.4f %+10.4f  %-20s %8s  ", comparison.task.c_str(),
+                       comparison.metric.c_str(), static_cast<long long>(comparison.num_problems), d.first, d.second,
+                       d.difference, interval.c_str(), p.c_str());
+    out += comparison.binary ? format_text("%lld : %lld, p = %.4f\n", static_cast<long long>(comparison.only_first),
+                                           static_cast<long long>(comparison.only_second), comparison.mcnemar_p)
+                             : "-\n";
   }
   return out;
 }

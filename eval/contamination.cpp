@@ -8,9 +8,9 @@
 namespace hone {
 namespace {
 
-constexpr uint64_t factor = 0x9E3779B97F4A7C15u;  // odd: no power of it is lost modulo 2^64
+constexpr uint64_t factor = 0x9E3779B97F4A7C15u;  // odd, so that its powers never become 0 modulo 2^64
 
-// Spreads a word's FNV hash over all bits (the finaliser of MurmurHash3).
+// Spreads a word's FNV hash over all bits (the finalizer of MurmurHash3).
 uint64_t mixed(uint64_t h) {
   h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdu;
   h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53u;
@@ -58,7 +58,7 @@ bool Contamination::Window::push(uint64_t word) {
 
 Contamination::Contamination(int64_t n)
     : n_(static_cast<size_t>(n)), window_(static_cast<size_t>(std::max<int64_t>(n, 1))) {
-  HONE_CHECK(n >= 1 && n <= 1024, "contamination: n-grams of ", n, " words; n must be in [1, 1024]");
+  HONE_CHECK(n >= 1 && n <= 1024, "contamination: n is ", n, "; it must be in [1, 1024] words");
 }
 
 void Contamination::add_row(const Json& row, const std::string& where) {
@@ -86,27 +86,27 @@ void Contamination::add_text(std::string_view text) {
   each_word(text, [&](uint64_t word) {
     ++num_words_;
     if (!window_.push(word)) return;
-    const auto shared = index_.find(window_.hash());
-    if (shared == index_.end()) return;
-    found(shared->second);
-    index_.erase(shared);
+    const auto match = index_.find(window_.hash());
+    if (match == index_.end()) return;
+    mark_covered(match->second);
+    index_.erase(match);
   });
 }
 
-void Contamination::found(const std::vector<Place>& places) {
-  for (const Place& place : places) {
-    Text& text = texts_[place.text];
+void Contamination::mark_covered(const std::vector<NgramPosition>& positions) {
+  for (const NgramPosition& position : positions) {
+    Text& text = texts_[position.text];
     Row& row = rows_[text.row];
     if (row.found_in.empty()) row.found_in = document_;
-    for (size_t w = place.word; w < place.word + n_; ++w) {
+    for (size_t w = position.word; w < position.word + n_; ++w) {
       row.num_covered += !text.covered[w];
       text.covered[w] = true;
     }
   }
 }
 
-static double share(int64_t part, int64_t whole) {
-  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+static double share(int64_t part, int64_t total) {
+  return total > 0 ? static_cast<double>(part) / static_cast<double>(total) : 0;
 }
 
 Json Contamination::Row::to_json() const {

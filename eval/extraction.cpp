@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// A pattern's syntax error is one at the key that holds it.
+// A syntax error of the pattern is reported at its key.
 static std::shared_ptr<const BoundedRegex> make_regex(Fields& f, const char* key, const std::string& pattern) {
   try {
     return std::make_shared<const BoundedRegex>(pattern);
@@ -18,22 +18,22 @@ static std::shared_ptr<const BoundedRegex> make_regex(Fields& f, const char* key
 }
 
 void AnswerFilter::fields(Fields& f) {
-  f("name", name, "of the filter in metrics: exact_match,NAME");
+  f("name", name, "name of the filter in metrics: exact_match,NAME");
   f("pattern", pattern,
-    "regular expression of the answer; its first group that holds something, or all of it; empty = the whole reply");
-  f("group_select", group_select, "which of the matches: 0 the first, -1 the last");
-  f("fallback", fallback, "the answer where nothing matches");
+    "regular expression: the answer is its first nonempty group, or the whole match; empty = the whole completion");
+  f("group_select", group_select, "number of the match to use: 0 = the first, -1 = the last");
+  f("fallback", fallback, "answer if nothing matches");
   if (f.reading() && !pattern.empty()) regex = make_regex(f, "pattern", pattern);
 }
 
-std::string AnswerFilter::extract(std::string_view reply) const {
-  if (!regex) return std::string(reply);
+std::string AnswerFilter::extract(std::string_view completion) const {
+  if (!regex) return std::string(completion);
   std::vector<std::string_view> matches;
-  const auto result = regex->each(reply, [&](std::span<const std::string_view> groups) {
+  const auto result = regex->each(completion, [&](std::span<const std::string_view> groups) {
     const auto candidates = groups.size() > 1 ? groups.subspan(1) : groups;
-    const auto held =
-        std::find_if(candidates.begin(), candidates.end(), [](std::string_view group) { return !group.empty(); });
-    matches.push_back(held == candidates.end() ? std::string_view() : *held);
+    const auto group =
+        std::find_if(candidates.begin(), candidates.end(), [](std::string_view text) { return !text.empty(); });
+    matches.push_back(group == candidates.end() ? std::string_view() : *group);
   });
   const int64_t count = static_cast<int64_t>(matches.size()),
                 index = group_select < 0 ? count + group_select : group_select;
@@ -42,12 +42,14 @@ std::string AnswerFilter::extract(std::string_view reply) const {
 }
 
 void ExactMatch::fields(Fields& f) {
-  f("ignore_case", ignore_case, "exact_match compares without case (ASCII)");
-  f("ignore_punctuation", ignore_punctuation, "exact_match compares without ASCII punctuation");
-  f("regexes_to_ignore", regexes_to_ignore, "exact_match compares without what these match, removed one after another");
+  f("ignore_case", ignore_case, "exact_match ignores case (ASCII)");
+  f("ignore_punctuation", ignore_punctuation, "exact_match ignores ASCII punctuation");
+  f("regexes_to_ignore", regexes_to_ignore,
+    "regular expressions whose matches exact_match removes before it compares; empty = none");
   if (!f.reading()) return;
-  ignored.clear();
-  for (const std::string& pattern : regexes_to_ignore) ignored.push_back(make_regex(f, "regexes_to_ignore", pattern));
+  ignored_regexes.clear();
+  for (const std::string& pattern : regexes_to_ignore)
+    ignored_regexes.push_back(make_regex(f, "regexes_to_ignore", pattern));
 }
 
 static bool is_punctuation(char c) {
@@ -56,17 +58,17 @@ static bool is_punctuation(char c) {
 
 std::string ExactMatch::cleaned(std::string_view text) const {
   std::string out(text);
-  for (const auto& regex : ignored) {
-    std::string kept;
+  for (const auto& regex : ignored_regexes) {
+    std::string remaining;
     size_t rest = 0;
     regex->each(out, [&](std::span<const std::string_view> groups) {
       if (groups[0].empty()) return;
       const auto begin = static_cast<size_t>(groups[0].data() - out.data());
-      kept.append(out, rest, begin - rest);
+      remaining.append(out, rest, begin - rest);
       rest = begin + groups[0].size();
     });
-    kept.append(out, rest);
-    out = std::move(kept);
+    remaining.append(out, rest);
+    out = std::move(remaining);
   }
   if (ignore_case) out = lower(out);
   if (ignore_punctuation) std::erase_if(out, is_punctuation);

@@ -1,5 +1,6 @@
-// Prompt, reply, verdict. A reply is judged by the task's reward, by answer filters (exact_match,NAME), or both; the
-// accuracy is the reward's where there is one, else the first filter's. Of drawn replies: pass@k, maj@k and mean@k.
+// Evaluation kind "generate": generates completions and scores them with the task's reward, with answer filters
+// (exact_match,NAME), or both. The accuracy is the reward's if there is one, else the first filter's. Sampled
+// completions give pass@k, maj@k and mean@k.
 #include <algorithm>
 
 #include "core/base/log.h"
@@ -7,12 +8,12 @@
 #include "eval/extraction.h"
 #include "eval/prompts.h"
 #include "eval/task.h"
-#include "posttrain/rl/gather_all.h"
+#include "posttrain/rl/collector.h"
 
 namespace hone {
 namespace {
 
-// What the filters say, as a reward: that of a task that names none.
+// The first filter as a reward, for a task without a reward.
 class FilterReward : public Reward {
  public:
   FilterReward(AnswerFilter filter, ExactMatch match) : filter_(std::move(filter)), match_(std::move(match)) {}
@@ -31,7 +32,7 @@ class FilterReward : public Reward {
   ExactMatch match_;
 };
 
-// 1, 2, 4, ... and n itself.
+// 1, 2, 4, ... below n, and n.
 std::vector<int64_t> powers_up_to(int64_t n) {
   std::vector<int64_t> out;
   for (int64_t k = 1; k < n; k *= 2) out.push_back(k);
@@ -44,13 +45,13 @@ class Generate : public EvalTask {
   void fields(Fields& f) override {
     source_.fields(f);
     f("answer", answer_, "template of the reference answer; empty = none");
-    f("reward", reward_, "judges the replies");
-    f("threshold", threshold_, "a reply whose score reaches this is right");
-    f("filters", filters_, "how an answer is read out of a reply, for exact_match");
+    f("reward", reward_, "reward that scores the completions; empty = filters only");
+    f("threshold", threshold_, "a completion with at least this score is right");
+    f("filters", filters_, "filters that extract the answer of a completion for exact_match");
     match_.fields(f);
-    f("sampling", sampling_, "how replies are drawn; the greedy ones share its max_tokens and stop strings");
-    f.require("reward", reward_.reward != nullptr || !filters_.empty() || !f.reading(),
-              "the task needs a reward ([reward] kind = \"...\") or filters");
+    f("sampling", sampling_, "sampling of completions; greedy ones use its max_tokens and stop strings");
+    f.require("reward", reward_.reward || !filters_.empty() || !f.reading(),
+              "the task needs a reward ([reward] kind = \"...\") or filters: set one of them");
   }
   void check() const override { reward_.check(); }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
@@ -58,15 +59,16 @@ class Generate : public EvalTask {
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
-  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
     const auto target_of = [&](const Json& row, const std::string& where) {
       return " " + fill_template(answer_, row, where);
     };
     const std::vector<EvalExample> docs = source_.load(options, target_of);
     const PromptRenderer renderer(source_, options);
     EvalRun out;
-    std::vector<Task> tasks = fitting_tasks(on, docs, renderer, out);
-    ActorConfig greedy{.num_generations = 1, .sampling = sampling_, .format = renderer.format(), .reward = judge()};
+    std::vector<Task> tasks = fitting_tasks(target, docs, renderer, out);
+    CollectorConfig greedy{
+        .num_generations = 1, .sampling = sampling_, .format = renderer.format(), .reward = reward_spec()};
     greedy.sampling.temperature = 0;
     for (size_t i = 0; i < docs.size(); ++i) {
       if (!answer_.empty()) tasks[i].answer = fill_template(answer_, docs[i].row, docs[i].where);
@@ -74,16 +76,16 @@ class Generate : public EvalTask {
       sample.prompt = PromptRenderer::shown(tasks[i]);
       sample.target = tasks[i].answer;
     }
-    ask(on, docs, tasks, greedy, "greedy", out,
-        [&](EvalSample& sample, const Group& group) { add_greedy(sample, group); });
+    generate(target, docs, tasks, greedy, "greedy", out,
+             [&](EvalSample& sample, const Group& group) { add_greedy(sample, group); });
     if (options.samples > 0) {
-      ActorConfig drawn = greedy;
-      drawn.num_generations = options.samples;
-      drawn.sampling.temperature = options.temperature;
-      drawn.sampling.seed = options.seed;
+      CollectorConfig sampled = greedy;
+      sampled.num_generations = options.samples;
+      sampled.sampling.temperature = options.temperature;
+      sampled.sampling.seed = options.seed;
       out.sampled = "mean@" + std::to_string(options.samples);
-      ask(on, docs, tasks, drawn, "sampled", out, [&](EvalSample& sample, const Group& group) {
-        add_sampled(sample, group, *drawn.reward.reward, out.sampled);
+      generate(target, docs, tasks, sampled, "sampled", out, [&](EvalSample& sample, const Group& group) {
+        add_sampled(sample, group, *sampled.reward.reward, out.sampled);
       });
     }
     out.primary = reward_.reward ? "accuracy" : "exact_match," + filters_.front().name;
@@ -91,72 +93,72 @@ class Generate : public EvalTask {
   }
 
  private:
-  RewardSpec judge() const {
+  RewardSpec reward_spec() const {
     if (reward_.reward) return reward_;
     RewardSpec out;
-    out.kind = "exact_match";
-    out.reward = std::make_shared<FilterReward>(filters_.front(), match_);
+    out.reward.set("exact_match", std::make_shared<FilterReward>(filters_.front(), match_));
     return out;
   }
 
-  // A prompt that leaves no room for the reply loses its first examples, whole.
-  std::vector<Task> fitting_tasks(const EvalTarget& on, const std::vector<EvalExample>& docs,
+  // Drops the first few-shot examples of prompts that would leave too few positions for max_tokens.
+  std::vector<Task> fitting_tasks(const EvalTarget& target, const std::vector<EvalExample>& docs,
                                   const PromptRenderer& renderer, EvalRun& out) const {
-    PromptEncoder encoder(renderer.format(), on.tokenizer);
-    const int64_t room = std::max<int64_t>(1, on.model.shape().max_positions - sampling_.max_tokens);
+    PromptEncoder encoder(renderer.format(), target.tokenizer);
+    const int64_t max_prompt = std::max<int64_t>(1, target.model.shape().max_positions - sampling_.max_tokens);
     std::vector<Task> tasks;
     int64_t cut = 0;
     for (const EvalExample& doc : docs) {
       size_t skipped = 0;
       tasks.push_back(renderer.task(doc));
-      while (skipped < doc.shots.size() && static_cast<int64_t>(encoder.prompt(tasks.back()).size()) > room)
+      while (skipped < doc.shots.size() && static_cast<int64_t>(encoder.prompt(tasks.back()).size()) > max_prompt)
         tasks.back() = renderer.task(doc, ++skipped);
       cut += skipped > 0;
     }
     if (cut > 0) {
       out.facts["cut"] = static_cast<double>(cut);
-      log::warning("eval: ", cut, " of ", docs.size(), " prompts lost examples to fit into the model's ",
-                   on.model.shape().max_positions, " positions");
+      log::warning("eval: ", cut, " of ", docs.size(), " prompts have fewer examples, to fit the model's ",
+                   target.model.shape().max_positions, " positions");
     }
     return tasks;
   }
 
-  // Replies to all tasks, drawn by the rows' hashes, so that the order of rows does not matter; take(sample, group) for
-  // each.
-  static void ask(EvalTarget& on, const std::vector<EvalExample>& docs, const std::vector<Task>& tasks,
-                  const ActorConfig& config, const std::string& how, EvalRun& out,
-                  const std::function<void(EvalSample&, const Group&)>& take) {
-    LocalBackend sampler(on.context, on.model, on.tokenizer, on.engine);
-    Collector actor(sampler, on.tokenizer, config);
+  // Generates completions of all tasks and calls take(sample, group) for each task. Request ids are the rows' hashes,
+  // so that the order of rows does not matter.
+  static void generate(EvalTarget& target, const std::vector<EvalExample>& docs, const std::vector<Task>& tasks,
+                       const CollectorConfig& config, const std::string& mode, EvalRun& out,
+                       const std::function<void(EvalSample&, const Group&)>& take) {
+    LocalBackend backend(target.context, target.model, target.tokenizer, target.engine);
+    Collector collector(backend, target.tokenizer, config);
     std::vector<uint64_t> ids;
     for (const EvalExample& doc : docs) ids.push_back(doc.hash);
-    double length = 0, cut = 0, unjudged = 0, count = 0;
-    collect_all(actor, tasks, ids, "eval " + how, [&](size_t i, const Group& group) {
+    double length = 0, cut = 0, unscored = 0, count = 0;
+    collect_all(collector, tasks, ids, "eval " + mode, [&](size_t i, const Group& group) {
       take(out.samples[i], group);
-      for (const Sample& reply : group.samples) {
-        length += static_cast<double>(reply.completion.ids.size());
-        cut += reply.completion.finish_reason == "length";
-        unjudged += !reply.scored;
+      for (const Sample& completion : group.samples) {
+        length += static_cast<double>(completion.completion.ids.size());
+        cut += completion.completion.finish_reason == "length";
+        unscored += !completion.scored;
         ++count;
       }
     });
     out.num_tokens += static_cast<int64_t>(length);
-    out.facts[how + "/mean_length"] = length / count;
-    out.facts[how + "/clipped_ratio"] = cut / count;
-    if (actor.failed_replies() > 0) out.facts[how + "/failed"] = static_cast<double>(actor.failed_replies());
-    if (unjudged > 0) {
-      out.facts[how + "/unjudged"] = unjudged;
-      log::warning("eval: ", static_cast<int64_t>(unjudged), " of ", static_cast<int64_t>(count),
-                   " replies could not be sampled or judged and count as wrong");
+    out.facts[mode + "/mean_length"] = length / count;
+    out.facts[mode + "/clipped_ratio"] = cut / count;
+    if (collector.failed_completions() > 0)
+      out.facts[mode + "/failed"] = static_cast<double>(collector.failed_completions());
+    if (unscored > 0) {
+      out.facts[mode + "/unjudged"] = unscored;
+      log::warning("eval: ", static_cast<int64_t>(unscored), " of ", static_cast<int64_t>(count),
+                   " completions could not be sampled or scored and count as wrong");
     }
   }
 
-  bool right(const Sample& reply) const { return reply.scored && reply.reward >= threshold_; }
+  bool right(const Sample& completion) const { return completion.scored && completion.reward >= threshold_; }
 
   void add_greedy(EvalSample& sample, const Group& group) const {
-    const Sample& reply = group.samples.front();
-    const std::string& text = reply.completion.text;
-    if (reward_.reward) sample.metrics["accuracy"] = {right(reply) ? 1.0 : 0.0};
+    const Sample& completion = group.samples.front();
+    const std::string& text = completion.completion.text;
+    if (reward_.reward) sample.metrics["accuracy"] = {right(completion) ? 1.0 : 0.0};
     Json answers = JsonObject{};
     for (const AnswerFilter& filter : filters_) {
       const std::string answer = filter.extract(text);
@@ -164,17 +166,17 @@ class Generate : public EvalTask {
       answers.set(filter.name, answer);
     }
     sample.details = {{"completion", text},
-                      {"score", reply.reward},
-                      {"correct", right(reply)},
-                      {"finish_reason", reply.completion.finish_reason}};
+                      {"score", completion.reward},
+                      {"correct", right(completion)},
+                      {"finish_reason", completion.completion.finish_reason}};
     if (!filters_.empty()) sample.details.emplace_back("filtered", answers);
   }
 
-  // What each reply votes for.
+  // The answer that each completion votes for.
   static std::vector<std::optional<std::string>> answers_of(const Group& group, const Reward& grader) {
     std::vector<std::optional<std::string>> out;
-    for (const Sample& reply : group.samples)
-      out.push_back(reply.scored ? grader.read_answer(group.task, reply.completion) : std::nullopt);
+    for (const Sample& completion : group.samples)
+      out.push_back(completion.scored ? grader.read_answer(group.task, completion.completion) : std::nullopt);
     return out;
   }
 
@@ -186,17 +188,17 @@ class Generate : public EvalTask {
     const auto numbers = number_answers(
         answers, [&](const std::string& a, const std::string& b) { return grader.same_answers(group.task, a, b); });
     std::vector<bool> correct;
-    JsonArray replies;
+    JsonArray completions;
     int64_t num_right = 0;
     for (size_t i = 0; i < group.samples.size(); ++i) {
-      const Sample& reply = group.samples[i];
-      correct.push_back(right(reply));
+      const Sample& completion = group.samples[i];
+      correct.push_back(right(completion));
       num_right += correct.back();
-      replies.push_back(JsonObject{{"completion", reply.completion.text},
-                                   {"score", reply.reward},
-                                   {"correct", static_cast<bool>(correct.back())},
-                                   {"answer", answers[i] ? Json(*answers[i]) : Json(nullptr)},
-                                   {"finish_reason", reply.completion.finish_reason}});
+      completions.push_back(JsonObject{{"completion", completion.completion.text},
+                                       {"score", completion.reward},
+                                       {"correct", static_cast<bool>(correct.back())},
+                                       {"answer", answers[i] ? Json(*answers[i]) : Json(nullptr)},
+                                       {"finish_reason", completion.completion.finish_reason}});
     }
     for (const int64_t k : powers_up_to(n)) {
       sample.metrics["pass@" + std::to_string(k)] = {pass_at_k(n, num_right, k)};
@@ -205,7 +207,7 @@ class Generate : public EvalTask {
       sample.metrics["maj@" + std::to_string(k)] = {winner && correct[*winner] ? 1.0 : 0.0};
     }
     sample.metrics[mean] = {static_cast<double>(num_right) / static_cast<double>(n)};
-    sample.details.emplace_back("sampled", std::move(replies));
+    sample.details.emplace_back("sampled", std::move(completions));
   }
 
   PromptSource source_;

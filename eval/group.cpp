@@ -1,5 +1,5 @@
-// Several tasks as one: each task is a subtask, and the group's figures are those of all problems together, which
-// weighs tasks by their size.
+// Evaluation kind "group": several tasks as one. Each task is a subtask. The group's figures are over all problems,
+// which weights tasks by their size.
 #include "eval/task.h"
 
 namespace hone {
@@ -8,8 +8,8 @@ namespace {
 class TaskGroup : public EvalTask {
  public:
   void fields(Fields& f) override {
-    f("tasks", names_, "names or files of the tasks");
-    f.require("tasks", !names_.empty() || !f.reading(), "a group needs tasks");
+    f("tasks", names_, "names or TOML files of the tasks");
+    f.require("tasks", !names_.empty() || !f.reading(), "a group needs tasks: set the list of their names");
   }
   void check() const override {
     for (const EvalTaskSpec& spec : load()) spec.task->check();
@@ -18,10 +18,10 @@ class TaskGroup : public EvalTask {
     for (const EvalTaskSpec& spec : load()) spec.task->each_row(row);
   }
 
-  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
     EvalRun out;
     for (const EvalTaskSpec& spec : load()) {
-      EvalRun part = spec.task->run(on, options);
+      EvalRun part = spec.task->run(target, options);
       if (out.samples.empty()) out.primary = part.primary;
       if (out.primary != part.primary) out.primary.clear();
       const auto before = static_cast<int64_t>(out.samples.size());
@@ -32,7 +32,7 @@ class TaskGroup : public EvalTask {
       }
       out.exponents.merge(part.exponents);
       out.lower.merge(part.lower);
-      if (!part.sampled.empty()) out.sampled = part.sampled;  // all parts draw as many replies
+      if (!part.sampled.empty()) out.sampled = part.sampled;  // all tasks sample the same number of completions
       out.num_tokens += part.num_tokens;
       for (const auto& [name, value] : part.facts) out.facts[spec.name + "/" + name] = value;
     }
@@ -44,7 +44,7 @@ class TaskGroup : public EvalTask {
     std::vector<EvalTaskSpec> out;
     for (const std::string& name : names_) {
       out.push_back(load_eval_task(name));
-      HONE_CHECK(out.back().kind != "group", "group: '", name, "' is a group itself; name its tasks");
+      HONE_CHECK(out.back().kind != "group", "group: '", name, "' is a group itself; list its tasks");
     }
     return out;
   }

@@ -1,6 +1,6 @@
-// How likely a text is behind its prompt, and whether greedy decoding would write it: LAMBADA's two figures, perplexity
-// (of texts, not of tokens: exp(-mean log-likelihood), as lm-evaluation-harness's) and acc; and bits a byte of the
-// texts.
+// Evaluation kind "loglikelihood": how likely a text is after its prompt, and whether greedy decoding generates it.
+// Metrics are LAMBADA's perplexity (per text, not per token: exp(-mean log-likelihood), as in lm-evaluation-harness)
+// and acc, and bits per byte of the texts.
 #include <algorithm>
 #include <cmath>
 
@@ -18,22 +18,22 @@ class LogLikelihood : public EvalTask {
   LogLikelihood() { source_.prompt = "{context}"; }
   void fields(Fields& f) override {
     source_.fields(f);
-    f("target", target_, "template of the text, with what stands before it");
+    f("target", target_, "template of the text after the prompt, with its leading space");
   }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
-  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
     constexpr size_t at_once = 256;
     const auto target_of = [&](const Json& row, const std::string& where) {
       return fill_template(target_, row, where);
     };
     const std::vector<EvalExample> docs = source_.load(options, target_of);
     const PromptRenderer renderer(source_, options);
-    ContinuationEncoder encoder(renderer, on.tokenizer, on.model.shape().max_positions);
-    Engine engine(on.context, on.model, &on.tokenizer, on.engine);
+    ContinuationEncoder encoder(renderer, target.tokenizer, target.model.shape().max_positions);
+    Engine engine(target.context, target.model, &target.tokenizer, target.engine);
     log::Progress progress("eval", static_cast<int64_t>(docs.size()), "text");
     EvalRun out;
     int64_t num_cut = 0;
@@ -45,8 +45,8 @@ class LogLikelihood : public EvalTask {
         out.num_tokens += static_cast<int64_t>(texts.back().ids.size());
         num_cut += texts.back().cut;
       }
-      const std::vector<double> logp = log_likelihoods(on, texts);
-      const std::vector<bool> greedy = greedily_written(engine, texts);
+      const std::vector<double> logp = log_likelihoods(target, texts);
+      const std::vector<bool> greedy = greedy_matches(engine, texts);
       for (size_t i = begin; i < end; ++i) {
         EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
         sample.prompt = PromptRenderer::shown(renderer.task(docs[i]));
@@ -66,14 +66,14 @@ class LogLikelihood : public EvalTask {
     if (num_cut > 0) {
       out.facts["cut"] = static_cast<double>(num_cut);
       log::warning("eval: ", num_cut, " of ", docs.size(), " contexts are longer than the model's ",
-                   on.model.shape().max_positions, " positions and lost their beginning");
+                   target.model.shape().max_positions, " positions and were cut at the beginning");
     }
     return out;
   }
 
  private:
-  // Each token is the likeliest one behind those before it: what the engine writes at temperature 0 is the text.
-  static std::vector<bool> greedily_written(Engine& engine, const std::vector<Continuation>& texts) {
+  // True for texts that the engine generates at temperature 0.
+  static std::vector<bool> greedy_matches(Engine& engine, const std::vector<Continuation>& texts) {
     std::vector<GenerationRequest> requests;
     for (const Continuation& text : texts) {
       const auto middle = text.ids.begin() + static_cast<std::ptrdiff_t>(text.first);
@@ -83,12 +83,12 @@ class LogLikelihood : public EvalTask {
       request.sampling.max_tokens = text.ids.end() - middle;
       request.sampling.ignore_eos = true;
     }
-    const std::vector<std::vector<CompletionOutput>> replies = engine.generate(std::move(requests));
+    const std::vector<std::vector<CompletionOutput>> completions = engine.generate(std::move(requests));
     std::vector<bool> out;
     for (size_t i = 0; i < texts.size(); ++i) {
-      const CompletionOutput& reply = replies[i].front();
-      HONE_CHECK(!reply.failed, "eval: ", reply.finish_reason);
-      out.push_back(std::equal(reply.ids.begin(), reply.ids.end(),
+      const CompletionOutput& completion = completions[i].front();
+      HONE_CHECK(!completion.failed, "eval: ", completion.finish_reason);
+      out.push_back(std::equal(completion.ids.begin(), completion.ids.end(),
                                texts[i].ids.begin() + static_cast<std::ptrdiff_t>(texts[i].first), texts[i].ids.end()));
     }
     return out;

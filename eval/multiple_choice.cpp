@@ -1,6 +1,7 @@
-// The choice that the model finds likeliest, by log-likelihood (acc), by log-likelihood a character of the choice
-// (acc_norm, as lm-evaluation-harness computes it) and a byte (acc_bytes). What is scored is the choice's text behind
-// the prompt, or, where choices are beginnings (Winograd schemas, partial scoring), the continuation that they share.
+// Evaluation kind "multiple_choice": the choice with the highest log-likelihood (acc), log-likelihood per character of
+// the choice (acc_norm, as in lm-evaluation-harness) and per byte (acc_bytes). The likelihood is of the choice's text
+// after the prompt. If choices are beginnings (Winograd schemas, partial scoring), it is of the continuation that they
+// share.
 #include <algorithm>
 
 #include "core/base/log.h"
@@ -15,14 +16,14 @@ namespace hone {
 namespace {
 
 struct Problem {
-  std::vector<std::string> choices;  // as they follow the prompt
-  std::string continuation;          // what is scored behind each choice; empty: the choice itself is
+  std::vector<std::string> choices;  // texts after the prompt
+  std::string continuation;          // text after each choice whose likelihood counts; empty: the choice's counts
   size_t gold = 0;
 };
 
 std::string letter_of(size_t index) { return std::string(1, static_cast<char>('A' + index)); }
 
-// An index, a letter, or a choice's text.
+// Reads the right choice: an index, a letter, or a choice's text.
 size_t find_gold(const Json& value, const JsonArray& choices, const std::string& where) {
   size_t out = choices.size();
   if (value.is_number()) {
@@ -33,12 +34,13 @@ size_t find_gold(const Json& value, const JsonArray& choices, const std::string&
     for (size_t c = 0; c < choices.size() && out >= choices.size(); ++c)
       if (choices[c].is_string() && choices[c].as_string() == text) out = c;
   }
-  HONE_CHECK(out < choices.size(), where, ": the right choice is ", value.dump(), ", there are ", choices.size());
+  HONE_CHECK(out < choices.size(), where, ": the right choice is ", value.dump(), "; there are ", choices.size(),
+             " choices");
   return out;
 }
 
-// The first of the largest.
-size_t likeliest(const std::vector<double>& logp) {
+// Index of the largest score; of equal ones the first.
+size_t argmax(const std::vector<double>& logp) {
   return static_cast<size_t>(std::max_element(logp.begin(), logp.end()) - logp.begin());
 }
 
@@ -53,55 +55,56 @@ class MultipleChoice : public EvalTask {
   MultipleChoice() { source_.prompt = "{query}"; }
   void fields(Fields& f) override {
     source_.fields(f);
-    f("choices", choices_, "member of the row that holds the list of choices");
-    f("gold", gold_, "member that holds the right one: its index, its letter, or its text");
-    f("choice", choice_, "template of a choice as it follows the prompt; {choice} is its text, {letter} its letter");
+    f("choices", choices_, "member of the row with the list of choices");
+    f("gold", gold_, "member with the right choice: its index, its letter, or its text");
+    f("choice", choice_, "template of a choice after the prompt; {choice} is its text, {letter} its letter");
     f("continuation", continuation_,
-      "template of a text that follows every choice and is scored in its place; empty = the choice is scored");
+      "template of a text after every choice whose likelihood counts in place of the choice's; empty = the choice's "
+      "counts");
   }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
-  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
     const std::vector<EvalExample> docs = source_.load(options, [&](const Json& row, const std::string& where) {
       const Problem example = problem(row, where);
       return example.choices[example.gold] + example.continuation;
     });
     const PromptRenderer renderer(source_, options);
-    ContinuationEncoder encoder(renderer, on.tokenizer,
-                                on.model.shape().max_positions + 1);  // the last token is not read
+    ContinuationEncoder encoder(renderer, target.tokenizer,
+                                target.model.shape().max_positions + 1);  // the last token is not an input
     log::Progress progress("eval", static_cast<int64_t>(docs.size()), "problem");
     EvalRun out;
     int64_t num_cut = 0;
     for (size_t begin = 0; begin < docs.size();) {
       std::vector<Problem> problems;
-      std::vector<Continuation> waiting;
-      int64_t waiting_tokens = 0;
+      std::vector<Continuation> pending;
+      int64_t pending_tokens = 0;
       size_t end = begin;
-      for (; end < docs.size() && waiting_tokens < 8192; ++end) {
-        const Problem& one = problems.emplace_back(problem(docs[end].row, docs[end].where));
-        const bool shared = !one.continuation.empty();
+      for (; end < docs.size() && pending_tokens < 8192; ++end) {
+        const Problem& item = problems.emplace_back(problem(docs[end].row, docs[end].where));
+        const bool shared = !item.continuation.empty();
         bool cut = false;
-        for (const std::string& choice : one.choices) {
-          waiting.push_back(shared ? encoder.encode(docs[end], choice, one.continuation)
+        for (const std::string& choice : item.choices) {
+          pending.push_back(shared ? encoder.encode(docs[end], choice, item.continuation)
                                    : encoder.encode(docs[end], "", choice));
-          waiting_tokens += static_cast<int64_t>(waiting.back().ids.size());
-          cut = cut || waiting.back().cut;
+          pending_tokens += static_cast<int64_t>(pending.back().ids.size());
+          cut = cut || pending.back().cut;
         }
         num_cut += cut;
       }
-      const std::vector<double> logp = log_likelihoods(on, waiting);
-      auto from = logp.begin();
+      const std::vector<double> logp = log_likelihoods(target, pending);
+      auto next = logp.begin();
       for (size_t i = begin; i < end; ++i) {
-        const Problem& one = problems[i - begin];
-        const auto count = static_cast<std::ptrdiff_t>(one.choices.size());
-        out.samples.push_back(judged(docs[i], one, {from, from + count}));
+        const Problem& item = problems[i - begin];
+        const auto count = static_cast<std::ptrdiff_t>(item.choices.size());
+        out.samples.push_back(make_choice_sample(docs[i], item, {next, next + count}));
         out.samples.back().prompt = PromptRenderer::shown(renderer.task(docs[i]));
-        from += count;
+        next += count;
       }
-      out.num_tokens += waiting_tokens;
+      out.num_tokens += pending_tokens;
       begin = end;
       progress.update(static_cast<int64_t>(end));
     }
@@ -109,30 +112,30 @@ class MultipleChoice : public EvalTask {
     if (num_cut > 0) {
       out.facts["cut"] = static_cast<double>(num_cut);
       log::warning("eval: ", num_cut, " of ", docs.size(), " prompts are longer than the model's ",
-                   on.model.shape().max_positions, " positions and lost their beginning");
+                   target.model.shape().max_positions, " positions and were cut at the beginning");
     }
     return out;
   }
 
  private:
-  static EvalSample judged(const EvalExample& doc, const Problem& one, const std::vector<double>& logp) {
+  static EvalSample make_choice_sample(const EvalExample& doc, const Problem& item, const std::vector<double>& logp) {
     EvalSample out = make_sample(doc);
-    std::vector<double> a_character, a_byte;
+    std::vector<double> per_character, per_byte;
     for (size_t c = 0; c < logp.size(); ++c) {
-      const std::string_view scored = trimmed(one.continuation.empty() ? one.choices[c] : one.continuation);
-      a_character.push_back(logp[c] / std::max(1.0, num_characters(scored)));
-      a_byte.push_back(logp[c] / std::max(1.0, static_cast<double>(scored.size())));
+      const std::string_view text = trimmed(item.continuation.empty() ? item.choices[c] : item.continuation);
+      per_character.push_back(logp[c] / std::max(1.0, num_characters(text)));
+      per_byte.push_back(logp[c] / std::max(1.0, static_cast<double>(text.size())));
     }
-    const auto right = [&](const std::vector<double>& scores) {
-      return Observation{likeliest(scores) == one.gold ? 1.0 : 0.0};
+    const auto is_right = [&](const std::vector<double>& scores) {
+      return Observation{argmax(scores) == item.gold ? 1.0 : 0.0};
     };
-    out.target = one.choices[one.gold];
-    out.metrics = {{"acc", right(logp)}, {"acc_norm", right(a_character)}, {"acc_bytes", right(a_byte)}};
-    out.details = {{"choices", Json::array(one.choices)},
-                   {"gold", one.gold},
-                   {"choice", likeliest(logp)},
+    out.target = item.choices[item.gold];
+    out.metrics = {{"acc", is_right(logp)}, {"acc_norm", is_right(per_character)}, {"acc_bytes", is_right(per_byte)}};
+    out.details = {{"choices", Json::array(item.choices)},
+                   {"gold", item.gold},
+                   {"choice", argmax(logp)},
                    {"logp", Json::array(logp)},
-                   {"correct", likeliest(logp) == one.gold}};
+                   {"correct", argmax(logp) == item.gold}};
     return out;
   }
 
@@ -141,7 +144,7 @@ class MultipleChoice : public EvalTask {
     if (!continuation_.empty()) out.continuation = fill_template(continuation_, row, where);
     const JsonArray& choices = row.at(choices_, where).as_array(concat(where, ": ", choices_));
     HONE_CHECK(choices.size() >= 2 && choices.size() <= 26, where, ": '", choices_, "' has ", choices.size(),
-               " choices, it takes 2 to 26");
+               " choices; a task needs 2 to 26");
     for (size_t c = 0; c < choices.size(); ++c)
       out.choices.push_back(
           fill_template(choice_, JsonObject{{"choice", choices[c]}, {"letter", letter_of(c)}}, where));

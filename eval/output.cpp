@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// "acc" is "acc,none", "exact_match,strict-match" stays; with `part` inside: "acc_stderr,none".
+// "acc" is "acc,none", "exact_match,strict-match" stays; with `part` = "_stderr" it is "acc_stderr,none".
 std::string key_of(const std::string& metric, const std::string& part) {
   const size_t comma = metric.find(',');
   return comma == std::string::npos ? metric + part + ",none" : metric.substr(0, comma) + part + metric.substr(comma);
@@ -31,7 +31,7 @@ struct Drawing {
   std::string file, svg;
 };
 
-// Accuracies beside each other, those of the parts of a task, and how pass@k and maj@k grow with k.
+// Plots: the accuracies of all tasks, those of a task's subtasks, and pass@k and maj@k over k.
 std::vector<Drawing> draw_charts(const std::vector<EvalResult>& results) {
   std::vector<Drawing> out;
   std::vector<Bar> accuracies;
@@ -59,7 +59,7 @@ std::vector<Drawing> draw_charts(const std::vector<EvalResult>& results) {
       if (curve.points.size() > 1) curves.push_back(std::move(curve));
     }
     if (!curves.empty())
-      out.push_back({result.task + "_pass_at_k.svg", svg_chart(result.task + ": drawn replies", "k", curves)});
+      out.push_back({result.task + "_pass_at_k.svg", svg_chart(result.task + ": sampled completions", "k", curves)});
   }
   return out;
 }

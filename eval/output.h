@@ -1,9 +1,10 @@
 #pragma once
-// The folder of an evaluation:
-//   results.json          figures, with lm-evaluation-harness's fields ("results": {task: {"acc,none": ...,
-//   "acc_stderr,none": ...}}, "n-shot", ...) samples_TASK.jsonl    a row a problem: doc_id, doc_hash, prompt, target,
-//   replies or likelihoods, metrics report.md, *.svg      a table and plots report.html           the same in one file,
-//   with samples to browse
+// Writes the folder of an evaluation:
+//   results.json        metrics with lm-evaluation-harness's fields: "results": {task: {"acc,none": ...,
+//                       "acc_stderr,none": ...}}, "n-shot", ...
+//   samples_TASK.jsonl  one row per problem: doc_id, doc_hash, prompt, target, completions or likelihoods, metrics
+//   report.md, *.svg    a table and plots
+//   report.html         the same in one file, with samples to browse
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,12 +14,12 @@
 
 namespace hone {
 
-// config: what the results came from (model, options), written as it is.
+// config: the model and options of the results; written unchanged.
 void write_evaluation(const std::filesystem::path& folder, const std::vector<EvalResult>& results, const Json& config);
 
-// results.json's contents.
+// The contents of results.json.
 Json results_json(const std::vector<EvalResult>& results, const Json& config);
-// A table of every figure, for a terminal and for report.md (Markdown).
+// A Markdown table of all metrics, for a terminal and for report.md.
 std::string results_table(const std::vector<EvalResult>& results);
 
 }  // namespace hone

@@ -1,5 +1,5 @@
 #pragma once
-// A task's rows looked for in training files.
+// Finds a task's rows in training files.
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,9 +10,9 @@
 
 namespace hone {
 
-// files: JSON Lines (a row is a document: the member text_key, or every string of a row without it), token files (their
-// documents, decoded by the tokenizer, which may be null if there are none), and anything else as text (a file is a
-// document); .gz but for token files. Read as streams, in memory that does not grow with them.
+// files: JSON Lines (each row is a document: its member text_key, or all strings of a row without it), token files
+// (whose documents the tokenizer decodes; it may be null if there are none), and any other file as text (one document).
+// All but token files may be .gz. Reads streams: memory does not grow with the files.
 Contamination find_overlaps(const EvalTaskSpec& task, std::span<const std::string> files, std::string_view text_key,
                             const Tokenizer* tokenizer, int64_t ngram);
 

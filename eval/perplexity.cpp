@@ -1,8 +1,8 @@
-// How well a model predicts text: bits and perplexity a byte, nats and perplexity a token, perplexity a word
-// (lm-evaluation-harness's figures of loglikelihood_rolling). A document begins with the tokenizer's BOS, else its EOS,
-// which is not predicted. One longer than the model's positions is cut into windows that each predict what the ones
-// before did not; the last reaches back as far as the positions allow. With max_length only a document's first tokens
-// count, and the bytes and words that they stand for.
+// Evaluation kind "perplexity": how well a model predicts text, as bits and perplexity per byte, nats and perplexity
+// per token, and perplexity per word (lm-evaluation-harness's metrics of loglikelihood_rolling). A document begins with
+// the tokenizer's BOS, else its EOS, which is not predicted. A document longer than the model's positions is split into
+// windows; each predicts the tokens that the windows before did not, and the last one reaches back as far as the
+// positions allow. With max_length only a document's first tokens count, and the bytes and words of these tokens.
 #include <algorithm>
 #include <cmath>
 
@@ -19,48 +19,51 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 struct Window {
-  size_t sample = 0, first = 0;  // whose it is, and its first id that counts
+  size_t sample = 0, first = 0;  // its sample, and the first id that counts
 };
 
-// Pieces between runs of white space, empty ones at the ends included: Python's re.split(r"\s+", text).
+// Number of parts of Python's re.split(r"\s+", text): empty parts at the ends count.
 double num_words(std::string_view text) {
   double count = 1;
   for (size_t i = 0; i < text.size(); ++i) count += is_space(text[i]) && (i == 0 || !is_space(text[i - 1]));
   return count;
 }
 
-// Documents' negative log-likelihoods; scores some thousands of tokens at once.
-class Surprise {
+// Computes documents' negative log-likelihoods, many thousands of tokens at once.
+class NllAccumulator {
  public:
-  explicit Surprise(EvalTarget& on) : on_(on), positions_(static_cast<size_t>(on.model.shape().max_positions)) {}
+  explicit NllAccumulator(EvalTarget& target)
+      : target_(target), positions_(static_cast<size_t>(target.model.shape().max_positions)) {}
 
-  // All but the first id count.
+  // Adds a document; all ids but the first count.
   void add(const Ids& ids) {
     for (size_t next = 1; next < ids.size();) {
       const size_t end = std::min(ids.size(), next + positions_), begin = end - std::min(end, positions_ + 1);
       sequences_.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(begin),
                               ids.begin() + static_cast<std::ptrdiff_t>(end));
       windows_.push_back({nll.size(), next - begin});
-      waiting_ += end - begin;
+      num_tokens_ += end - begin;
       next = end;
     }
     nll.push_back(0);
-    if (waiting_ > 32768) flush();
+    if (num_tokens_ > 32768) flush();
   }
 
   void flush() {
-    const std::vector<TokenLogprobs> scores = compute_logprobs(on_.context, on_.model, sequences_, {});
-    for (size_t i = 0; i < scores.size(); ++i)
-      for (size_t t = windows_[i].first; t < scores[i].logp.size(); ++t) nll[windows_[i].sample] -= scores[i].logp[t];
-    windows_.clear(), sequences_.clear();
-    waiting_ = 0;
+    const std::vector<TokenLogprobs> logprobs = compute_logprobs(target_.context, target_.model, sequences_, {});
+    for (size_t i = 0; i < logprobs.size(); ++i)
+      for (size_t t = windows_[i].first; t < logprobs[i].logp.size(); ++t)
+        nll[windows_[i].sample] -= logprobs[i].logp[t];
+    windows_.clear();
+    sequences_.clear();
+    num_tokens_ = 0;
   }
 
-  std::vector<double> nll;  // of each document, once flushed
+  std::vector<double> nll;  // of each document; complete after flush()
 
  private:
-  EvalTarget& on_;
-  size_t positions_, waiting_ = 0;
+  EvalTarget& target_;
+  size_t positions_, num_tokens_ = 0;
   std::vector<Ids> sequences_;
   std::vector<Window> windows_;
 };
@@ -70,34 +73,34 @@ class Perplexity : public EvalTask {
   void fields(Fields& f) override {
     rows_.fields(f);
     f("text", text_, "template of a document");
-    f("end_of_document", end_of_document_, "the tokenizer's eos is predicted too");
-    f("max_length", max_length_, "first tokens of a document only; 0 = all");
-    f.require("max_length", max_length_ == 0 || max_length_ >= 2, "max_length must be 0, or at least 2");
+    f("end_of_document", end_of_document_, "predict the tokenizer's EOS after each document as well");
+    f("max_length", max_length_, "use only this many first tokens of a document; 0 = all");
+    f.require("max_length", max_length_ == 0 || max_length_ >= 2, "max_length must be 0, or 2 or more");
   }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(rows_, row);
   }
 
-  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
     PromptSource source;
     source.rows = rows_;
     source.prompt = text_;
-    EvalOptions plain = options;
-    plain.num_fewshot = 0;
-    const std::vector<EvalExample> docs = source.load(plain, {});
+    EvalOptions zero_shot = options;
+    zero_shot.num_fewshot = 0;
+    const std::vector<EvalExample> docs = source.load(zero_shot, {});
     EvalRun out;
-    Surprise surprise(on);
+    NllAccumulator nll_sums(target);
     log::Progress progress("eval", static_cast<int64_t>(docs.size()), "document");
     double predicted = 0;
     for (const EvalExample& doc : docs) {
-      Ids ids = document(on.tokenizer, doc.question);
+      Ids ids = document(target.tokenizer, doc.question);
       std::string text = doc.question;
       if (max_length_ > 0 && static_cast<int64_t>(ids.size()) > max_length_) {
         ids.resize(static_cast<size_t>(max_length_));
-        text = on.tokenizer.decode(ids, true);
+        text = target.tokenizer.decode(ids, true);
       }
       const double tokens = static_cast<double>(std::max<size_t>(ids.size(), 1) - 1);
-      surprise.add(ids);
+      nll_sums.add(ids);
       EvalSample& sample = out.samples.emplace_back(make_sample(doc));
       sample.prompt = doc.question;
       sample.metrics = {{"bits_per_byte", {0, static_cast<double>(text.size())}},
@@ -109,11 +112,11 @@ class Perplexity : public EvalTask {
       predicted += tokens;
       progress.update(doc.doc_id + 1);
     }
-    surprise.flush();
-    HONE_CHECK(predicted > 0, "perplexity: the text has no token to predict");
+    nll_sums.flush();
+    HONE_CHECK(predicted > 0, "perplexity: the documents have no token to predict; each needs at least two tokens");
     for (size_t i = 0; i < out.samples.size(); ++i)
       for (auto& [name, observation] : out.samples[i].metrics)
-        observation.value = surprise.nll[i] / (name == "bits_per_byte" ? std::log(2.0) : 1.0);
+        observation.value = nll_sums.nll[i] / (name == "bits_per_byte" ? std::log(2.0) : 1.0);
     out.facts["predicted_tokens"] = predicted;
     out.exponents = {"byte_perplexity", "word_perplexity", "perplexity"};
     out.lower = {"bits_per_byte", "byte_perplexity", "word_perplexity", "nats_per_token", "perplexity"};

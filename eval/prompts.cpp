@@ -21,10 +21,10 @@ struct Example {
   Shot shot;
 };
 
-// All examples, by subtask.
+// Few-shot examples by subtask.
 using Examples = std::map<std::string, std::vector<Example>>;
 
-// `count` of the examples that are not the row itself.
+// Chooses `count` examples that are not the row itself.
 std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config, const EvalExample& doc,
                          int64_t count) {
   std::vector<size_t> order(all.size());
@@ -35,7 +35,7 @@ std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config,
     if (config.sampler == "random") std::swap(order[i], order[i + rng.below(order.size() - i)]);
     if (const Example& example = all[order[i]]; example.row != doc.row) out.push_back(example.shot);
   }
-  HONE_CHECK(static_cast<int64_t>(out.size()) == count, doc.where, ": ", count, " examples are asked for, ",
+  HONE_CHECK(static_cast<int64_t>(out.size()) == count, doc.where, ": ", count, " examples are needed, ",
              join(config.files), " has ", out.size(), doc.subtask.empty() ? "" : " of '" + doc.subtask + "'");
   return out;
 }
@@ -43,27 +43,28 @@ std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config,
 }  // namespace
 
 void FewShot::fields(Fields& f) {
-  f("files", files, "JSON Lines files with the examples");
-  f("offset", offset, "rows passed over before the first example");
-  f("sampler", sampler, "first_n: the first ones; random: drawn anew for each row");
-  f("seed", seed, "of the draws");
+  f("files", files, "JSON Lines files of the examples");
+  f("offset", offset, "rows to skip before the first example");
+  f("sampler", sampler, "first_n: the first examples; random: random examples for each row");
+  f("seed", seed, "seed of sampler = random");
   f("prompt", prompt, "template of an example's question; empty = the task's prompt");
   f("target", target,
-    "template of its answer, with what stands before it; empty = the task's own, or none where prompt is given");
-  f("delimiter", delimiter, "follows every example");
+    "template of the text after an example's question; empty = the task's own, or none if prompt is set");
+  f("delimiter", delimiter, "text after every example");
   f.require("offset", offset >= 0, "offset must be 0 or more");
   f.require("sampler", sampler == "first_n" || sampler == "random", "sampler must be first_n or random");
 }
 
 void PromptSource::fields(Fields& f) {
   rows.fields(f);
-  f("prompt", prompt, "template of the question; {name} is the row's member");
-  f("description", description, "template of a text before the examples; with a chat format, of the system message");
+  f("prompt", prompt, "template of the question; {name} is a member of the row");
+  f("description", description,
+    "template of the text before the examples; with a chat format, of the system message; empty = none");
   f("subtask", subtask,
-    "template of the name that a row's part of the task has; such parts are reported each and together; examples are "
-    "of the row's part");
-  f("num_fewshot", num_fewshot, "examples before the question");
-  f("fewshot", fewshot, "where the examples come from");
+    "template of the name of a row's subtask; subtasks are reported each and together, and examples come from the same "
+    "subtask; empty = no subtasks");
+  f("num_fewshot", num_fewshot, "number of examples before the question");
+  f("fewshot", fewshot, "source of the examples");
   format.fields(f);
   f.require("num_fewshot", num_fewshot >= 0 && num_fewshot <= 1024, "num_fewshot must be in [0, 1024]");
 }
@@ -76,7 +77,8 @@ std::vector<EvalExample> PromptSource::load(
   const int64_t count = shots(options);
   Examples examples;
   if (count > 0) {
-    HONE_CHECK(!fewshot.files.empty(), "num_fewshot is ", count, ", and the task names no fewshot.files");
+    HONE_CHECK(!fewshot.files.empty(), "num_fewshot is ", count,
+               ", but the task has no fewshot.files; set them, or num_fewshot to 0");
     RowSource source;
     source.files = fewshot.files;
     source.offset = fewshot.offset;
@@ -126,19 +128,19 @@ PromptRenderer::PromptRenderer(const PromptSource& source, const EvalOptions& op
 
 std::vector<Message> PromptRenderer::messages(const EvalExample& doc, size_t skipped) const {
   std::vector<Message> out;
-  std::string asked;  // since the assistant's last reply
+  std::string text;  // of the next user message
   for (size_t i = skipped; i < doc.shots.size(); ++i) {
-    asked += doc.shots[i].prompt;
+    text += doc.shots[i].prompt;
     if (multiturn_ && !doc.shots[i].target.empty()) {
-      out.push_back({"user", asked, {}});
+      out.push_back({"user", text, {}});
       const std::string& target = doc.shots[i].target;
       out.push_back({"assistant", target.substr(std::min(target.find_first_not_of(' '), target.size())), {}});
-      asked.clear();
+      text.clear();
     } else {
-      asked += doc.shots[i].target + source_.fewshot.delimiter;
+      text += doc.shots[i].target + source_.fewshot.delimiter;
     }
   }
-  out.push_back({"user", asked + doc.question, {}});
+  out.push_back({"user", text + doc.question, {}});
   return out;
 }
 
@@ -155,7 +157,7 @@ Task PromptRenderer::task(const EvalExample& doc, size_t skipped) const {
     preamble +=
         (preamble.empty() ? "" : source_.fewshot.delimiter) + fill_template(source_.description, doc.row, doc.where);
   if (is_chat()) {
-    out.prompt = doc.question;  // for rewards that read it
+    out.prompt = doc.question;  // rewards may read it
     if (!preamble.empty()) out.messages.push_back({"system", preamble, {}});
     for (Message& message : messages(doc, skipped)) out.messages.push_back(std::move(message));
     return out;

@@ -1,7 +1,7 @@
 #pragma once
-// Rows as they are put to a model: a description, examples with their answers, then the question; as text or as a
-// conversation. How the parts are joined is lm-evaluation-harness's: system instruction and description (joined by the
-// delimiter), example + delimiter each, the question.
+// Prompts of evaluation tasks: a description, examples with their answers, then the question; as text or as a
+// conversation. The parts are joined as in lm-evaluation-harness: system instruction and description (joined by the
+// delimiter), each example followed by the delimiter, the question.
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,14 +12,14 @@
 
 namespace hone {
 
-// Where examples come from. An example that is the row itself is passed over.
+// The source of few-shot examples. An example that equals the row itself is skipped.
 struct FewShot {
   std::vector<std::string> files;
-  int64_t offset = 0;               // rows passed over before the first example
-  std::string sampler = "first_n";  // first_n | random: drawn for each row, decided by (seed, the row's contents)
+  int64_t offset = 0;               // rows to skip before the first example
+  std::string sampler = "first_n";  // first_n | random: chosen for each row, a function of (seed, the row's contents)
   int64_t seed = 1234;
-  std::string prompt,
-      target;  // templates; empty = the task's own; a prompt without a target is an example that holds its answer
+  // Templates; empty = the task's own. A prompt without a target is an example that contains its answer.
+  std::string prompt, target;
   std::string delimiter = "\n\n";
   void fields(Fields& f);
 };
@@ -34,11 +34,11 @@ struct EvalExample {
   uint64_t hash = 0;  // FNV-1a of the row's JSON
   Json row;
   std::string question;
-  std::vector<Message> messages;  // of a row that is a conversation: used instead of everything else
+  std::vector<Message> messages;  // of a row that is a conversation; replaces everything else
   std::vector<Shot> shots;
 };
 
-// What every kind that asks shares: rows, the question's template, examples, chat format.
+// What all kinds with prompts share: rows, the question's template, examples, chat format.
 struct PromptSource {
   RowSource rows;
   std::string prompt = "{prompt}", description, subtask;
@@ -49,33 +49,33 @@ struct PromptSource {
   int64_t shots(const EvalOptions& options) const {
     return options.num_fewshot >= 0 ? options.num_fewshot : num_fewshot;
   }
-  // target_of: an example's answer as it follows its prompt, where fewshot.target does not say.
+  // target_of: the text of an example's answer after its prompt, if fewshot.target is empty.
   std::vector<EvalExample> load(
       const EvalOptions& options,
       const std::function<std::string(const Json& row, const std::string& where)>& target_of) const;
 };
 
-// The beginnings of a sample: what it is, and what was asked.
+// A sample with the row's identity; the caller adds prompt, target and metrics.
 struct EvalSample;
 EvalSample make_sample(const EvalExample& doc);
 
-// Puts a document's parts together. The source and the options must outlive it.
+// Joins the parts of an example's prompt. The source and the options must outlive it.
 class PromptRenderer {
  public:
   PromptRenderer(const PromptSource& source, const EvalOptions& options);
   bool is_chat() const { return !format_.chat.empty(); }
   const PromptFormat& format() const { return format_; }
-  // With the first `skipped` examples left out. In a chat, the task's prompt is the bare question, and messages are
-  // what is asked.
+  // Leaves out the first `skipped` few-shot examples. In a chat, Task::prompt is the question alone, and Task::messages
+  // the conversation.
   Task task(const EvalExample& doc, size_t skipped = 0) const;
-  // What is asked as a sample shows it: text, or a list of {role, content}.
+  // The prompt as a sample shows it: text, or a list of {role, content}.
   static Json shown(const Task& task);
 
  private:
   std::vector<Message> messages(const EvalExample& doc, size_t skipped) const;
   const PromptSource& source_;
   bool multiturn_;
-  PromptFormat format_;  // chat = "" is plain text; the system message is part of what task() gives
+  PromptFormat format_;  // chat = "" is plain text; task() adds the system message
   std::string system_;
 };
 

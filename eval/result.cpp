@@ -9,9 +9,9 @@
 namespace hone {
 namespace {
 
-using Columns = std::map<std::string, ProblemParts>;  // by figure, in the order of hashes
+using Columns = std::map<std::string, ProblemParts>;  // by figure; problems in the order of their hashes
 
-// Rows with the same contents are the same problem.
+// Rows with equal contents are one problem.
 Columns columns_of(const std::vector<const EvalSample*>& samples) {
   Columns out;
   std::map<std::string_view, const EvalSample*> last;  // by figure
@@ -24,7 +24,7 @@ Columns columns_of(const std::vector<const EvalSample*>& samples) {
   return out;
 }
 
-// The figure of the problems at `index` of each of 0 .. count - 1.
+// The figure over the problems index(0), ..., index(count - 1).
 double figure_of(const std::vector<Observation>& problems, bool exponent, size_t count,
                  const std::function<size_t(size_t)>& index) {
   double value = 0, weight = 0;
@@ -48,7 +48,7 @@ std::map<std::string, Figure> figures_of(const Columns& columns, const EvalRun& 
   return out;
 }
 
-// The standard errors of figures over subtasks: those of the parts, pooled, if the figure is a mean.
+// Replaces standard errors of means by the pooled standard errors of the subtasks.
 void pool_stderrs(EvalResult& out, const Columns& columns, const EvalRun& run) {
   for (auto& [name, figure] : out.figures) {
     if (out.subtasks.empty() || !columns.at(name).is_mean || run.exponents.contains(name)) continue;
@@ -57,7 +57,7 @@ void pool_stderrs(EvalResult& out, const Columns& columns, const EvalRun& run) {
     for (const auto& [subtask, figures] : out.subtasks)
       if (const auto found = figures.find(name); found != figures.end()) {
         stderrs.push_back(
-            found->second.stderr_value.value_or(0));  // a part whose problems are all alike has no variance
+            found->second.stderr_value.value_or(0));  // a subtask whose problems have equal values has no variance
         sizes.push_back(out.subtask_sizes.at(subtask));
       }
     if (sizes.empty()) continue;
@@ -66,24 +66,27 @@ void pool_stderrs(EvalResult& out, const Columns& columns, const EvalRun& run) {
   }
 }
 
-// One resample of the problems serves all figures of an iteration.
+// All figures of an iteration use the same resample of the problems.
 void bootstrap(std::map<std::string, Figure>& figures, const Columns& columns, const EvalRun& run, int64_t iterations,
                int64_t seed) {
-  std::map<std::string, std::vector<double>> drawn;
+  std::map<std::string, std::vector<double>> sampled;
   std::map<size_t, std::vector<std::string>>
-      by_size;  // a figure that some problems lack is resampled among those that have it
-  for (const auto& [name, column] : columns)
-    drawn[name].resize(static_cast<size_t>(iterations)), by_size[column.parts.size()].push_back(name);
+      by_size;  // a figure that some problems lack is resampled from the problems that have it
+  for (const auto& [name, column] : columns) {
+    sampled[name].resize(static_cast<size_t>(iterations));
+    by_size[column.parts.size()].push_back(name);
+  }
   for (const auto& alike : by_size)
     parallel_for(iterations, 8, [&, size = alike.first](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
         const std::vector<int32_t> indices = resample(static_cast<int64_t>(size), seed, b);
         for (const std::string& name : alike.second)
-          drawn.at(name)[static_cast<size_t>(b)] = figure_of(columns.at(name).parts, run.exponents.contains(name), size,
-                                                             [&](size_t i) { return static_cast<size_t>(indices[i]); });
+          sampled.at(name)[static_cast<size_t>(b)] =
+              figure_of(columns.at(name).parts, run.exponents.contains(name), size,
+                        [&](size_t i) { return static_cast<size_t>(indices[i]); });
       }
     });
-  for (auto& [name, values] : drawn) {
+  for (auto& [name, values] : sampled) {
     Figure& figure = figures.at(name);
     const bool is_mean = columns.at(name).is_mean && !run.exponents.contains(name);
     const double deviation = standard_deviation(values);
@@ -92,15 +95,15 @@ void bootstrap(std::map<std::string, Figure>& figures, const Columns& columns, c
   }
 }
 
-// Resamples of problems that are all right, or all wrong, have no spread; Wilson's interval over the problems says how
-// far off they may be.
-Figure sampled_accuracy(Figure drawn, size_t num_problems, bool intervals) {
-  const bool all_alike = drawn.value == 0 || drawn.value == 1;
-  if (!intervals || !all_alike) return drawn;
+// If all completions are right, or all wrong, resamples have no spread; this then takes Wilson's interval over the
+// problems.
+Figure sampled_accuracy(Figure sampled, size_t num_problems, bool intervals) {
+  const bool all_equal = sampled.value == 0 || sampled.value == 1;
+  if (!intervals || !all_equal) return sampled;
   const Proportion share =
-      proportion(drawn.value * static_cast<double>(num_problems), static_cast<int64_t>(num_problems));
-  drawn.interval = {share.low, share.high};
-  return drawn;
+      proportion(sampled.value * static_cast<double>(num_problems), static_cast<int64_t>(num_problems));
+  sampled.interval = {share.low, share.high};
+  return sampled;
 }
 
 Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
@@ -116,7 +119,7 @@ Json stderr_json(const Figure& figure) { return number_or_null(figure.stderr_val
 
 }  // namespace
 
-EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed) {
+EvalResult summarize(EvalRun run, int64_t bootstrap_iters, int64_t seed) {
   EvalResult out;
   std::vector<const EvalSample*> ordered;
   std::map<std::string, std::vector<const EvalSample*>> by_subtask;
@@ -144,11 +147,11 @@ EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed) {
     double right = 0;
     for (const Observation& one : primary->second.parts) right += one.value / one.weight;
     out.accuracy = proportion(right, static_cast<int64_t>(primary->second.parts.size()));
-    out.accuracy->value = out.figures.at(run.primary).value;  // rows of one problem count each
+    out.accuracy->value = out.figures.at(run.primary).value;  // each row counts, also of one problem
   }
-  if (const auto drawn = columns.find(run.sampled); drawn != columns.end())
+  if (const auto sampled = columns.find(run.sampled); sampled != columns.end())
     out.sampled_accuracy =
-        sampled_accuracy(out.figures.at(run.sampled), drawn->second.parts.size(), bootstrap_iters > 0);
+        sampled_accuracy(out.figures.at(run.sampled), sampled->second.parts.size(), bootstrap_iters > 0);
   std::stable_sort(run.samples.begin(), run.samples.end(),
                    [](const EvalSample& a, const EvalSample& b) { return a.doc_id < b.doc_id; });
   out.samples = std::move(run.samples);
@@ -179,7 +182,10 @@ Json EvalResult::to_json() const {
   Json out = JsonObject{
       {"task", task}, {"kind", kind}, {"num_problems", num_problems}, {"num_tokens", num_tokens}, {"seconds", seconds}};
   if (num_fewshot > 0) out.set("num_fewshot", num_fewshot);
-  if (accuracy) out.set("accuracy", accuracy->value), out.set("ci95", JsonArray{accuracy->low, accuracy->high});
+  if (accuracy) {
+    out.set("accuracy", accuracy->value);
+    out.set("ci95", JsonArray{accuracy->low, accuracy->high});
+  }
   if (sampled_accuracy)
     out.set("sampled_accuracy", sampled_accuracy->value),
         out.set("sampled_ci95", interval_json(sampled_accuracy->interval));

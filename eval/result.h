@@ -1,6 +1,6 @@
 #pragma once
-// What an evaluation gives: its samples, one a problem, and the figures made of them. A figure is made in the order of
-// the rows' hashes, so that it does not depend, to the last bit, on the order in which rows were read or scored.
+// The result of an evaluation: its samples, one per problem, and the figures computed from them. Figures are computed
+// in the order of the rows' hashes, so that their bits do not depend on the order of the rows.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,47 +15,47 @@
 namespace hone {
 
 struct EvalSample {
-  int64_t doc_id = 0;   // the row's place in its source
+  int64_t doc_id = 0;   // index of the row in its source
   std::string where;    // "file:line"
   std::string hash;     // of the row's contents, 16 hexadecimal digits
   std::string subtask;  // "" = none
   Json prompt;          // a text, or a list of {role, content}
-  std::string target;   // the reference
-  JsonObject details;   // the kind's own: resps, filtered_resps, logp, ...
+  std::string target;   // the reference answer
+  JsonObject details;   // members of the kind: completion, filtered, logp, ...
   std::map<std::string, Observation> metrics;
   Json to_json() const;
 };
 
-// What a kind of task hands over.
+// The result of EvalTask::run().
 struct EvalRun {
   std::vector<EvalSample> samples;
-  std::string primary;              // the figure that is the task's accuracy; "" = it has none
+  std::string primary;              // the figure that is the task's accuracy; "" = none
   std::set<std::string> exponents;  // figures that are exp(sum(value) / sum(weight)): perplexities
-  std::set<std::string> lower;      // figures of which less is better
-  std::string sampled;  // the figure that is the share of drawn replies that are right; "" = nothing was drawn
+  std::set<std::string> lower;      // figures where lower is better
+  std::string sampled;  // the figure that is the fraction of right sampled completions; "" = none were sampled
   int64_t num_tokens = 0;
-  Metrics facts;  // further figures without a statistic: mean_length, cut, failed
+  Metrics facts;  // further numbers without statistics: mean_length, cut, failed
 };
 
 struct Figure {
   double value = 0;
-  // mean_stderr; of subtasks pooled_stderr; of a figure that is no mean of problems, the bootstrap's standard
-  // deviation. None where there is no such figure: one problem, problems that are all alike, no bootstrap.
+  // mean_stderr; with subtasks pooled_stderr; for a figure that is not a mean of problems, the bootstrap's standard
+  // deviation. Empty if it is undefined: one problem, equal values of all problems, no bootstrap.
   std::optional<double> stderr_value;
-  std::optional<Interval> interval;  // bootstrap_interval; none if bootstrap_iters is 0
+  std::optional<Interval> interval;  // bootstrap_interval; empty if bootstrap_iters is 0
   bool higher_is_better = true;
 };
 
 struct EvalResult {
   std::string task, kind;
   std::optional<Proportion> accuracy;  // the primary figure, with Wilson's interval
-  // Over all drawn replies, with the bootstrap's interval over problems. If all replies are right, or all wrong, it is
-  // Wilson's over the problems.
+  // Over all sampled completions, with the bootstrap's interval over problems. If all completions are right, or all are
+  // wrong, it is Wilson's interval over the problems.
   std::optional<Figure> sampled_accuracy;
   std::map<std::string, Figure> figures;
-  std::map<std::string, std::map<std::string, Figure>> subtasks;  // by name: no intervals
+  std::map<std::string, std::map<std::string, Figure>> subtasks;  // by name; without intervals
   std::map<std::string, int64_t> subtask_sizes;
-  Metrics metrics;  // every figure's value, and facts
+  Metrics metrics;  // values of all figures, and facts
   int64_t num_problems = 0, num_tokens = 0, num_fewshot = 0;
   double seconds = 0;
   std::vector<EvalSample> samples;  // by doc_id
@@ -65,7 +65,7 @@ struct EvalResult {
 // [low, high], or null.
 Json interval_json(const std::optional<Interval>& interval);
 
-// Figures of a run's samples. The same samples, in any order, give the same bits.
-EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed);
+// Computes the figures of a run's samples. The same samples give the same bits in any order.
+EvalResult summarize(EvalRun run, int64_t bootstrap_iters, int64_t seed);
 
 }  // namespace hone

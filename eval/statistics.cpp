@@ -18,12 +18,12 @@ Proportion proportion(double successes, int64_t count) {
   const double centre = (p + z * z / (2 * n)) / shrink,
                half = z / shrink * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
   return {p, successes > 0 ? centre - half : 0, successes < n ? centre + half : 1,
-          count};  // exact at the ends, which rounding may miss
+          count};  // clamps rounding errors at the ends
 }
 
-// The product form of Chen et al.'s listing: no binomial coefficient overflows.
+// Uses the product form of Chen et al.'s listing, in which no binomial coefficient overflows.
 double pass_at_k(int64_t n, int64_t c, int64_t k) {
-  HONE_CHECK(0 <= c && c <= n && 1 <= k && k <= n, "pass@", k, ": ", c, " of ", n, " replies are right");
+  HONE_CHECK(0 <= c && c <= n && 1 <= k && k <= n, "pass@", k, ": ", c, " of ", n, " completions are right");
   if (n - c < k) return 1;
   double none = 1;
   for (int64_t i = n - c + 1; i <= n; ++i) none *= 1 - static_cast<double>(k) / static_cast<double>(i);
@@ -62,7 +62,7 @@ std::vector<std::optional<size_t>> number_answers(
 }
 
 std::optional<size_t> majority(std::span<const std::optional<size_t>> votes, size_t k) {
-  HONE_CHECK(k >= 1 && k <= votes.size(), "maj@", k, " of ", votes.size(), " replies");
+  HONE_CHECK(k >= 1 && k <= votes.size(), "maj@", k, " of ", votes.size(), " completions");
   std::map<size_t, int64_t> counts;
   for (const std::optional<size_t>& vote : votes.first(k))
     if (vote) ++counts[*vote];
@@ -135,15 +135,14 @@ std::vector<int32_t> resample(int64_t n, int64_t seed, int64_t iteration) {
 
 double mcnemar_exact(int64_t only_first, int64_t only_second) {
   const int64_t n = only_first + only_second, smaller = std::min(only_first, only_second);
-  double tail =
-      0;  // of the binomial distribution, by logarithms: C(n, i) / 2^n may be too large and too small on the way
+  double tail = 0;  // tail of the binomial distribution, in logarithms: C(n, i) may overflow and 2^-n underflow
   for (int64_t i = 0; i <= smaller; ++i)
     tail += std::exp(std::lgamma(static_cast<double>(n + 1)) - std::lgamma(static_cast<double>(i + 1)) -
                      std::lgamma(static_cast<double>(n - i + 1)) - static_cast<double>(n) * std::log(2.0));
   return std::min(1.0, 2 * tail);
 }
 
-// The figure of the observations at `index`.
+// The figure over the observations at `index`.
 static double ratio(std::span<const Observation> of, std::span<const int32_t> index) {
   double value = 0, weight = 0;
   for (const int32_t i : index) value += of[static_cast<size_t>(i)].value, weight += of[static_cast<size_t>(i)].weight;

@@ -10,17 +10,18 @@
 namespace hone {
 
 void EvalOptions::fields(Fields& f) {
-  f("limit", limit, "first problems only; 0 = all");
-  f("num_fewshot", num_fewshot, "examples before each question; -1 = as the task says");
+  f("limit", limit, "use only this many first problems; 0 = all");
+  f("num_fewshot", num_fewshot, "examples before each question; -1 = the task's own number");
   f("apply_chat_template", apply_chat_template,
-    "ask in the model's chat format; a task that names a format of its own keeps that");
-  f("fewshot_as_multiturn", fewshot_as_multiturn, "in a chat, each example is a message and its reply");
+    "prompt in the model's chat format; a task with a format of its own keeps it");
+  f("fewshot_as_multiturn", fewshot_as_multiturn,
+    "with a chat format: make each example a user message and an assistant message");
   f("system_instruction", system_instruction,
-    "in place of the task's system message; without a chat format, the text's beginning");
-  f("samples", samples, "replies drawn for each problem besides the greedy one");
-  f("temperature", temperature, "of those");
-  f("seed", seed, "of the draws and of the bootstrap");
-  f("bootstrap_iters", bootstrap_iters, "resamples for intervals; 0 = none");
+    "system message in place of the task's; without a chat format, text before the prompt; empty = the task's own");
+  f("samples", samples, "completions to sample for each problem, in addition to the greedy one; 0 = none");
+  f("temperature", temperature, "softmax temperature of the sampled completions");
+  f("seed", seed, "seed of sampling and of the bootstrap");
+  f("bootstrap_iters", bootstrap_iters, "bootstrap resamples for confidence intervals; 0 = no intervals");
   f.require("limit", limit >= 0, "limit must be 0 or more");
   f.require("num_fewshot", num_fewshot >= -1 && num_fewshot <= 1024, "num_fewshot must be in [-1, 1024]");
   f.require("samples", samples >= 0 && samples <= 65536, "samples must be in [0, 65536]");
@@ -35,8 +36,8 @@ Registry<EvalKind>& eval_kinds() {
 }
 
 void EvalTaskSpec::fields(Fields& f) {
-  f("name", name, "of the task in reports");
-  f("kind", kind, "how it is evaluated (generate | multiple_choice | loglikelihood | perplexity | group)");
+  f("name", name, "name of the task in reports");
+  f("kind", kind, "kind of the task: generate | multiple_choice | loglikelihood | perplexity | group");
   if (f.reading()) {
     f.require("kind", eval_kinds().contains(kind), eval_kinds().unknown(kind));
     task = eval_kinds().at(kind)();
@@ -44,9 +45,9 @@ void EvalTaskSpec::fields(Fields& f) {
   if (task) task->fields(f);
 }
 
-EvalResult EvalTaskSpec::evaluate(EvalTarget& on, const EvalOptions& options) const {
+EvalResult EvalTaskSpec::evaluate(EvalTarget& target, const EvalOptions& options) const {
   const Stopwatch watch;
-  EvalResult out = summarise(task->run(on, options), options.bootstrap_iters, options.seed);
+  EvalResult out = summarize(task->run(target, options), options.bootstrap_iters, options.seed);
   out.task = name;
   out.kind = kind;
   out.num_fewshot = task->num_fewshot(options);
@@ -54,7 +55,7 @@ EvalResult EvalTaskSpec::evaluate(EvalTarget& on, const EvalOptions& options) co
   return out;
 }
 
-// The working folder's tasks first; then those of the tree that a build/<preset>/hone belongs to.
+// The working folder first, then the source tree of a build/<preset>/hone.
 static std::vector<std::filesystem::path> task_folders() {
   std::vector<std::filesystem::path> out{"configs/tasks"};
   std::error_code unknown;
@@ -80,13 +81,13 @@ EvalTaskSpec load_eval_task(const std::string& name_or_file) {
   std::string path = expand_path(name_or_file);
   if (!std::filesystem::is_regular_file(path)) {
     const auto folders = task_folders();
-    const auto holds = std::find_if(folders.begin(), folders.end(), [&](const auto& folder) {
+    const auto folder_with_task = std::find_if(folders.begin(), folders.end(), [&](const auto& folder) {
       return std::filesystem::exists(folder / (path + ".toml"));
     });
-    HONE_CHECK(holds != folders.end(), "unknown task '", name_or_file,
-               "': no such file, and no such name in configs/tasks", suggestion(name_or_file, known_eval_tasks()),
+    HONE_CHECK(folder_with_task != folders.end(), "unknown task '", name_or_file,
+               "': neither a file nor a name in configs/tasks", suggestion(name_or_file, known_eval_tasks()),
                "; known: ", join(known_eval_tasks()));
-    path = (*holds / (path + ".toml")).string();
+    path = (*folder_with_task / (path + ".toml")).string();
   }
   EvalTaskSpec spec = Config::from_file(path).as<EvalTaskSpec>();
   if (spec.name.empty()) spec.name = std::filesystem::path(path).stem().string();

@@ -1,8 +1,8 @@
 #pragma once
-// Evaluation tasks: a kind (generate, multiple_choice, loglikelihood, perplexity, group; one file each) and its
-// settings, usually a TOML file in configs/tasks.
-//   [[maybe_unused]] const bool added = eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new
-//   Generate); });
+// Evaluation tasks. A task is a kind (generate, multiple_choice, loglikelihood, perplexity, group; one file each) with
+// settings, usually a TOML file in configs/tasks. A kind registers itself with one line:
+//   [[maybe_unused]] const bool added =
+//       eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new Generate); });
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,20 +16,20 @@
 
 namespace hone {
 
-// Names are lm-evaluation-harness's where it has one.
+// Names follow lm-evaluation-harness if it has the option.
 struct EvalOptions {
-  int64_t limit = 0;         // first problems only; 0 = all
-  int64_t num_fewshot = -1;  // examples before each question; -1 = as the task says
+  int64_t limit = 0;         // use only this many first problems; 0 = all
+  int64_t num_fewshot = -1;  // examples before each question; -1 = the task's own number
   bool apply_chat_template = false, fewshot_as_multiturn = false;
   std::string system_instruction = {};
-  int64_t samples = 0;     // replies drawn for each problem besides the greedy one
-  double temperature = 1;  // of those
-  int64_t seed = 0;        // of the draws and of the bootstrap
+  int64_t samples = 0;     // completions to sample for each problem, in addition to the greedy one
+  double temperature = 1;  // of the sampled completions
+  int64_t seed = 0;        // of sampling and of the bootstrap
   int64_t bootstrap_iters = 1000;
   void fields(Fields& f);
 };
 
-// What an evaluation runs on.
+// The model that is evaluated, and its engine's config. All references must outlive it.
 struct EvalTarget {
   Context& context;
   Model& model;
@@ -41,32 +41,31 @@ class EvalTask {
  public:
   virtual ~EvalTask() = default;
   virtual void fields(Fields& f) = 0;
-  // An Error where this machine cannot run it; run() throws it, too. Reading a task does not ask.
+  // Throws if this machine cannot run the task; run() throws it as well. Reading a task does not call it.
   virtual void check() const {}
-  // A sample a problem, in any order; what a sample says depends on its row, the options and the model alone.
-  virtual EvalRun run(EvalTarget& on, const EvalOptions& options) const = 0;
-  // The rows that run() reads.
+  // Returns one sample per problem, in any order. A sample depends on its row, the options and the model only.
+  virtual EvalRun run(EvalTarget& target, const EvalOptions& options) const = 0;
+  // Calls row() for each row that run() reads.
   virtual void each_row(const std::function<void(const Json& row, const std::string& where)>& row) const = 0;
-  // Examples before each question.
+  // Number of examples before each question.
   virtual int64_t num_fewshot(const EvalOptions&) const { return 0; }
 };
 
 using EvalKind = std::unique_ptr<EvalTask> (*)();
 Registry<EvalKind>& eval_kinds();
 
-// A task as a file or a recipe's table spells it: name, kind, and the kind's own keys.
+// A task as written in a file or a recipe's table: name, kind, and the kind's own keys.
 struct EvalTaskSpec {
   std::string name, kind;
-  std::shared_ptr<EvalTask> task;  // made while fields() reads
+  std::shared_ptr<EvalTask> task;  // set while fields() reads
   void fields(Fields& f);
-  // The task on a model, with its figures.
-  EvalResult evaluate(EvalTarget& on, const EvalOptions& options) const;
+  // Runs the task on a model and computes its figures.
+  EvalResult evaluate(EvalTarget& target, const EvalOptions& options) const;
 };
 
-// A TOML file, or the name of one: NAME.toml in configs/tasks of the working folder, or of the source tree the binary
-// was built from.
+// Loads a TOML file, or NAME.toml from configs/tasks of the working folder or of the source tree of the binary.
 EvalTaskSpec load_eval_task(const std::string& name_or_file);
-// Names of the tasks found there.
+// Names of the tasks in these folders.
 std::vector<std::string> known_eval_tasks();
 
 }  // namespace hone

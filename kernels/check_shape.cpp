@@ -1,3 +1,4 @@
+// Shape, dtype, index and offset checks of op arguments.
 #include "kernels/check_shape.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The registry of ops and their bodies.
 #include "kernels/op.h"
 
 namespace hone {
@@ -9,7 +10,10 @@ static OpBase*& first_op() {
 
 size_t OpBase::insert(BodyInfo info) {
   HONE_CHECK(count_ < max_bodies, "op ", name_, " has more than ", max_bodies, " bodies");
-  if (count_ == 0) next_ = first_op(), first_op() = this;
+  if (count_ == 0) {
+    next_ = first_op();
+    first_op() = this;
+  }
   const auto before = [](const BodyInfo& a, const BodyInfo& b) {
     return a.priority != b.priority ? a.priority > b.priority : std::string_view(a.name) < b.name;
   };

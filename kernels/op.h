@@ -1,12 +1,24 @@
 #pragma once
-// Op<Signature>: one operation = a contract (its header), a readable CPU specification (NAME.cpp) and faster bodies
-// that add themselves with one line. A call runs the body of the highest (priority, name) among those made for the
-// context's device whose supports() accepts the arguments; supports() may look at dtype and inner dims, never at the
-// number of rows, so that which body runs never depends on batching. On the meta device a call computes nothing and
-// counts its scratch memory.
+// Op<Args>: one operation. It is a contract (its header), a readable CPU specification (NAME.cpp) and faster bodies,
+// which add themselves with one line. A call runs the body of the highest (priority, name) among those for the
+// context's device whose supports() accepts the arguments. supports() may look at dtype and inner dims, never at the
+// number of rows: which body runs must not depend on batching. On the meta device a call computes nothing and counts
+// its scratch memory.
 //
-//   inline constinit Op<void(Tensor y, Tensor x)> copy_rows{"copy_rows"};                       // the header
-//   [[maybe_unused]] const bool added = copy_rows.add({"specification", DeviceKind::cpu, run});  // a body's file
+//   // the header; an op of up to four Tensors may take them by position: Op<void(Tensor y, Tensor x)>
+//   struct CopyRows {
+//     Tensor y;  // [rows, dim]
+//     Tensor x;  // as y
+//     static constexpr auto access = op_access(written(&CopyRows::y), read(&CopyRows::x));
+//   };
+//   inline constinit Op<CopyRows> copy_rows{"copy_rows"};
+//   // a body's file: void run(Context& context, const CopyRows& args)
+//   [[maybe_unused]] const bool added = copy_rows.add({"specification", DeviceKind::cpu, run});
+//   // a call
+//   copy_rows(context, {.y = y, .x = x});
+//
+// A field of an argument struct has the default {} if it may be empty. The compiler warns of others that a call leaves
+// out.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -15,10 +27,11 @@
 #include <vector>
 
 #include "core/device/device.h"
+#include "kernels/access.h"
 
 namespace hone {
 
-// The part of an op that does not depend on its arguments: what `hone list ops` shows and the profiler counts.
+// The part of an op that does not depend on its arguments: its name and its bodies.
 class OpBase {
  public:
   struct BodyInfo {
@@ -26,29 +39,32 @@ class OpBase {
     DeviceKind device = DeviceKind::cpu;
     int priority = 0;
   };
-  constexpr explicit OpBase(const char* name) : name_(name) {}
+  // has_access: the op has an argument struct that describes what happens to each Tensor (kernels/access.h).
+  constexpr explicit OpBase(const char* name, bool has_access = false) : name_(name), has_access_(has_access) {}
   OpBase(const OpBase&) = delete;
   OpBase& operator=(const OpBase&) = delete;
   std::string_view name() const { return name_; }
+  bool has_access() const { return has_access_; }
   std::span<const BodyInfo> bodies() const { return {infos_.data(), count_}; }
-  // Every op that has a body, by name.
+  // All ops that have a body, sorted by name.
   static std::vector<OpBase*> all();
 
  protected:
-  // Puts a body in its place by descending priority, then name; returns the place.
+  // Inserts a body by descending priority, then name. Returns its index.
   size_t insert(BodyInfo info);
   [[noreturn]] void refuse(DeviceKind device) const;
   static constexpr size_t max_bodies = 12;
 
  private:
   const char* name_;
+  bool has_access_;
   std::array<BodyInfo, max_bodies> infos_{};
   size_t count_ = 0;
   OpBase* next_ = nullptr;
 };
 
-// Told when an op is called and when that call returns (on a GPU its work is queued then), on the caller's thread, and
-// of ranges of them: a profiler. At most one; without it a call has one test more.
+// A profiler. begin() and end() bracket each op call and each OpRange, on the caller's thread. On a GPU end() means
+// that the work is queued. There is at most one observer; without one a call tests one pointer more.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
@@ -57,7 +73,7 @@ class OpObserver {
 };
 inline constinit OpObserver* op_observer = nullptr;
 
-// What runs in its scope has a name for the observer.
+// Names a range of op calls for the observer, from construction to destruction.
 class OpRange {
  public:
   OpRange(Context& context, const char* name) : context_(context), observer_(op_observer) {
@@ -74,9 +90,10 @@ class OpRange {
   OpObserver* observer_;
 };
 
-template <class Signature>
+template <class Args>
 class Op;
 
+// An op whose arguments are passed by position.
 template <class... A>
 class Op<void(A...)> : public OpBase {
  public:
@@ -88,14 +105,16 @@ class Op<void(A...)> : public OpBase {
     DeviceKind device;
     Run run;
     int priority = 0;
-    Supports supports = nullptr;     // nullptr: everything
-    ScratchBytes scratch = nullptr;  // what it takes of context.scratch(), where that is worth planning for
+    Supports supports = nullptr;     // nullptr: all arguments
+    ScratchBytes scratch = nullptr;  // bytes of context.scratch() that it takes; nullptr: not counted on meta
   };
   using OpBase::OpBase;
 
   bool add(Body body) {
-    BodyInfo info;  // by member: nvcc hands an initializer list on to g++ in a form that it refuses
-    info.name = body.name, info.device = body.device, info.priority = body.priority;
+    BodyInfo info;  // assigned by member: nvcc passes an initializer list to g++ in a form that g++ rejects
+    info.name = body.name;
+    info.device = body.device;
+    info.priority = body.priority;
     const size_t place = insert(info);
     std::move_backward(bodies_.begin() + static_cast<std::ptrdiff_t>(place), bodies_.end() - 1, bodies_.end());
     bodies_[place] = body;
@@ -108,8 +127,7 @@ class Op<void(A...)> : public OpBase {
     const OpRange range(context, name().data());
     body->run(context, arguments...);
   }
-  // One body by its place in bodies(), for tests and benchmarks that compare them; supported says whether it takes the
-  // arguments.
+  // Runs one body by its index in bodies(), for tests and benchmarks. supported() says whether it takes the arguments.
   void run_body(size_t i, Context& context, std::type_identity_t<A>... arguments) const {
     bodies_[i].run(context, arguments...);
   }
@@ -124,7 +142,7 @@ class Op<void(A...)> : public OpBase {
         return &bodies_[i];
     return nullptr;
   }
-  // On meta: what the body would take on the device that is planned for.
+  // On meta: takes the scratch memory that the body would take on the planned device.
   void count_scratch(Context& context, const A&... arguments) const {
     const Body* body = find(context.target(), arguments...);
     if (!body || !body->scratch) return;
@@ -133,6 +151,13 @@ class Op<void(A...)> : public OpBase {
   }
 
   std::array<Body, max_bodies> bodies_{};
+};
+
+// An op that takes an argument struct. Bodies get it by reference.
+template <class Args>
+class Op : public Op<void(const Args&)> {
+ public:
+  constexpr explicit Op(const char* name) : Op<void(const Args&)>(name, true) {}
 };
 
 }  // namespace hone

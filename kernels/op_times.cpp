@@ -1,3 +1,4 @@
+// Times of ops, measured with events on the stream.
 #include "kernels/op_times.h"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ std::vector<OpTime> OpTimes::read(Context& context) const {
   for (const Call& call : calls_) {
     const double seconds = call.to->seconds_since(*call.from);
     OpTime& sum = sums[call.name];
-    ++sum.calls, sum.seconds += seconds;
+    ++sum.calls;
+    sum.seconds += seconds;
     if (call.parent != none) sums[calls_[call.parent].name].seconds -= seconds;
   }
   std::vector<OpTime> out;

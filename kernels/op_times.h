@@ -1,5 +1,5 @@
 #pragma once
-// How long each op takes on its device while a program runs: marks in the queue before and after every call.
+// Device time of each op, measured by events in the queue before and after each call.
 #include <map>
 #include <memory>
 #include <string>
@@ -12,23 +12,23 @@ namespace hone {
 struct OpTime {
   std::string name;
   int64_t calls = 0;
-  double seconds = 0;  // without the ops that it calls
+  double seconds = 0;  // the time of ops that it calls is not included
 };
 
-// Observes from its making to its end; one at a time.
+// Measures from construction to destruction. At most one exists at a time.
 class OpTimes : public OpObserver {
  public:
   OpTimes() { op_observer = this; }
   ~OpTimes() override { op_observer = nullptr; }
   void begin(Context& context, const char* name) override;
   void end(Context& context) override;
-  // Longest first; waits for the context.
+  // Waits for the context. The longest time comes first.
   std::vector<OpTime> read(Context& context) const;
 
  private:
   struct Call {
     const char* name;
-    size_t parent;  // of calls_, or none
+    size_t parent;  // index into calls_, or none
     std::unique_ptr<Event> from, to;
   };
   static constexpr size_t none = static_cast<size_t>(-1);

@@ -3,7 +3,7 @@
 namespace hone {
 namespace {
 
-// The columns of v in the fused projection, as heads.
+// The columns of v in the output of the fused projection, as heads.
 Tensor values_of(Tensor qkv, const QkvShape& heads) {
   return qkv.columns((heads.num_heads + heads.num_kv_heads) * heads.head_dim, heads.num_kv_heads * heads.head_dim)
       .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
@@ -50,14 +50,29 @@ void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Te
                             const Saved& kept, const KvView* kv, int64_t layer) const {
   qkv.forward(context, kept.qkv, x);
   const KvWriteTarget write = kv ? kv_write(*kv, layer) : KvWriteTarget{};
-  qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
-              heads, write);
+  qkv_forward(context, {.q = kept.q,
+                        .k = kept.k,
+                        .rstd = kept.norm_rstd,
+                        .qkv = kept.qkv,
+                        .positions = batch.positions,
+                        .cos_sin = cos_sin,
+                        .q_norm = q_norm.value,
+                        .k_norm = k_norm.value,
+                        .shape = heads,
+                        .cache = write});
   const AttentionShape shape{scale, window, batch.max_length};
   const Tensor mixed = as_heads(kept.attn_out, heads);
   if (kv)
-    attention_paged(context, mixed, kept.q, paged(*kv, write), batch.offsets, shape);
+    attention_paged(context,
+                    {.out = mixed, .q = kept.q, .cache = paged(*kv, write), .offsets = batch.offsets, .shape = shape});
   else
-    attention_forward(context, mixed, kept.lse, kept.q, kept.k, values_of(kept.qkv, heads), batch.offsets, shape);
+    attention_forward(context, {.out = mixed,
+                                .lse = kept.lse,
+                                .q = kept.q,
+                                .k = kept.k,
+                                .v = values_of(kept.qkv, heads),
+                                .offsets = batch.offsets,
+                                .shape = shape});
   output.forward(context, out, kept.attn_out, residual);
 }
 
@@ -69,8 +84,11 @@ QkvProjection SelfAttention::qkv_projection(const Batch& batch, Tensor q, const 
 
 void SelfAttention::attention_from_cache(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv,
                                          int64_t layer) const {
-  attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, layer)), batch.offsets,
-                  {scale, window, batch.max_length});
+  attention_paged(context, {.out = as_heads(mixed, heads),
+                            .q = q,
+                            .cache = paged(kv, kv_write(kv, layer)),
+                            .offsets = batch.offsets,
+                            .shape = {scale, window, batch.max_length}});
 }
 
 void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Saved kept) const {
@@ -78,17 +96,42 @@ void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Te
   if (!kept.q) {
     kept.q = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
     kept.k = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
-    qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
-                heads, {});
+    qkv_forward(context, {.q = kept.q,
+                          .k = kept.k,
+                          .rstd = kept.norm_rstd,
+                          .qkv = kept.qkv,
+                          .positions = batch.positions,
+                          .cos_sin = cos_sin,
+                          .q_norm = q_norm.value,
+                          .k_norm = k_norm.value,
+                          .shape = heads});
   }
   const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
   const Tensor dmixed = like(kept.attn_out), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
   output.backward(context, dmixed, dout, kept.attn_out);
-  attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.attn_out, heads),
-                     kept.lse, kept.q, kept.k, values_of(kept.qkv, heads), batch.offsets,
-                     {scale, window, batch.max_length});
-  qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin,
-               q_norm.value, k_norm.value, heads);
+  attention_backward(context, {.dq = dq,
+                               .dk = dk,
+                               .dv = values_of(dqkv, heads),
+                               .dout = as_heads(dmixed, heads),
+                               .out = as_heads(kept.attn_out, heads),
+                               .lse = kept.lse,
+                               .q = kept.q,
+                               .k = kept.k,
+                               .v = values_of(kept.qkv, heads),
+                               .offsets = batch.offsets,
+                               .shape = {scale, window, batch.max_length}});
+  qkv_backward(context, {.dqkv = dqkv,
+                         .dq_norm = q_norm.grad,
+                         .dk_norm = k_norm.grad,
+                         .dq = dq,
+                         .dk = dk,
+                         .rstd = kept.norm_rstd,
+                         .qkv = kept.qkv,
+                         .positions = batch.positions,
+                         .cos_sin = cos_sin,
+                         .q_norm = q_norm.value,
+                         .k_norm = k_norm.value,
+                         .shape = heads});
   qkv.backward(context, dx, dqkv, x);
 }
 

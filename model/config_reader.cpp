@@ -86,7 +86,7 @@ RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions) {
   RopeConfig out{.dim = dim};
   out.theta = find("rope_theta") ? number("rope_theta", 0) : config.positive("rope_theta", 10000);
   config.require(out.theta > 0, where, ".rope_theta is ", out.theta, ", wants a positive number");
-  // Within max_position_embeddings, which no sequence exceeds, "dynamic" changes nothing.
+  // "dynamic" changes nothing up to max_position_embeddings, the limit of every sequence here.
   out.scaling = name == "dynamic" ? "default" : name;
   config.require(rope_scalings().find(out.scaling), where, ".rope_type '", name,
                  "' is not supported; supported: ", join(rope_scalings().names()), ", dynamic");
@@ -108,7 +108,7 @@ RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions) {
   out.mscale_all_dim = number("mscale_all_dim", 0);
   if (const Json* truncate = find("truncate")) out.truncate = truncate->as_bool(concat(where, ".truncate"));
 
-  // In both spellings, so that either version of transformers reads the same positions.
+  // Writes both spellings, so that versions 4 and 5 of transformers read the same values.
   Json four = parameters;
   std::erase_if(four.object_ref(), [](const auto& member) { return member.first == "rope_theta"; });
   four.set("rope_type", name);

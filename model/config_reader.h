@@ -1,6 +1,6 @@
 #pragma once
-// config.json as a family reads it. Each read checks kind and range, and is written, default or not, into resolved():
-// what save_model writes, so that another program never fills in a default of its own.
+// ConfigReader: reads config.json for a family. Each read checks type and range and is recorded, default or not, in
+// resolved(). save_model writes resolved(), so another program needs no defaults of its own.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,10 +13,10 @@ namespace hone {
 
 class ConfigReader {
  public:
-  // Reads members of `config`; `source` is the file in messages.
+  // source: the file's name in messages.
   ConfigReader(const Json& config, std::string_view source);
 
-  // A member; null counts as absent, an absent one without fallback is an Error. Counts are 1 to `most`.
+  // One member. null counts as absent; an absent member without fallback is an Error. A count is in [1, most].
   int64_t count(const char* key, std::optional<int64_t> fallback = std::nullopt, int64_t most = int64_t{1} << 24);
   double positive(const char* key, std::optional<double> fallback = std::nullopt);
   bool flag(const char* key, bool fallback);
@@ -25,10 +25,10 @@ class ConfigReader {
   bool has(std::string_view key) const { return resolved_.find(key); }
   void set(const char* key, Json value) { resolved_.set(key, std::move(value)); }
 
-  // An Error unless the text (the flag) is one of those that this family does.
+  // Throws Error unless the member has a value that the family supports.
   void accept(const char* key, const char* fallback, std::initializer_list<std::string_view> known);
   void accept(const char* key, bool only);
-  // An Error that names the file unless the fact holds.
+  // Throws an Error that names the file unless the fact holds.
   template <class... Words>
   void require(bool fact, const Words&... words) const {
     HONE_CHECK(fact, source_, ": ", words...);
@@ -41,14 +41,14 @@ class ConfigReader {
   Json resolved_;
 };
 
-// The most layers that a config.json may ask for: each is made before its tensors are compared with the file's.
+// Limit of a config.json: layers are constructed before their tensors are compared with the file.
 constexpr int64_t max_layers = 4096;
 
-// rope_theta and rope_scaling (transformers 4) or rope_parameters (5), for heads of `dim`; both are resolved.
+// Reads rope_theta and rope_scaling (transformers 4) or rope_parameters (5) for heads of `dim`. Resolves both forms.
 RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions);
 
-// For each layer how many tokens a query sees, itself included (0 = all): sliding_window where layer_types says
-// "sliding_attention" or, without layer_types, in the layers from `first_sliding` on.
+// The attention window of each layer: how many tokens a query sees, itself included (0 = all). It is sliding_window if
+// layer_types says "sliding_attention"; without layer_types, in the layers from `first_sliding` on.
 std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int64_t first_sliding);
 
 }  // namespace hone

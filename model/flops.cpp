@@ -5,7 +5,7 @@ namespace hone {
 ModelFlops count_flops(Model& model, int64_t context_length) {
   ModelFlops plan{.params = model.num_params()};
   const Param* head = &model.lm_head();
-  double multiplied = 0, frozen = 0;  // weights that every token meets in a matrix product
+  double multiplied = 0, frozen = 0;  // weights that each token is multiplied by
   for (const Param* param : model.params()) {
     double size = 1;
     for (const int64_t dim : param->shape) size *= static_cast<double>(dim);
@@ -18,7 +18,7 @@ ModelFlops count_flops(Model& model, int64_t context_length) {
   const ModelShape& shape = model.shape();
   const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_attention_heads),
              dim = static_cast<double>(shape.head_dim);
-  // Of one layer: q . k, softmax and the weighted sum of v, every key counted as seen.
+  // One layer of full attention: q . k, softmax and the weighted sum of v over all keys.
   const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
   plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_layers) * attention;
   plan.train_flops_per_token = 3 * plan.forward_flops_per_token - 2 * frozen;

@@ -1,6 +1,5 @@
 #pragma once
-// What a training step costs before it is run. Memory is measured, not modelled: the step runs on the meta device with
-// the code that trains.
+// FLOPs of a model. (Memory is not modeled: a step on the meta device measures it, train/memory_plan.h.)
 #include "core/io/json.h"
 #include "model/forward.h"
 #include "model/model.h"
@@ -9,11 +8,11 @@ namespace hone {
 
 struct ModelFlops {
   int64_t params = 0, trained_params = 0, embedding_params = 0;
-  // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention:
-  // attention included, embedding look-up not). A frozen weight has a gradient of its input, none of its own.
+  // Per token at the given context length; a multiply-add counts as two. As in appendix F of Chinchilla (Hoffmann et
+  // al. 2022): with attention, without embedding lookups. A frozen weight has an input gradient and no weight gradient.
   double forward_flops_per_token = 0, train_flops_per_token = 0;
-  // The count that published training speeds use: 6 for each weight that a token is multiplied with, the head once, and
-  // causal attention (half of what is above); without norms and biases.
+  // The count of published training speeds (MFU): 6 per weight that a token is multiplied by, lm_head once, and causal
+  // attention (half of the full attention above), without norms and biases.
   double active_params = 0, causal_train_flops_per_token = 0;
 };
 ModelFlops count_flops(Model& model, int64_t context_length);

@@ -1,6 +1,7 @@
 #include "model/forward.h"
 
 #include "kernels/elementwise/embedding.h"
+#include "kernels/elementwise/noise.h"
 
 namespace hone {
 namespace {
@@ -17,6 +18,8 @@ TrainingPass::TrainingPass(Context& context, Model& model, Recompute recompute)
       model_(model),
       recompute_(recompute),
       tape_(context.device(), recompute == Recompute::selective ? SavePolicy::selective : SavePolicy::all) {}
+
+Tensor TrainingPass::forward(const Batch& batch, Tensor rows) { return forward(batch, rows, {}, {}); }
 
 Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
                              const std::optional<DropoutStream>& draws) {

@@ -1,6 +1,6 @@
 #pragma once
-// Decoder: the RMS-norm decoder with rotary positions and a gated MLP that llama, qwen2, qwen3 and mistral share. A
-// family's file says what differs.
+// LlamaLike: the decoder of llama, qwen2, qwen3 and mistral, with RMSNorm, RoPE and a gated MLP. A family's file sets
+// the differences.
 #include "model/config_reader.h"
 #include "model/transformer.h"
 
@@ -15,8 +15,8 @@ struct LlamaLikeConfig {
   Json resolved;                 // config.json
 };
 
-// What the families' config.json have in common; biases, norms and windows are left for the family to say.
-// `architecture` is transformers' class; without a head_dim a head has `head_dim` dims, or its share of the width.
+// Reads the members of config.json that these families share. The family sets biases, norms and windows. architecture:
+// the class in transformers. If config.json has no head_dim, it is `head_dim`, or hidden_size / num_attention_heads.
 LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture,
                                 std::optional<int64_t> head_dim = std::nullopt);
 

@@ -10,7 +10,7 @@
 
 namespace hone {
 
-// The names of the modules that may have adapters, in the model's order.
+// The names of the modules that can have adapters, in the model's order.
 static std::vector<std::string> lora_modules(Model& model) {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> out;
@@ -72,8 +72,9 @@ Tensor LoraLayer::inner(Context& context, Tensor x) const {
   const ScratchScope scope(context);
   const Tensor memory = input_memory(context, x);
   for (int64_t i = 0; i < num_slices(); i += step)
-    gemm_forward(context, out.columns(i * r, step * r), input_of(context, memory, x, i), a.value.rows(i * r, step * r),
-                 {}, {});
+    gemm_forward(
+        context,
+        {.y = out.columns(i * r, step * r), .x = input_of(context, memory, x, i), .w = a.value.rows(i * r, step * r)});
   add_scale(context, out);
   return out;
 }
@@ -97,7 +98,7 @@ void LoraLayer::forward(Context& context, Tensor y, Tensor x) const {
   for (int64_t i = 0; i < num_slices(); ++i) {
     const Slice& slice = slices_[static_cast<size_t>(i)];
     const Tensor part = y.columns(slice.first_row, slice.rows);
-    gemm_forward(context, part, hidden.columns(i * r, r), rows_of(b.value, i), {}, part);
+    gemm_forward(context, {.y = part, .x = hidden.columns(i * r, r), .w = rows_of(b.value, i), .residual = part});
   }
 }
 
@@ -185,7 +186,7 @@ void merge_lora(Context& context, Model& model) {
   HONE_CHECK(model.lora(), "lora: the model has no adapters to merge");
   for (const Linear* linear : model.linear_modules())
     if (linear->lora) linear->lora->merge_into(context, linear->weight.value);
-  context.synchronize();  // a product may read its weights ahead of the work queued before it
+  context.synchronize();  // a GEMM may prefetch its weights before earlier work of the stream is done (PDL)
   model.remove_lora();
 }
 

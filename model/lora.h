@@ -3,9 +3,8 @@
 //
 //   y = W x + scale * B (A dropout(x))
 //
-// A Linear that holds several Hugging Face modules as row slices has an adapter for each or for some of them. The model
-// without its adapters is the reference of DPO, PPO and GRPO: AdapterScope switches them off, and no second model is
-// needed.
+// A fused Linear has an adapter for each of its modules, or for some. The model with adapters switched off
+// (AdapterScope) is the reference of DPO, PPO and GRPO, so these need no second model.
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -15,19 +14,19 @@
 
 namespace hone {
 
-// What dropout's draws depend on besides the seed and the module: the optimizer step, and how many of its tokens came
-// before the micro-batch, so that a token's draws do not depend on how a step is cut.
+// The random stream of adapter dropout, with seed and module: optimizer step, and number of the step's tokens before
+// this micro-batch. So dropout does not depend on how a step is split into micro-batches.
 struct DropoutStream {
   int64_t step = 0, first_token = 0;
 };
 
-// What a model's adapters share.
+// Settings that all adapters of a model share.
 struct Lora {
-  LoraConfig config;           // its target_modules as name_targets() gives them
-  std::filesystem::path base;  // the folder of the frozen weights, for adapter_config.json
+  LoraConfig config;           // target_modules as name_targets() returns them
+  std::filesystem::path base;  // folder of the frozen weights, for adapter_config.json
   uint64_t seed = 0;           // of dropout
   bool enabled = true;
-  std::optional<DropoutStream> draws;  // in a training pass alone
+  std::optional<DropoutStream> draws;  // set during a training pass only
   bool drops() const { return draws && config.lora_dropout > 0; }
 };
 
@@ -41,24 +40,24 @@ class LoraLayer {
   // shared must outlive it.
   LoraLayer(const Lora& shared, std::vector<Slice> slices, int64_t inputs);
 
-  // y [T, out] is added to.
+  // Adds to y [T, out].
   void forward(Context&, Tensor y, Tensor x) const;
-  // dx [T, in] is added to.
+  // Adds to dx [T, in].
   void backward_input(Context&, Tensor dx, Tensor dy) const;
-  // The gradients of a and b are added to.
+  // Adds to the gradients of a and b.
   void backward_weight(Context&, Tensor dy, Tensor x) const;
   // weight [out, in] += scale * B A, summed in f32 and rounded once.
   void merge_into(Context&, Tensor weight) const;
 
-  Param a;  // [slices * r, in]; starts as PEFT's: uniform within 1 / sqrt(in) (Kaiming with a = sqrt 5)
-  Param b;  // [the slices' rows, r]; starts at zero
+  Param a;  // [slices * r, in]; initialized as in PEFT: uniform in +-1 / sqrt(in) (Kaiming with a = sqrt 5)
+  Param b;  // [rows of the slices, r]; initialized to zero
 
  private:
   int64_t num_slices() const { return static_cast<int64_t>(slices_.size()); }
   Tensor rows_of(Tensor b_like, int64_t slice) const;
-  // Blocks whose inputs are the same: with dropout each has its own.
+  // Slices that share one input: all, or one with dropout, since each slice then drops other elements.
   int64_t blocks_at_once() const { return shared_->drops() ? 1 : num_slices(); }
-  // x as slice i takes it; memory [T, in] is written where there is dropout.
+  // The input of a slice: x, or x with dropout, written to memory [T, in].
   Tensor input_of(Context&, Tensor memory, Tensor x, int64_t slice) const;
   Tensor input_memory(Context&, Tensor x) const;
   void drop(Context&, Tensor to, Tensor from, int64_t slice) const;
@@ -69,18 +68,18 @@ class LoraLayer {
 
   const Lora* shared_;
   std::vector<Slice> slices_;
-  std::vector<int64_t> b_rows_;  // where each slice begins in b
+  std::vector<int64_t> b_rows_;  // first row of each slice in b
 };
 
-// Adds every adapter to its weight and takes the adapters off: the same model within rounding, as one without. All of
-// it may then be saved.
+// Adds every adapter to its weight and removes the adapters. The result equals the model up to rounding and can be
+// saved.
 void merge_lora(Context& context, Model& model);
 
-// While it lives the model's adapters have other values, or none: it computes what the frozen weights alone do. Not for
-// while an engine's recorded passes run.
+// During its lifetime the model's adapters have other values, or are switched off (the model then is its frozen base).
+// Not while an engine runs captured graphs of this model.
 class AdapterScope {
  public:
-  // values: one for each of model.adapter_params(), which they must outlive; or empty: no adapters.
+  // values: one per model.adapter_params(); they must outlive this object. Empty: adapters off.
   explicit AdapterScope(Model& model, std::span<const Tensor> values = {});
   ~AdapterScope();
   AdapterScope(const AdapterScope&) = delete;
@@ -92,7 +91,7 @@ class AdapterScope {
   std::vector<Tensor> kept_;
 };
 
-// While it lives a model with adapters is in training: their dropout draws.
+// During its lifetime the model's adapters use dropout.
 class DropoutScope {
  public:
   DropoutScope(Model& model, const std::optional<DropoutStream>& draws);

@@ -14,7 +14,7 @@ constexpr int64_t max_rank = 65536;
 
 std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// A key of adapter_config.json that must be absent, or say nothing (null, false, empty).
+// Refuses a key of adapter_config.json unless it is absent or empty (null, false, [], {}).
 void refuse(const Json& config, const char* key, std::string_view source) {
   const Json* value = config.find(key);
   const bool nothing = !value || value->is_null() || (value->is_bool() && !value->as_bool()) ||
@@ -34,10 +34,10 @@ std::vector<std::string> texts_of(const Json& value, const std::string& what) {
 }  // namespace
 
 void LoraConfig::fields(Fields& f) {
-  f("r", r, "rank of the adapters; 0 = none, every weight is trained");
+  f("r", r, "rank of the adapters; 0 = no adapters: all weights are trained");
   f("lora_alpha", lora_alpha, "the adapters' output is multiplied by lora_alpha / r");
-  f("lora_dropout", lora_dropout, "share of an adapter's inputs set to 0 in training");
-  f("use_rslora", use_rslora, "multiply by lora_alpha / sqrt(r) instead");
+  f("lora_dropout", lora_dropout, "fraction of an adapter's inputs that training sets to 0; 0 = no dropout");
+  f("use_rslora", use_rslora, "scale by lora_alpha / sqrt(r) instead of lora_alpha / r (rsLoRA)");
   f("target_modules", target_modules,
     "modules with adapters: names or ends of them (q_proj), a regular expression of whole names, or all-linear; empty "
     "= q_proj and v_proj (c_attn)");
@@ -95,14 +95,14 @@ LoraConfig lora_config_of(const Json& config, std::string_view source) {
                           "target_parameters", "alora_invocation_tokens", "arrow_config", "kasa_config",
                           "monteclora_config", "velora_config", "megatron_config"})
     refuse(config, key, source);
-  // PEFT names a sequence classifier's head so; any other whole module is refused.
+  // PEFT's names of a sequence classifier's head. No other module can be saved whole.
   if (const Json* modules = config.find("modules_to_save"); modules && !modules->is_null())
     for (const std::string& module : texts_of(*modules, file + ": modules_to_save"))
       HONE_CHECK(module == "score" || module == "classifier", file, ": modules_to_save names ", module,
                  "; only a value head (score) goes with an adapter");
   if (const Json* bias = config.find("bias"); bias && !bias->is_null())
     HONE_CHECK(bias->as_string(file + ": bias") == "none", file, ": bias is ", bias->as_string(), ", wants none");
-  // Initialisations that change the base's weights: the adapter alone does not say what the model was.
+  // Other initializations change the base weights, so the adapter alone does not define the model.
   if (const Json* init = config.find("init_lora_weights"); init && init->is_string()) {
     const std::string& name = init->as_string();
     HONE_CHECK(name == "gaussian" || name == "orthogonal" || name == "eva", file, ": init_lora_weights is ", name,

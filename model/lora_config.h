@@ -1,5 +1,5 @@
 #pragma once
-// What decides a model's adapters: the keys of PEFT's LoraConfig, and which modules they name.
+// LoraConfig: the keys of PEFT's LoraConfig, and which modules they target.
 #include <span>
 #include <string>
 #include <vector>

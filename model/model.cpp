@@ -21,21 +21,21 @@ int64_t element_count(const Param& param) {
 
 int64_t aligned_count(const Param& param) { return (element_count(param) + alignment - 1) / alignment * alignment; }
 
-// Memory of `size` numbers, zero: the gaps between parameters too, since the optimizer reads them.
+// Zeroed memory of `size` elements, with the gaps between parameters: the optimizer reads them.
 Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
   bytes = Buffer(context.device(), static_cast<size_t>(size) * size_of(dtype));
   const Tensor flat(bytes.data(), dtype, context.kind(), {size});
   context.zero(flat);
   return flat;
 }
-// The parameter's place in it, behind those before.
+// The next parameter's part of the flat memory.
 Tensor take_place(const Param& param, Tensor flat, int64_t& from) {
   const Tensor out(flat.rows(from, element_count(param)).data, flat.dtype, flat.device, param.shape);
   from += aligned_count(param);
   return out;
 }
 
-// Normal draws for elements 0, 1, ... of the stream: a Philox call gives four (Box and Muller).
+// Normal random numbers for elements 0, 1, ... of the stream. One Philox call gives four (Box and Muller).
 void fill_normal(std::span<float> out, uint64_t seed, uint64_t stream, double std) {
   constexpr int64_t draws = 4;
   const auto count = static_cast<int64_t>(out.size());
@@ -107,7 +107,7 @@ void Model::alias_values(Context& context, Model& other) {
 }
 
 void Model::free_values(Context& context, std::span<Param* const> dropped) {
-  HONE_CHECK(!grads_, "model: one that is trained keeps its values");
+  HONE_CHECK(!grads_, "model: the values of a model with gradients cannot be freed");
   std::vector<Param*> kept = params();
   std::erase_if(kept, [&](Param* param) { return std::ranges::find(dropped, param) != dropped.end(); });
   int64_t count = 0, at = 0;
@@ -122,7 +122,7 @@ void Model::free_values(Context& context, std::span<Param* const> dropped) {
   Tensor none;
   none.dtype = dtype();
   for (Param* param : dropped) param->value = none;
-  context.synchronize();  // the memory before is read until then
+  context.synchronize();  // queued work may still read the old memory
   value_bytes_ = std::move(bytes), values_ = flat;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// Model: one definition for training (a tape), scoring (neither) and generation (a KV view). Blocks are separate so
-// that recomputation and, later, gathers and pipeline stages are one generic driver (model/forward.h), not one a
-// family.
+// Model: one definition for training (with a tape), scoring (without) and generation (with a KV view). Layers are run
+// one by one, so that a single driver (model/forward.h) does recomputation for all families.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,26 +19,26 @@ class Tokenizer;
 struct Linear;
 struct Lora;
 
-// A parameter: [rows, cols] or [n]. Several names are row layers, in order (q, k, v in one matrix).
+// A parameter: [rows, cols] or [n]. A fused matrix has several slices, in row order (q, k, v).
 struct Param {
   struct Slice {
-    std::string name;  // Hugging Face's, as in the safetensors file
+    std::string name;  // the tensor's name in the safetensors file (Hugging Face's)
     int64_t rows = 0;  // of dim 0
   };
   std::vector<Slice> slices;
   std::vector<int64_t> shape;
-  bool transposed = false;  // the file holds it transposed (GPT-2's Conv1D)
+  bool transposed = false;  // stored transposed in the file (GPT-2's Conv1D)
   bool decay = true;        // weight decay applies (matrices, not norms and biases)
-  double init_std = 0;      // normal(0, std) at random initialisation; 0 = init_value everywhere
+  double init_std = 0;      // random initialization: normal(0, std); 0 = init_value everywhere
   double init_value = 0;
-  double init_uniform = 0;  // uniform within this of 0 instead
+  double init_uniform = 0;  // if above 0: uniform in [-init_uniform, init_uniform] instead
   bool lookup = false;      // rows are read by index (an embedding), not multiplied
   bool trainable = true;    // has a gradient and optimizer states
   Tensor value{};           // set by Model::allocate
-  Tensor grad{};            // f32; empty without gradients, and of what is frozen
+  Tensor grad{};            // f32; empty if frozen or allocated without gradients
 };
 
-// The numbers that everything outside the model asks for.
+// Sizes that code outside the model reads.
 struct ModelShape {
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0, num_attention_heads = 0, num_kv_heads = 0, head_dim = 0,
           intermediate_size = 0, max_positions = 0;
@@ -50,60 +49,58 @@ class Model {
   virtual ~Model() = default;
 
   virtual const ModelShape& shape() const = 0;
-  // The config.json that Hugging Face's transformers opens as this model (without dtype, which save_model adds).
+  // The config.json of this model for Hugging Face's transformers, without dtype (save_model adds it).
   virtual Json config() const = 0;
-  // Every parameter once, in a fixed order; a tied head is the embedding and does not appear again. The adapters come
-  // last.
+  // Every parameter once, in a fixed order, adapters last. A tied lm_head is the embedding and is not listed again.
   std::vector<Param*> params();
   virtual std::vector<Param*> base_params() = 0;  // without adapters
   std::vector<Param*> adapter_params();
   // The matrices of the layers, in order.
   virtual std::vector<Linear*> linear_modules() = 0;
 
-  // x [T, D] is written.
+  // Writes x [T, D].
   virtual void embed(Context&, const Batch&, Tensor x) = 0;
   virtual void embed_backward(Context&, const Batch&, Tensor dx) = 0;
-  // out [T, D] is written; it may be x when tape is null. x must stay as it is until the layer's backward.
+  // Writes out [T, D]; it may be x if tape is null. With a tape, x must stay unchanged until the layer's backward.
   virtual void forward_layer(int64_t layer, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
-  // Every layer's forward in turn without a tape: x [T, D] becomes the last one's output. The same bits, possibly in
+  // Runs all layers without a tape: x [T, D] becomes the last layer's output. Same bits as forward_layer(), possibly in
   // fewer ops.
   virtual void infer_layers(Context&, const Batch&, Tensor x, const KvView*);
-  // dx holds dLoss/dout and is overwritten with dLoss/dx. Reads the tape as the same layer's forward left it.
+  // dx: dLoss/dout on entry, dLoss/dx on return. Reads the tape as the layer's forward left it.
   virtual void backward_layer(int64_t layer, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
-  // hidden [R, D] from rows x [R, D] of the last layer's output; what the head reads. rstd etc. go to the tape.
+  // Writes hidden [R, D], the input of lm_head, from rows x [R, D] of the last layer's output.
   virtual void final_norm(Context&, Tensor hidden, Tensor x, Tape*) = 0;
-  // dx [R, D] is written.
+  // Writes dx [R, D].
   virtual void final_norm_backward(Context&, Tensor dx, Tensor dhidden, Tensor x, Tape&) = 0;
-  // [V, D]: logits = hidden . head^T.
+  // [V, D]: logits = hidden . lm_head^T.
   virtual Param& lm_head() = 0;
 
-  // Adapters on the modules that config targets; all other parameters are frozen. Before allocate().
+  // Adds adapters to the modules that config targets and freezes all other parameters. Call it before allocate().
   void add_lora(const LoraConfig& config);
   void remove_lora();
   Lora* lora() const { return lora_.get(); }  // nullptr: none
-  // The same model, adapters included, without memory.
+  // A model of the same shape and adapters, without memory.
   std::unique_ptr<Model> same_shape() const;
 
-  // Gives every parameter its memory (contiguous, in params() order), contents undefined, and what is trainable its
-  // gradient (zero) if asked for.
+  // Allocates all parameters (contiguous, in params() order, contents undefined). With `gradients` also zeroed
+  // gradients of the trainable ones.
   void allocate(Context&, DType dtype, bool gradients);
-  // Reads the parameters of a model of the same shape where that one has them, instead of having memory for them; no
-  // gradients.
+  // Uses the parameter memory of `other`, a model of the same shape, instead of its own. No gradients.
   void alias_values(Context&, Model& other);
-  // Gives up the memory of some parameters, whose values have a dtype and nothing else then; the others move to memory
-  // of their own. No gradients.
+  // Frees the memory of the `dropped` parameters; their values keep a dtype only. The others move to new memory. Only
+  // for models without gradients.
   void free_values(Context&, std::span<Param* const> dropped);
-  // Draws every parameter from (seed, its name): the same weights whatever the order or device.
+  // Random values from (seed, parameter name): the same weights on every device.
   void initialize(Context&, uint64_t seed);
   void zero_grad(Context&);
-  Tensor flat_values() const { return values_; }  // [n], all parameters end to end (each 64-element aligned)
-  Tensor trainable_values();                      // what training changes of them: all, or the adapters' end
-  Tensor flat_grads() const { return grads_; }    // of the trainable ones, in the same way
+  Tensor flat_values() const { return values_; }  // [n]: all parameters end to end, each aligned to 64 elements
+  Tensor trainable_values();                      // the trainable range of flat_values(): all, or the adapters
+  Tensor flat_grads() const { return grads_; }    // gradients of that range, same layout
   DType dtype() const { return values_.dtype; }
   int64_t num_params();
 
  protected:
-  // Called by allocate(): device tables that are not parameters (rotary positions).
+  // Called by allocate(): makes device tables that are not parameters (RoPE).
   virtual void allocate_tables(Context&) {}
 
  private:
@@ -112,38 +109,37 @@ class Model {
   std::shared_ptr<Lora> lora_;
 };
 
-// Families by config.json's model_type: "llama", "qwen2", ... A factory reads the shape from config.json (transformers
-// 4's rope_theta, rope_scaling, torch_dtype and 5's rope_parameters, dtype) and refuses, by name, what it does not do;
-// `source` names the file.
+// Families by model_type of config.json: "llama", "qwen2", ... A factory reads config.json as transformers 4
+// (rope_theta, rope_scaling, torch_dtype) or 5 (rope_parameters, dtype) writes it. A setting that the family does not
+// support is an Error that names it. source: the file's name in messages.
 using Family = std::unique_ptr<Model> (*)(const Json& config, std::string_view source);
 Registry<Family>& families();
 
 std::unique_ptr<Model> make_model(const Json& config, std::string_view source);
 
-// Draws a parameter with memory from (seed, its name).
+// Fills an allocated parameter with random values from (seed, its name).
 void initialise_param(Context& context, const Param& param, uint64_t seed);
 
-// Errors unless every id is in the vocabulary, and unless the tokenizer makes no id that is not. `what` names the ids
-// in messages.
+// Throw Error if an id, or an id that the tokenizer can make, is outside of the vocabulary. what: the ids' name in
+// messages.
 void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_view what);
 void check_tokenizer(const Model& model, const Tokenizer& tokenizer);
 
 struct LoadOptions {
   DType dtype = DType::f32;  // of the weights in memory
   bool gradients = false;
-  LoraConfig lora{};  // adapters to add where the folder has none of its own; r = 0: none
-  uint64_t seed = 0;  // of the added adapters' first values
+  LoraConfig lora{};  // adapters to add if the folder has none; r = 0: none
+  uint64_t seed = 0;  // of the added adapters' initial values
 };
-// A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them.
-// A folder of an adapter (model/io/adapter.h) is its base model with the adapter on it.
+// Loads a Hugging Face folder: config.json and safetensors. The folder of an adapter (model/io/adapter.h) gives its
+// base model with the adapter. Throws an Error that lists missing, surplus and misshapen tensors.
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder,
                                   const LoadOptions& options = {});
-// config.json, model.safetensors (f32 or bf16) and generation_config.json into folder. Not atomic by itself. A value
-// head (D numbers) goes with the model as score.weight [1, D], where transformers' sequence classifiers have it. A
-// model with adapters is an Error.
+// Writes config.json, model.safetensors (f32 or bf16) and generation_config.json. Not atomic. value_head: D numbers,
+// saved as score.weight [1, D] as in transformers' sequence classifiers. Throws Error if the model has adapters.
 void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype,
                 const Json& generation_config = JsonObject{}, std::span<const float> value_head = {});
-// The value head of a folder, D numbers; empty where it has none.
+// The value head of a folder: D numbers, or empty if it has none.
 std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder);
 
 }  // namespace hone

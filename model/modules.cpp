@@ -30,9 +30,9 @@ Linear::Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double 
 
 void Linear::forward(Context& context, Tensor y, Tensor x, Tensor residual) const {
   if (quantized)
-    gemm_quantized(context, y, x, quantized, bias.value, residual);
+    gemm_quantized(context, {.y = y, .x = x, .w = quantized, .bias = bias.value, .residual = residual});
   else
-    gemm_forward(context, y, x, weight.value, bias.value, residual);
+    gemm_forward(context, {.y = y, .x = x, .w = weight.value, .bias = bias.value, .residual = residual});
   if (lora) lora->forward(context, y, x);
 }
 
@@ -71,7 +71,9 @@ void RmsNorm::forward(Context& context, Tensor y, Tensor x, const Saved& kept) c
 }
 
 void RmsNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Saved& kept, bool accumulate) const {
-  rmsnorm_backward(context, dx, weight.grad, dy, x, kept.rstd, weight.value, accumulate);
+  rmsnorm_backward(
+      context,
+      {.dx = dx, .dw = weight.grad, .dy = dy, .x = x, .rstd = kept.rstd, .w = weight.value, .accumulate = accumulate});
 }
 
 void RmsNorm::add_params(std::vector<Param*>& out) { out.push_back(&weight); }
@@ -94,11 +96,20 @@ LayerNorm::Saved LayerNorm::restore(Tape& tape) const {
 }
 
 void LayerNorm::forward(Context& context, Tensor y, Tensor x, const Saved& kept) const {
-  layernorm_forward(context, y, kept.mean, kept.rstd, x, weight.value, bias.value, eps);
+  layernorm_forward(
+      context, {.y = y, .mean = kept.mean, .rstd = kept.rstd, .x = x, .w = weight.value, .b = bias.value, .eps = eps});
 }
 
 void LayerNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Saved& kept, bool accumulate) const {
-  layernorm_backward(context, dx, weight.grad, bias.grad, dy, x, kept.mean, kept.rstd, weight.value, accumulate);
+  layernorm_backward(context, {.dx = dx,
+                               .dw = weight.grad,
+                               .db = bias.grad,
+                               .dy = dy,
+                               .x = x,
+                               .mean = kept.mean,
+                               .rstd = kept.rstd,
+                               .w = weight.value,
+                               .accumulate = accumulate});
 }
 
 void LayerNorm::add_params(std::vector<Param*>& out) {

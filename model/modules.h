@@ -1,10 +1,10 @@
 #pragma once
-// Layers as plain structs with explicit forward and backward.
+// Modules as plain structs with explicit forward and backward.
 //
-// Kept is what a layer's forward leaves for its backward. keep() makes room for it (on the tape when training, in
-// scratch otherwise), in the order in which take_back() pops it in reverse. Popped tensors stay valid until the next
-// push, so a layer takes everything back first and computes then. Parameter gradients are added to, activation
-// gradients are written unless said otherwise. An MLP's and attention's backward use up what was kept.
+// Saved holds the tensors that forward leaves for backward. save() allocates them (on the tape when training, else in
+// scratch); restore() pops them in reverse order. Popped tensors are valid until the next push, so a module restores
+// everything before it computes. Parameter gradients are added to; activation gradients are written unless a comment
+// says otherwise. The backward of MLP and attention overwrites the saved tensors.
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,27 +17,27 @@
 
 namespace hone {
 
-// Rows of a fused matrix: the Hugging Face module (without ".weight") and how many.
+// The modules of a fused matrix, in row order: Hugging Face name (without ".weight") and number of rows.
 using FusedModules = std::vector<std::pair<std::string, int64_t>>;
 
-// y = x . weight^T + bias, and what its adapters add.
+// y = x . weight^T + bias, plus the output of its adapters.
 struct Linear {
-  Param weight;                   // [out, in]; without a gradient where it is frozen
-  Param bias;                     // [out], or without a shape: none
-  std::optional<LoraLayer> lora;  // Model::add_lora's
-  QuantizedMatrix quantized;      // what forward multiplies by instead, where it is there (QuantizedModel's)
+  Param weight;                   // [out, in]
+  Param bias;                     // [out]; an empty shape means none
+  std::optional<LoraLayer> lora;  // set by Model::add_lora()
+  QuantizedMatrix quantized;      // if set, forward multiplies by it instead (set by QuantizedModel)
 
   Linear() = default;
   Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double init_std);
   int64_t num_outputs() const { return weight.shape[0]; }
-  // Whether forward is gemm_forward and nothing else, so that an op that fuses it may take its place.
+  // True if forward is gemm_forward alone, so that a fused op may replace it.
   bool is_plain_gemm() const { return !lora && !quantized; }
   GemmWeights product() const { return {weight.value, bias.value}; }
   // y [T, out] = x [T, in] . weight^T + bias + residual [T, out] (or empty).
   void forward(Context&, Tensor y, Tensor x, Tensor residual = {}) const;
-  // dx may be x.
+  // Writes dx (which may be x) and adds to the parameters' gradients.
   void backward(Context&, Tensor dx, Tensor dy, Tensor x) const;
-  // Its two halves.
+  // The two halves of backward().
   void backward_input(Context&, Tensor dx, Tensor dy) const;
   void backward_weight(Context&, Tensor dy, Tensor x) const;
   void add_params(std::vector<Param*>& out);
@@ -56,7 +56,7 @@ struct RmsNorm {
   Saved save(Tape*, int64_t num_rows) const;
   Saved restore(Tape&) const;
   void forward(Context&, Tensor y, Tensor x, const Saved&) const;
-  // dx is added to when accumulate.
+  // accumulate: adds to dx instead of writing it.
   void backward(Context&, Tensor dx, Tensor dy, Tensor x, const Saved&, bool accumulate) const;
   void add_params(std::vector<Param*>& out);
 };
@@ -92,7 +92,7 @@ struct GatedMlp {
   void add_linears(std::vector<Linear*>& out);
 };
 
-// down(gelu(up(x))), the tanh form.
+// down(gelu(up(x))), with the tanh form of GELU.
 struct GeluMlp {
   Linear up, down;
   struct Saved {

@@ -40,7 +40,7 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   memory_ = Buffer(context.device(), bytes);
   lay_out();
   refresh();
-  if (after == SourceWeights::stays) return;
+  if (after == SourceWeights::keep) return;
   std::vector<Param*> copied;
   for (Linear* linear : source.linear_modules()) copied.push_back(&linear->weight);
   source.free_values(context, copied);
@@ -49,7 +49,7 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
 
 void QuantizedModel::refresh() {
   for (Linear* linear : model_->linear_modules()) {
-    HONE_CHECK(linear->weight.value, "quantized model: the weights that its copies are of were given up");
+    HONE_CHECK(linear->weight.value, "quantized model: cannot refresh: the source weights were freed");
     quantize_rows(context_, linear->quantized, linear->weight.value);
   }
 }

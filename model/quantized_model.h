@@ -1,7 +1,6 @@
 #pragma once
-// QuantizedModel: a model's double for rollouts, whose layers multiply by copies of its matrices in one byte a number.
-// Everything else (embedding, norms, biases, adapters, head) it reads where the model has it; the model itself, and
-// whoever trains it, sees nothing of this.
+// QuantizedModel: a model for rollouts whose layers multiply by 8-bit copies of another model's matrices. Embedding,
+// norms, biases, adapters and lm_head are read from the source model. The source model, and training, do not change.
 #include <memory>
 
 #include "kernels/quant/quantize.h"
@@ -14,13 +13,13 @@ const Registry<QuantFormat>& quant_formats();
 
 class QuantizedModel {
  public:
-  // Memory for the copies is taken here, once. `source` outlives this. What it was of, the matrices, is given up where
-  // nobody else needs them (Source::shrinks): then it is of no use but for this, and does not change.
-  enum class SourceWeights : uint8_t { stays, shrinks };
-  QuantizedModel(Context& context, Model& source, QuantFormat format, SourceWeights after = SourceWeights::stays);
-  // It has no gradients and no state: for infer() alone.
+  // Allocates the copies. `source` must outlive this object. With SourceWeights::free the source's matrices are
+  // freed: the source then serves this object only, and must not change.
+  enum class SourceWeights : uint8_t { keep, free };
+  QuantizedModel(Context& context, Model& source, QuantFormat format, SourceWeights after = SourceWeights::keep);
+  // For infer() only: it has no gradients.
   Model& model() { return *model_; }
-  // Makes the copies again, of the source's weights as they are now; between passes.
+  // Quantizes the source's current weights again. Call it between passes.
   void refresh();
   size_t bytes() const { return memory_.size(); }
 

@@ -1,6 +1,5 @@
 #pragma once
-// What forward leaves for backward, last in, first out: backward is forward read bottom to top. One tape for each
-// micro-batch in flight.
+// Tape: the stack of tensors that forward saves and backward pops. One tape per micro-batch in flight.
 #include <initializer_list>
 #include <vector>
 
@@ -8,25 +7,25 @@
 
 namespace hone {
 
-// costly: backward makes again what a pass over rows can make from what is kept: outputs of norms and activations,
-// rotated queries and keys.
+// selective: backward recomputes what one cheap pass over saved rows gives: outputs of norms and activations, rotated
+// queries and keys.
 enum class SavePolicy : uint8_t { all, selective };
 
 class Tape {
  public:
   explicit Tape(Device& device, SavePolicy keep = SavePolicy::all) : arena_(device), keep_(keep) {}
   bool saves_all() const { return keep_ == SavePolicy::all; }
-  // Room for `bytes` in one piece; the tape is empty.
+  // Reserves `bytes` in one block. The tape must be empty.
   void reserve(size_t bytes) { arena_.reserve(bytes); }
 
-  // A new tensor on the tape, to be pop()ped by backward.
+  // A new tensor on the tape; backward pops it.
   Tensor push(DType dtype, std::initializer_list<int64_t> dims) {
     entries_.push_back({arena_.mark(), {}});
     return entries_.back().tensor = arena_.take(dtype, dims);
   }
-  // The last one pushed. Its memory stays valid until the next push.
+  // The tensor pushed last. Its memory is valid until the next push.
   Tensor pop() {
-    HONE_CHECK(!entries_.empty(), "tape: backward asks for more than forward left");
+    HONE_CHECK(!entries_.empty(), "tape: backward pops more tensors than forward pushed");
     const Entry last = entries_.back();
     entries_.pop_back();
     arena_.release(last.before);
@@ -51,12 +50,12 @@ class Tape {
   std::vector<Entry> entries_;
 };
 
-// Where a layer's forward puts what its backward will read: on the tape when training, in scratch (until the caller's
-// ScratchScope ends) otherwise.
+// Memory for a tensor that backward reads: on the tape when training, else in scratch until the caller's ScratchScope
+// ends.
 inline Tensor save(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
   return tape ? tape->push(dtype, dims) : context.scratch().take(dtype, dims);
 }
-// The same for what backward can make again: restore_if_all() is empty where the tape does not have it.
+// The same for tensors that backward can recompute. restore_if_all() returns an empty tensor if the tape has none.
 inline Tensor save_if_all(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
   return save(context, tape && tape->saves_all() ? tape : nullptr, dtype, dims);
 }

@@ -9,8 +9,8 @@
 namespace hone {
 namespace {
 
-// Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1, so that
-// the last one is not read.
+// Computes the log-probs of several sequences in one pass. The hidden state of token t gives the log-prob of token
+// t + 1, so the last hidden state of a sequence is not read.
 void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences,
                 const LogprobOptions& options, std::span<TokenLogprobs> out) {
   ScratchScope scope(context);
@@ -37,9 +37,13 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
   const Tensor logp = column(), lse = column(), entropy = options.entropy ? column() : Tensor();
   const Tensor hidden = infer(context, model, pack_batch(context, scratch, parts),
                               upload(context, scratch, std::span<const int32_t>(rows)), nullptr);
-  logprob_forward(context, logp, lse, entropy, hidden, model.lm_head().value,
-                  upload(context, scratch, std::span<const int32_t>(targets)),
-                  inverse_temperature(static_cast<float>(options.temperature)));
+  logprob_forward(context, {.logp = logp,
+                            .lse = lse,
+                            .entropy = entropy,
+                            .hidden = hidden,
+                            .w = model.lm_head().value,
+                            .targets = upload(context, scratch, std::span<const int32_t>(targets)),
+                            .inv_temperature = inverse_temperature(static_cast<float>(options.temperature))});
 
   const auto spread = [&](Tensor values, std::vector<float> TokenLogprobs::*member) {
     const std::vector<float> host = download(context, values);

@@ -13,8 +13,7 @@ struct LogprobOptions {
   int64_t batch_tokens = 4096;  // tokens packed into one pass; does not change the results
 };
 
-// Entry t belongs to token t given those before it; entry 0 is 0. A sequence may have one token more than the model has
-// positions.
+// Entry t is of token t given the tokens before it; entry 0 is 0. A sequence may have max_positions + 1 tokens.
 struct TokenLogprobs {
   std::vector<float> logp, entropy;
 };

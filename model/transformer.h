@@ -1,5 +1,5 @@
 #pragma once
-// Stack: a decoder-only model of equal pre-norm layers between an embedding and a head. A family fills in the parts.
+// Transformer: a decoder-only model of equal pre-norm layers between embedding and lm_head. A family sets the parts.
 #include <algorithm>
 #include <type_traits>
 
@@ -57,7 +57,7 @@ struct DecoderLayer {
     mlp_norm.forward(context, saved.mlp_in, saved.mid, saved.mlp_norm);
     mlp.forward(context, out, saved.mlp_in, saved.mid, saved.mlp);
   }
-  // Whether decoder_layer_tail and its like do what this layer's parts do.
+  // True if the fused ops (qkv_rope_cache, decoder_layer_tail) compute this kind of layer.
   static constexpr bool fuses = std::is_same_v<Norm, RmsNorm> && std::is_same_v<Mlp, GatedMlp>;
   bool can_fuse() const {
     return attention.qkv.is_plain_gemm() && attention.output.is_plain_gemm() && mlp.gate_up.is_plain_gemm() &&
@@ -67,19 +67,19 @@ struct DecoderLayer {
     ScratchScope scope(context);
     Saved saved = restore(tape);
     const Tensor dnormed = context.scratch().take(dx.dtype, dx.dims());
-    // What a norm gave, once more where it was not saved.
-    const auto again = [&](Tensor& normed, const Norm& norm, Tensor from, const typename Norm::Saved& with) {
+    // Recomputes a norm's output unless it was saved.
+    const auto recompute = [&](Tensor& normed, const Norm& norm, Tensor from, const typename Norm::Saved& with) {
       if (normed) return;
       normed = context.scratch().take(from.dtype, from.dims());
       norm.forward(context, normed, from, with);
     };
     {
       ScratchScope inner(context);
-      again(saved.mlp_in, mlp_norm, saved.mid, saved.mlp_norm);
+      recompute(saved.mlp_in, mlp_norm, saved.mid, saved.mlp_norm);
       mlp.backward(context, dnormed, dx, saved.mlp_in, saved.mlp);
     }
     mlp_norm.backward(context, dx, dnormed, saved.mid, saved.mlp_norm, true);
-    again(saved.attention_in, attention_norm, x, saved.attention_norm);
+    recompute(saved.attention_in, attention_norm, x, saved.attention_norm);
     attention.backward(context, batch, dnormed, dx, saved.attention_in, saved.attention);
     attention_norm.backward(context, dx, dnormed, x, saved.attention_norm, true);
   }
@@ -145,7 +145,7 @@ class Transformer : public Model {
   }
 
  protected:
-  // forward_layer() of all layers with the same bits, from attention to attention.
+  // All layers in fused ops, each from one attention to the next, with the bits of forward_layer().
   void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const
       requires(DecoderLayer<Norm, Mlp>::fuses) {
     ScratchScope scope(context);
@@ -155,16 +155,19 @@ class Transformer : public Model {
     const auto qkv_projection = [&](size_t b) {
       return layers_[b].attention.qkv_projection(batch, q, layers_[b].attention_norm, kv, static_cast<int64_t>(b));
     };
-    qkv_rope_cache(context, x, qkv_projection(0));
+    qkv_rope_cache(context, {.x = x, .to = qkv_projection(0)});
     for (size_t b = 0; b < layers_.size(); ++b) {
       const auto& layer = layers_[b];
       layer.attention.attention_from_cache(context, batch, mixed, q, kv, static_cast<int64_t>(b));
-      decoder_layer_tail(context, x, mixed, layer.attention.output.product(),
-                         {layer.mlp_norm.row_norm(), layer.mlp.gate_up.product(), layer.mlp.down.product()},
-                         b + 1 < layers_.size() ? qkv_projection(b + 1) : QkvProjection{});
+      decoder_layer_tail(context,
+                         {.x = x,
+                          .mixed = mixed,
+                          .output = layer.attention.output.product(),
+                          .mlp = {layer.mlp_norm.row_norm(), layer.mlp.gate_up.product(), layer.mlp.down.product()},
+                          .next = b + 1 < layers_.size() ? qkv_projection(b + 1) : QkvProjection{}});
     }
   }
-  // `module` is the embedding's Hugging Face name; a tied head has no parameter of its own.
+  // module: the embedding's Hugging Face name. A tied lm_head has no parameter of its own.
   void make_embedding_and_lm_head(const std::string& module, bool tied, double init_std) {
     embedding_ = table(module, shape_.vocab_size, init_std);
     embedding_.lookup = true;
@@ -176,7 +179,7 @@ class Transformer : public Model {
 
   ModelShape shape_;
   Json config_;
-  Param embedding_, positions_, head_;  // positions_: learned; it and head_ may be without a shape: none
+  Param embedding_, positions_, head_;  // positions_ (learned) and head_ (lm_head): an empty shape means none
   std::vector<DecoderLayer<Norm, Mlp>> layers_;
   Norm final_norm_;
 };

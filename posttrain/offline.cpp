@@ -12,24 +12,10 @@
 
 namespace hone {
 
-namespace {
-
-std::string material_of(const Needs& needs) {
-  if (needs.behavior) return "completions that the stage itself samples and rewards (kind = \"rl\")";
-  if (needs.per != LossUnit::pair) return "single completions (kind = \"sft\" or \"labelled\")";
-  return needs.critic ? "the scores of a pair (kind = \"reward_model\")"
-                      : "pairs of a chosen and a rejected completion (kind = \"preference\")";
-}
-
-}  // namespace
-
 void OfflineTraining::fields(Fields& f) {
   f("batch_size", batch_size_, concat(unit_, " of an optimizer step").c_str());
-  objective_.fields(f);
-  const std::string needed = material_of(objective_.made->needs()),
-                    given = material_of(objectives().at(own_objective_)()->needs());
-  f.require("objective", needed == given,
-            concat(objective_.objective, " learns from ", needed, ", and this stage trains on ", given));
+  objective_.fields(f, "objective", "what is optimized (hone list objectives)");
+  require_data(f, objective_.kind(), *objective_, make_objective(own_objective_)->needs().data);
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
     "score all rows with the reference before training and free it; false: score each when it is first needed. The "
     "bits are the same");
@@ -38,8 +24,8 @@ void OfflineTraining::fields(Fields& f) {
   f("eval_share", eval_share_, "share of the rows that is held out instead");
   early_stop_.fields(f);
   loop_.fields(f);
-  f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch,
-            concat("batch_size must be in [1, ", max_batch, "]"));
+  f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_step_samples,
+            concat("batch_size must be in [1, ", max_step_samples, "]"));
   f.require("eval_share", eval_share_ >= 0 && eval_share_ < 1, "eval_share must be in [0, 1)");
   f.require("eval_share", eval_share_ == 0 || eval_files_.empty(),
             "rows are held out by eval_files or by eval_share, not both");
@@ -59,16 +45,17 @@ int64_t OfflineTraining::steps(const RowSource& rows) const {
 
 std::vector<std::string> OfflineTraining::warnings() const {
   std::vector<std::string> out = loop_.warnings();
-  std::ranges::copy(objective_.made->warnings(), std::back_inserter(out));
+  std::ranges::copy(objective_->warnings({}), std::back_inserter(out));
   return out;
 }
 
 PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of_group) const {
+  const std::shared_ptr<const Objective> objective = objective_->make({});
   return {.sequences = samples_of_group * batch_size_,
           .length = max_length,
-          .objective = objective_.made.get(),
+          .objective = objective,
           .trainer = &loop_.trainer,
-          .reference = objective_.made->needs().reference && !precompute_ref_log_probs_};
+          .reference = objective->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
 }
 
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed) {
@@ -99,7 +86,7 @@ int64_t tokens_of(const Group& group) {
   return sum;
 }
 
-// Of replies that are no pairs the margin is the difference of the two means.
+// Completions that are no pairs have the difference of the two means as their margin.
 void add_margin(Metrics& metrics) {
   const auto chosen = metrics.find("rewards/chosen"), rejected = metrics.find("rewards/rejected");
   if (chosen != metrics.end() && rejected != metrics.end())
@@ -122,8 +109,8 @@ void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, i
 
 }  // namespace
 
-// Packed steps hold as many samples as fit, so that the steps of an epoch are counted by making them.
-int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader order) const {
+// Packed steps hold as many samples as fit, so the steps of an epoch are counted by making them.
+int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader order, int64_t packed_tokens) const {
   if (packed_tokens == 0) return loop_.num_steps(static_cast<double>(groups.size()) / static_cast<double>(batch_size_));
   const double wanted = loop_.num_train_epochs * static_cast<double>(groups.size());
   std::vector<Group*> batch;
@@ -133,19 +120,21 @@ int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader
   return steps;
 }
 
-void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, const Prepare& prepare) const {
-  Objective& objective = *objective_.made;
+void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare,
+                          int64_t packed_tokens) const {
+  const std::unique_ptr<Objective> made = objective_->make({});
+  Objective& objective = *made;
   const Needs needs = objective.needs();
   std::vector<Group> train = load(rows), held;
   if (!eval_files_.empty())
     held = load({.files = eval_files_, .generator = {}});
   else if (eval_share_ > 0)
-    held = hold_out(train, eval_share_, run.stage_seed());
-  log::info(run.stage_name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
+    held = hold_out(train, eval_share_, stage.seed);
+  log::info(stage.name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
 
   std::unique_ptr<Reference> reference;
-  if (needs.reference) {
-    reference = std::make_unique<Reference>(run, loop_.trainer.temperature);
+  if (needs.has(columns::reference_logp)) {
+    reference = std::make_unique<Reference>(stage, loop_.trainer.temperature);
     if (precompute_ref_log_probs_) {
       reference->score_into(train);
       reference->score_into(held);
@@ -153,15 +142,15 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
     }
   }
   TrainerConfig config = loop_.trainer;
-  config.noise_seed = run.stage_seed();
-  Trainer trainer(run.context, *run.model, config);
+  config.noise_seed = stage.seed;
+  Trainer trainer(stage.context, *stage.model, config);
   const auto ready = [&](std::span<Group* const> batch, MetricSums& metrics) {
     const std::vector<Sample*> samples = samples_of(batch);
     if (reference) reference->score_missing(samples);
-    return prepare ? prepare(batch, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
+    return prepare ? prepare(batch, objective, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
   };
 
-  IndexLoader order(static_cast<int64_t>(train.size()), run.stage_seed());
+  IndexLoader order(static_cast<int64_t>(train.size()), stage.seed);
   std::vector<Group*> batch;
   const auto step = [&](int64_t, double learning_rate) {
     const Rollback undo_order(order), undo_objective(objective);
@@ -178,19 +167,19 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
   if (!held.empty())
     held_out.measure = [&] {
       MetricSums prepared;
-      Metrics measured = measure_loss(run.context, *run.model, trainer, loop_.trainer.temperature,
+      Metrics measured = measure_loss(stage.context, *stage.model, trainer, loop_.trainer.temperature,
                                       ready(all_held, prepared), objective);
       measured.merge(prepared.means());
       add_margin(measured);
       return measured;
     };
   const auto save_model = [&](const std::filesystem::path& folder) {
-    save_model_folder(run, folder, needs.critic ? trainer.value_head() : std::vector<float>());
-    if (needs.critic && !run.model->lora()) write_classifier_config(folder, *run.tokenizer);
+    save_model_folder(stage, folder, needs.critic ? trainer.value_head() : std::vector<float>());
+    if (needs.critic && !stage.model->lora()) write_classifier_config(folder, *stage.tokenizer);
   };
   LoopConfig loop = loop_;
-  if (loop.steps == 0) loop.steps = steps_of_epochs(train, order);
-  train_loop(run, loop, trainer, {{"loader", &order}, {"objective", &objective}}, step, held_out, save_model);
+  if (loop.steps == 0) loop.steps = steps_of_epochs(train, order, packed_tokens);
+  train_loop(stage, loop, trainer, {{"loader", &order}, {"objective", &objective}}, step, held_out, save_model);
 }
 
 }  // namespace hone

@@ -1,14 +1,16 @@
 #pragma once
-// Training on groups that lie ready before the stage begins: what SFT (groups of one), preferences (pairs) and labelled
-// replies have in common. A part of the groups may be held out: its loss is measured as the stage goes on, and may end
+// Training on groups that exist before the stage begins: the common part of SFT (groups of one), preferences (pairs)
+// and unpaired preferences. A part of the groups may be held out. Its loss is measured during the stage and may stop
 // it.
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/config/choice.h"
 #include "data/dataset.h"
 #include "train/loop.h"
-#include "train/objective_spec.h"
+#include "train/objective.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -19,38 +21,39 @@ class OfflineTraining {
  public:
   OfflineTraining(const char* objective, int64_t batch_size, const char* unit, double learning_rate)
       : unit_(unit), own_objective_(objective), batch_size_(batch_size) {
-    objective_.objective = objective;
+    objective_ = Choice<ObjectiveSettings>(objective);
     loop_.schedule = linear_decay(learning_rate);
   }
   void fields(Fields& f);
 
-  // The groups of one data set, in order; called for the training rows and, where eval_files are given, for those.
+  // Loads the groups of one data set, in order. Called for the training rows, and for eval_files if they are given.
   using Load = std::function<std::vector<Group>(const RowSource& rows)>;
-  // What a batch of groups trains on (their samples, if null). Called for every batch, held out or not; its results
-  // live until the next call.
-  using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, MetricSums& metrics)>;
-  void run(Run& run, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr) const;
+  // The samples that a batch of groups trains on; null: all samples of the groups. Called for every batch, held out or
+  // not. Its results live until the next call.
+  using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, Objective& objective,
+                                                           MetricSums& metrics)>;
+  // packed_tokens: a step trains on as many complete groups as fit into this many tokens; 0: on batch_size groups.
+  void run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr,
+           int64_t packed_tokens = 0) const;
 
-  // A step works on whole samples of at most this many tokens, however many they are (0: on batch_size groups).
-  int64_t packed_tokens = 0;
-  // Noise on the embeddings and whatever else a stage sets by itself.
+  // A stage adds keys of the trainer's here (noise on the embeddings).
   TrainerConfig& trainer() { return loop_.trainer; }
+  const TrainerConfig& trainer() const { return loop_.trainer; }
 
-  Objective& objective() const { return *objective_.made; }
-  const std::string& objective_name() const { return objective_.objective; }
+  const std::string& objective_name() const { return objective_.kind(); }
   int64_t batch_size() const { return batch_size_; }
-  // As far as the number of rows tells it: those that are too long may make it fewer.
+  // An upper bound from the number of rows: rows that are too long are skipped later.
   int64_t steps(const RowSource& rows) const;
   std::vector<std::string> warnings() const;
   PlannedStep planned_step(int64_t max_length, int64_t samples_of_group) const;
 
  private:
-  int64_t steps_of_epochs(std::vector<Group>& groups, IndexLoader order) const;
+  int64_t steps_of_epochs(std::vector<Group>& groups, IndexLoader order, int64_t packed_tokens) const;
 
   const char* unit_;
-  const char* own_objective_;  // the default: what another one has to learn from is what this one does
+  const char* own_objective_;  // the default; another one must learn from the same data
   int64_t batch_size_;
-  ObjectiveSpec objective_;
+  Choice<ObjectiveSettings> objective_;
   bool precompute_ref_log_probs_ = false;
   std::vector<std::string> eval_files_;
   double eval_share_ = 0;
@@ -58,7 +61,46 @@ class OfflineTraining {
   LoopConfig loop_;
 };
 
-// Takes share of the groups out, drawn from seed, in their order; at least one is taken and one left.
+// Takes a random share of the groups out, at least one, and leaves at least one. Both parts keep their order.
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed);
+
+// A stage that trains on rows. Source says where they come from (rows, templates, sample.max_length).
+template <class Source>
+class OfflineStage : public Stage {
+ public:
+  // samples_of_group: how many of a group's samples a step trains on.
+  OfflineStage(OfflineTraining training, int64_t samples_of_group)
+      : training_(std::move(training)), samples_of_group_(samples_of_group) {}
+  void fields(Fields& f) override {
+    data_.fields(f);
+    training_.fields(f);
+  }
+  std::string default_name() const override { return training_.objective_name(); }
+  int64_t steps() const override { return training_.steps(data_.rows); }
+  std::vector<std::string> warnings() const override { return training_.warnings(); }
+  PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
+    return training_.planned_step(data_.sample.max_length, samples_of_group_);
+  }
+  void run(StageContext& stage) const final {
+    const auto load_rows = [&](const RowSource& rows) {
+      Source source = data_;
+      source.rows = rows;
+      return load(source, *stage.tokenizer);
+    };
+    training_.run(stage, data_.rows, load_rows, prepare(stage), packed_tokens());
+  }
+
+ protected:
+  virtual std::vector<Group> load(const Source& source, const Tokenizer& tokenizer) const = 0;
+  // Null: a batch trains on its groups' samples.
+  virtual OfflineTraining::Prepare prepare(StageContext&) const { return nullptr; }
+  virtual int64_t packed_tokens() const { return 0; }
+
+  Source data_;
+  OfflineTraining training_;
+
+ private:
+  int64_t samples_of_group_;
+};
 
 }  // namespace hone

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "posttrain/rl/gather_all.h"
+#include "posttrain/rl/collector.h"
 
 namespace hone {
 
@@ -15,7 +15,7 @@ void PairSource::fields(Fields& f) {
     "pairs of a prompt at most: the best reply with the worst, the second best with the second worst, ...");
   f.require("margin", margin >= 0, "margin must be 0 or more");
   f.require("pairs_per_prompt", pairs_per_prompt > 0, "pairs_per_prompt must be positive");
-  f.require("reward", actor.reward.reward != nullptr || !f.reading(), "pairs need a reward ([reward] kind = \"...\")");
+  f.require("reward", actor.reward.reward || !f.reading(), "pairs need a reward ([reward] kind = \"...\")");
 }
 
 // A side of a pair: the reply's text, or, to messages, the message that it is.

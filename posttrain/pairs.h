@@ -3,13 +3,13 @@
 // make a pair.
 #include <functional>
 
-#include "posttrain/rl/actor.h"
+#include "posttrain/rl/collector.h"
 
 namespace hone {
 
 struct PairSource {
   TaskSource tasks;
-  ActorConfig actor;
+  CollectorConfig actor;
   EngineConfig rollout;
   double margin = 0;             // a pair's rewards differ by more than this
   int64_t pairs_per_prompt = 1;  // at most: the best with the worst, the second best with the second worst, ...

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "posttrain/losses/pair_loss.h"
+
 namespace hone {
 
 void PreferenceSource::fields(Fields& f) {
@@ -33,7 +35,7 @@ bool same(const Message& a, const Message& b) {
   return a.role == b.role && a.content == b.content && a.extra == b.extra;
 }
 
-// Whether messages are a conversation from its beginning, and not the assistant's reply to one.
+// True if messages are a conversation from its beginning, not the assistant's turn alone.
 bool is_whole(const std::vector<Message>& messages) {
   return !messages.empty() && messages.front().role != "assistant";
 }
@@ -47,14 +49,16 @@ void share_prompt(PairText& pair, const std::string& where) {
              ": without a prompt, chosen and rejected must begin with the same messages and end with different ones");
   const auto cut = static_cast<std::ptrdiff_t>(parted);
   pair.prompt = {.text = {}, .messages = {a.begin(), a.begin() + cut}};
-  a.erase(a.begin(), a.begin() + cut), b.erase(b.begin(), b.begin() + cut);
+  a.erase(a.begin(), a.begin() + cut);
+  b.erase(b.begin(), b.begin() + cut);
 }
 
-// A reply that is the whole conversation, prompt included, is what follows the prompt.
-void drop_prompt(const std::vector<Message>& prompt, std::vector<Message>& reply) {
-  if (prompt.empty() || reply.size() <= prompt.size() || !std::equal(prompt.begin(), prompt.end(), reply.begin(), same))
+// Removes the prompt from a completion that is the complete conversation.
+void drop_prompt(const std::vector<Message>& prompt, std::vector<Message>& completion) {
+  if (prompt.empty() || completion.size() <= prompt.size() ||
+      !std::equal(prompt.begin(), prompt.end(), completion.begin(), same))
     return;
-  reply.erase(reply.begin(), reply.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+  completion.erase(completion.begin(), completion.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
 }
 
 PairText read_pair(const std::string& prompt, const std::string& chosen, const std::string& rejected, const Json& row,
@@ -71,16 +75,18 @@ PairText read_pair(const std::string& prompt, const std::string& chosen, const s
   if (out.prompt.messages.empty() &&
       ((prompt_is_missing && conversations) || (is_whole(out.chosen.messages) && is_whole(out.rejected.messages))))
     share_prompt(out, where);
-  for (RowText* reply : {&out.chosen, &out.rejected}) drop_prompt(out.prompt.messages, reply->messages);
+  for (RowText* completion : {&out.chosen, &out.rejected}) drop_prompt(out.prompt.messages, completion->messages);
   return out;
 }
 
-Group make_group(const RowText& prompt, std::span<const RowText* const> replies, SampleBuilder& reader,
+Group make_group(const RowText& prompt, std::span<const RowText* const> completions, SampleBuilder& reader,
                  const std::string& where) {
   Group out;
   out.task.id = where;
-  out.task.prompt = prompt.text, out.task.messages = prompt.messages;
-  for (const RowText* reply : replies) out.samples.push_back(reader.reply(prompt, *reply, where));
+  out.task.prompt = prompt.text;
+  out.task.messages = prompt.messages;
+  for (const RowText* completion : completions)
+    out.samples.push_back(reader.prompt_completion(prompt, *completion, where));
   return out;
 }
 
@@ -100,20 +106,21 @@ bool read_label(const std::string& text, const std::string& where) {
 }
 
 size_t prompt_length(const Sample& sample) {
-  return static_cast<size_t>(std::find_if(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; }) -
-                             sample.mask.begin());
+  const std::span<const float> mask = sample.columns.find(columns::mask);
+  return static_cast<size_t>(std::ranges::find_if(mask, [](float m) { return m != 0; }) - mask.begin());
 }
 
-Sample mismatched(const Sample& prompt, const Sample& reply, int64_t max_length) {
+Sample mismatched(const Sample& prompt, const Sample& completion, int64_t max_length) {
   const auto head = static_cast<std::ptrdiff_t>(prompt_length(prompt)),
-             tail = static_cast<std::ptrdiff_t>(prompt_length(reply));
+             tail = static_cast<std::ptrdiff_t>(prompt_length(completion));
   Sample out;
   out.tokens.assign(prompt.tokens.begin(), prompt.tokens.begin() + head);
-  out.tokens.insert(out.tokens.end(), reply.tokens.begin() + tail, reply.tokens.end());
-  out.mask.assign(prompt.mask.begin(), prompt.mask.begin() + head);
-  out.mask.insert(out.mask.end(), reply.mask.begin() + tail, reply.mask.end());
+  out.tokens.insert(out.tokens.end(), completion.tokens.begin() + tail, completion.tokens.end());
+  out.columns.append(columns::mask, prompt.columns.find(columns::mask).first(static_cast<size_t>(head)));
+  out.columns.append(columns::mask, completion.columns.find(columns::mask).subspan(static_cast<size_t>(tail)));
   const auto length = std::min(out.tokens.size(), static_cast<size_t>(max_length));
-  out.tokens.resize(length), out.mask.resize(length);
+  out.tokens.resize(length);
+  out.columns.truncate(length);
   return out;
 }
 
@@ -138,7 +145,10 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const PairText pair = read_pair(source.prompt, source.chosen, source.rejected, row, where);
     Group group = make_group(pair.prompt, std::array{&pair.chosen, &pair.rejected}, reader, where);
-    if (!source.margin.empty()) group.samples[0].reward = read_number(fill_template(source.margin, row, where), where);
+    if (!source.margin.empty()) {
+      const double margin = read_number(fill_template(source.margin, row, where), where);
+      for (Sample& sample : group.samples) sample.columns.set(columns::margin, {static_cast<float>(margin)});
+    }
     if (reader.fit(group.samples, where)) out.push_back(std::move(group));
   });
   reader.report(out.size());
@@ -148,8 +158,8 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
 std::vector<Group> load_unpaired(const UnpairedSource& source, const Tokenizer& tokenizer) {
   std::vector<Group> out;
   SampleBuilder reader(source.sample, tokenizer);
-  const auto add = [&](const RowText& prompt, const RowText& reply, bool desirable, const std::string& where) {
-    Group group = make_group(prompt, std::array{&reply}, reader, where);
+  const auto add = [&](const RowText& prompt, const RowText& completion, bool desirable, const std::string& where) {
+    Group group = make_group(prompt, std::array{&completion}, reader, where);
     group.samples[0].reward = desirable;
     if (reader.fit(group.samples, where)) out.push_back(std::move(group));
   };
@@ -161,17 +171,18 @@ std::vector<Group> load_unpaired(const UnpairedSource& source, const Tokenizer& 
       return;
     }
     const bool desirable = read_label(fill_template(source.label, row, where), where);
-    RowText prompt, reply;
+    RowText prompt, completion;
     if (const Json* messages = row.find("messages")) {
       prompt.messages = parse_messages(*messages, where);
       HONE_CHECK(prompt.messages.size() > 1 && prompt.messages.back().role == "assistant", where,
                  ": messages must end with the assistant's reply to earlier ones");
-      reply.messages.push_back(std::move(prompt.messages.back()));
+      completion.messages.push_back(std::move(prompt.messages.back()));
       prompt.messages.pop_back();
     } else {
-      prompt = fill_text(source.prompt, row, where), reply = fill_text(source.completion, row, where);
+      prompt = fill_text(source.prompt, row, where);
+      completion = fill_text(source.completion, row, where);
     }
-    add(prompt, reply, desirable, where);
+    add(prompt, completion, desirable, where);
   });
   reader.report(out.size());
   add_mismatched(out, source.sample.max_length);

@@ -4,12 +4,12 @@
 
 namespace hone {
 
-Reference::Reference(const Run& run, double temperature)
-    : context_(run.context),
-      copy_(run.model->lora() ? nullptr : run.load_start_model(false)),
-      model_(copy_ ? *copy_ : *run.model),
+Reference::Reference(const StageContext& stage, double temperature)
+    : context_(stage.context),
+      copy_(stage.model->lora() ? nullptr : stage.load_start_model(false)),
+      model_(copy_ ? *copy_ : *stage.model),
       temperature_(temperature) {
-  if (!copy_ && is_adapter(run.start_folder)) adapter_.emplace(context_, model_, run.start_folder);
+  if (!copy_ && is_adapter(stage.start_folder)) adapter_.emplace(context_, model_, stage.start_folder);
 }
 
 void Reference::score_into(std::span<Group> groups) {
@@ -22,7 +22,7 @@ void Reference::score_into(std::span<Group> groups) {
 void Reference::score_missing(std::span<Sample* const> samples) {
   std::vector<Sample*> missing;
   for (Sample* sample : samples)
-    if (sample->reference_logp.size() != sample->tokens.size()) missing.push_back(sample);
+    if (sample->columns.find(columns::reference_logp).size() != sample->tokens.size()) missing.push_back(sample);
   score(missing);
 }
 
@@ -32,7 +32,8 @@ void Reference::score(std::span<Sample* const> samples) {
   std::vector<std::vector<int32_t>> sequences;
   for (const Sample* sample : samples) sequences.push_back(sample->tokens);
   std::vector<TokenLogprobs> scores = compute_logprobs(context_, model_, sequences, {.temperature = temperature_});
-  for (size_t i = 0; i < samples.size(); ++i) samples[i]->reference_logp = std::move(scores[i].logp);
+  for (size_t i = 0; i < samples.size(); ++i)
+    samples[i]->columns.set(columns::reference_logp, std::move(scores[i].logp));
 }
 
 }  // namespace hone

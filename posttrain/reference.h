@@ -6,20 +6,20 @@
 #include "data/sample.h"
 #include "model/io/adapter.h"
 #include "model/token_logprobs.h"
-#include "run/run.h"
+#include "train/stage.h"
 
 namespace hone {
 
-// The model as it was when the run's stage began; fills reference_logp. It is a copy, but where the run trains
-// adapters: then it is the run's own model without them, or with those that the stage began with.
+// The model as it was when the stage began; fills reference_logp. It is a copy of the weights. If the stage trains
+// adapters it is the stage's own model, without adapters or with those that the stage began with.
 class Reference {
  public:
-  Reference(const Run& run, double temperature);
+  Reference(const StageContext& stage, double temperature);
   // Any model.
   Reference(Context& context, std::unique_ptr<Model> model, double temperature)
       : context_(context), copy_(std::move(model)), model_(*copy_), temperature_(temperature) {}
   void score_into(std::span<Group> groups);
-  // Of the samples that do not have it yet.
+  // Scores the samples that have no reference_logp yet.
   void score_missing(std::span<Sample* const> samples);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// A reward model: a trunk and a head [1, D] without a bias; a text's score is the head's product with the hidden state
-// of its last token, as in Hugging Face's sequence classifiers.
+// A reward model: a decoder and a value head [1, D] without bias. The score of a text is the head's product with the
+// hidden state of the last token, as in Hugging Face's sequence classifiers.
 #include <filesystem>
 #include <memory>
 
@@ -16,8 +16,8 @@ class RewardModel {
   // A model folder with score.weight; device as in a recipe (cpu | cuda | auto).
   RewardModel(const std::filesystem::path& folder, const std::string& device);
 
-  // One score a sequence of tokens, 0 for an empty one. Of a sequence longer than the model's positions the last ones
-  // count. A score does not depend on the other sequences.
+  // One score per sequence of tokens; an empty one has 0. A sequence longer than the model's positions loses its first
+  // tokens. A score does not depend on the other sequences.
   std::vector<double> score(std::span<const std::vector<int32_t>> sequences);
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
@@ -31,11 +31,11 @@ class RewardModel {
   std::vector<float> head_;
 };
 
-// For training: the sample with one more token, which alone is trained on, so that its value is the score of the text.
+// For training: adds a token that is the only one with mask 1, so that its value is the score of the text.
 void add_score_position(Sample& sample);
 
-// Makes a saved model's config.json that of a sequence classifier with one label (its score.weight is save_model's to
-// write).
+// Changes the config.json of a saved model to that of a sequence classifier with one label. save_model writes its
+// score.weight.
 void write_classifier_config(const std::filesystem::path& folder, const Tokenizer& tokenizer);
 
 }  // namespace hone

@@ -9,16 +9,16 @@
 namespace hone {
 
 void CorpusSource::fields(Fields& f) {
-  f("files", files, "text: .jsonl (one document a row) or plain text, .gz too");
+  f("files", files, "text files: .jsonl (one document per row) or plain text; .gz is allowed");
   f("text_key", text_key, "member of a JSON Lines row that holds the text");
-  f("generator", generator, "draws documents (prompt and completion) instead of reading them");
-  f("documents", documents, "documents drawn from the generator; 0 = all of its train split");
+  f("generator", generator, "generator of the documents (prompt and completion) instead of files");
+  f("documents", documents, "number of documents of the generator; 0 = its whole train split");
   f.require("files", files.empty() || generator.kind.empty(), "a corpus is files or a generator, not both");
   f.require("documents", documents >= 0, "documents must be 0 or more");
 }
 
 void check_corpus(const CorpusSource& source) {
-  HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: name files or a generator");
+  HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: give files or a generator");
   for (const std::string& file : source.files)
     HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
 }
@@ -83,13 +83,13 @@ std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenize
   make_folder(folder);
   std::vector<std::string> inputs;
   for (const std::string& file : source.files) inputs.push_back(expand_path(file));
-  const std::filesystem::path drawn = folder / "documents.jsonl";
+  const std::filesystem::path documents = folder / "documents.jsonl";
   if (source.generator.generator) {
-    JsonlWriter file(drawn);
+    JsonlWriter file(documents);
     for (int64_t i = 0; i < generated_documents(source); ++i)
       file.write(JsonObject{{source.text_key, generated_document(source, i)}});
     file.flush();
-    inputs.push_back(drawn.string());
+    inputs.push_back(documents.string());
   }
   const TokenizeReport report = write_token_file(out, inputs, source.text_key, tokenizer);
   log::info("corpus: ", report.documents, " documents, ", report.bytes, " bytes, ", report.tokens, " tokens");

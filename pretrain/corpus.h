@@ -19,16 +19,17 @@ struct CorpusSource {
   int64_t documents = 0;    // of the generator; 0 = all
   void fields(Fields& f);
 };
-// Throws if a file is missing or nothing is named.
+// Throws an Error if a file is missing, or if the source has neither files nor a generator.
 void check_corpus(const CorpusSource& source);
-// Gives the documents one after another, then false.
+// Returns a reader that stores the next document and returns true, or false at the end. The source outlives it.
 std::function<bool(std::string&)> corpus_reader(const CorpusSource& source);
 
-// Trains a byte-level BPE tokenizer on the corpus and writes it as a tokenizer folder. The first special token ends
-// documents.
+// Trains a byte-level BPE tokenizer on the corpus and writes it as a tokenizer folder. Its eos is the first special
+// token.
 void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options, const std::filesystem::path& folder);
 
-// The corpus as a token file in `folder`, made unless it is there. Files with no JSON are one document each.
+// Writes the corpus as a token file in `folder` unless it exists, and returns its path. A plain text file is one
+// document.
 std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer,
                                       const std::filesystem::path& folder);
 

@@ -15,7 +15,7 @@ namespace hone {
 
 static_assert(sizeof(TokenFileHeader) == 64);
 
-// A read-only mapping of a whole file.
+// A file that is mapped read-only.
 struct TokenFile::Impl {
   explicit Impl(const std::filesystem::path& path) : name(path.string()) {
     const int descriptor = open_file(path);
@@ -94,7 +94,7 @@ void TokenFile::read(int64_t begin, std::span<int32_t> out) const {
   const unsigned char* from = impl_->bytes + sizeof impl_->header + static_cast<size_t>(begin) * width;
   for (size_t i = 0; i < out.size(); ++i, from += width) {
     uint32_t id = 0;
-    std::memcpy(&id, from, width);  // little-endian, as the format is
+    std::memcpy(&id, from, width);  // the format is little-endian, like the machine
     HONE_CHECK(id < impl_->header.vocab_size, impl_->name, ": token ", begin + static_cast<int64_t>(i), " is ", id,
                ", past the vocabulary of ", impl_->header.vocab_size);
     out[i] = static_cast<int32_t>(id);

@@ -1,7 +1,7 @@
 #pragma once
-// Token files: a text corpus as ids, memory-mapped. Format, little-endian: TokenFileHeader, ids of bytes_per_id each,
-// then at documents_offset the u64 start of each document, which ends the file. Every field is checked on opening,
-// every id when read.
+// Token files: a text corpus as token ids, memory-mapped. Format, little-endian: TokenFileHeader; ids of bytes_per_id
+// bytes each; at documents_offset the u64 start of each document, up to the end of the file. Opening checks every
+// field, reading checks every id.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -45,8 +45,9 @@ class TokenFile {
 struct TokenizeReport {
   int64_t documents = 0, tokens = 0, bytes = 0;
 };
-// Documents of the inputs, each followed by eos: a .jsonl's rows (the member text_key), any other file whole; .gz or
-// not. Tokenised in parallel, written in order, atomically. The tokenizer must have an eos.
+// Writes the documents of the inputs, each followed by eos. A document is a row of a .jsonl (its member text_key) or
+// any other file; both may be .gz. Threads tokenize in parallel; the file is in order and is written atomically. An
+// Error if the tokenizer has no eos.
 TokenizeReport write_token_file(const std::filesystem::path& out, std::span<const std::string> inputs,
                                 std::string_view text_key, const Tokenizer& tokenizer);
 

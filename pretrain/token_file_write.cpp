@@ -14,7 +14,7 @@
 namespace hone {
 namespace {
 
-// The file under way: path.tmp until finish() renames it; gone if that never comes.
+// The token file while it is written: path.tmp until finish() renames it. The destructor removes an unfinished file.
 class Writer {
  public:
   Writer(const std::filesystem::path& path, int32_t vocab_size) : path_(path), temporary_(path.string() + ".tmp") {
@@ -38,7 +38,7 @@ class Writer {
     starts_.push_back(header_.num_tokens);
     packed_.clear();
     for (const int32_t id : ids) {
-      const auto* bytes = reinterpret_cast<const char*>(&id);  // little-endian: the low bytes come first
+      const auto* bytes = reinterpret_cast<const char*>(&id);  // the low bytes of a little-endian id
       packed_.insert(packed_.end(), bytes, bytes + header_.bytes_per_id);
     }
     write(packed_.data(), packed_.size());

@@ -23,26 +23,12 @@ Registry<RewardFactory>& rewards() {
   return registry;
 }
 
-static std::shared_ptr<Reward> make_kind(std::string_view kind) { return rewards().at(kind)(); }
-
 void RewardSpec::fields(Fields& f) {
-  f("kind", kind, "kind of reward, one of `hone list rewards`; the reward's own keys stand in the same table");
-  f("name", name, "name in metrics and messages; empty = the kind");
-  f("weight", weight, "factor of the score when rewards are added");
-  if (f.reading()) {
-    f.require("kind", rewards().contains(kind), rewards().unknown(kind));
-    reward = make_kind(kind);
-  }
-  if (!reward) return;
-  reward->fields(f);
-  if (!f.reading()) return;
-  std::string wrong;
-  try {
-    reward->prepare();
-  } catch (const Error& error) {
-    wrong = kind + ": " + error.what();
-  }
-  f.require("kind", wrong.empty(), wrong);
+  reward.fields(f, "kind", "kind of reward, one of `hone list rewards`; the reward's own keys stand in the same table",
+                [&] {
+                  f("name", name, "name in metrics and messages; empty = the kind");
+                  f("weight", weight, "factor of the score when rewards are added");
+                });
 }
 
 void RewardSpec::check() const {
@@ -58,13 +44,10 @@ std::shared_ptr<const Reward> make_reward(std::string_view spec) {
     });
   else if (spec.ends_with(".toml"))
     Config::from_file(std::string(spec)).read([&](Fields& f) { out.fields(f); });
-  else {
-    out.kind = spec;
-    out.reward = make_kind(spec);
-    out.reward->prepare();
-  }
+  else
+    out.reward = Choice<Reward>(std::string(spec));
   out.check();
-  return out.reward;
+  return out.reward.shared();
 }
 
 }  // namespace hone

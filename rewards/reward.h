@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/registry.h"
+#include "core/config/choice.h"
 #include "core/config/config.h"
 #include "core/config/fields.h"
 #include "data/sample.h"
@@ -33,9 +34,14 @@ struct GroupScores {
   std::span<RewardScore> scores;
 };
 
+class Reward;
+using RewardFactory = std::unique_ptr<Reward> (*)();
+Registry<RewardFactory>& rewards();
+
 class Reward {
  public:
   virtual ~Reward() = default;
+  static Registry<RewardFactory>& registry() { return rewards(); }
   // Options, as recipe keys.
   virtual void fields(Fields&) {}
   // Called once after fields are read; throws an Error if they make no sense together.
@@ -65,16 +71,12 @@ class Reward {
   virtual int64_t concurrency() const { return 0; }
 };
 
-using RewardFactory = std::unique_ptr<Reward> (*)();
-Registry<RewardFactory>& rewards();
-
-// A reward in a recipe: its kind and its own keys in one table ({kind = "format", pattern = "..."}).
+// A reward in a recipe: kind and the reward's own keys in one table ({kind = "format", pattern = "..."}).
 struct RewardSpec {
-  std::string kind;
+  Choice<Reward> reward;
   std::string name;  // in metrics and messages; empty = the kind
   double weight = 1;
-  std::shared_ptr<Reward> reward;  // made while fields() reads
-  const std::string& label() const { return name.empty() ? kind : name; }
+  const std::string& label() const { return name.empty() ? reward.kind() : name; }
   void fields(Fields& f);
   // Throws an Error if the reward cannot run on this machine.
   void check() const;

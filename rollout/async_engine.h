@@ -1,6 +1,6 @@
 #pragma once
-// AsyncEngine: the one thread that drives an engine, for askers on other threads. It takes so many replies at once and
-// no more.
+// AsyncEngine: the thread that drives an Engine, and a bounded number of pending completions for callers on other
+// threads.
 #include <condition_variable>
 #include <functional>
 #include <future>
@@ -16,66 +16,70 @@
 
 namespace hone {
 
-// Who asked. Called on the engine's thread, which waits meanwhile; `request` counts within one submit(). What a
-// listener throws ends its own job: it is told so by on_failure(), and nobody else notices.
+// Receives the results of one AsyncEngine::submit(). The engine's thread calls it and waits for it. `request` is the
+// index in the submitted list. If a call throws, its submission is cancelled and on_failure() gets the message; other
+// submissions are not affected.
 class CompletionListener {
  public:
   virtual ~CompletionListener() = default;
-  virtual void on_token(size_t request, int64_t reply, const CompletionOutput& written) = 0;
-  virtual void on_finish(size_t request, std::vector<CompletionOutput> replies) = 0;
-  // Instead of what has not finished: the engine failed, or the listener threw this.
+  // `completion` is the completion so far; its last entries belong to the new token.
+  virtual void on_token(size_t request, int64_t completion_index, const CompletionOutput& completion) = 0;
+  virtual void on_finish(size_t request, std::vector<CompletionOutput> completions) = 0;
+  // Called in place of the on_finish() calls that are still due: the engine stopped, or this listener threw.
   virtual void on_failure(const std::string& reason) = 0;
 };
 
+// Any thread may call any function.
 class AsyncEngine {
  public:
-  // max_replies: waiting or being written at the same time. The engine belongs to the loop from now on.
-  AsyncEngine(Engine& engine, int64_t max_replies);
-  // Ends after the step under way; what has not finished is dropped.
+  // max_pending_completions bounds the completions that wait or run. From now on only this object uses the engine,
+  // which must outlive it.
+  AsyncEngine(Engine& engine, int64_t max_pending_completions);
+  // Ends after the current engine step and drops unfinished requests.
   ~AsyncEngine();
 
-  // From any thread. 0 where there is no room for all of them; otherwise a number for cancel(). wants_tokens: on_token
-  // is called, too.
+  // Queues the requests together. Returns an id for cancel(), or 0 if the completions of all of them would exceed the
+  // bound. With wants_tokens the listener's on_token() is called as well. Throws if the engine has stopped.
   uint64_t submit(std::vector<GenerationRequest> requests, std::shared_ptr<CompletionListener> listener,
                   bool wants_tokens);
-  // Gives its place and its cache back; the listener is not called again once the step under way is over. Nothing
-  // happens if it has finished.
-  void cancel(uint64_t job);
-  // Does it on the engine's thread, between two steps, and returns once it is done; throws what it threw.
+  // Frees the submission's share of the bound at once, its KV blocks with the next step. The listener is not called
+  // after the current step. Does nothing if the submission has finished.
+  void cancel(uint64_t id);
+  // Runs `action` on the engine's thread between two steps, and returns when it is done. Rethrows what it throws.
   void run_between_steps(std::function<void(Engine&)> action);
 
   struct State {
-    EngineStats engine;   // after the last step
-    int64_t replies = 0;  // waiting or being written
-    int64_t jobs_cancelled = 0, jobs_finished = 0;
-    double mean_seconds = 0;  // that jobs took lately
-    std::string failure;      // why the engine stopped, "" while it runs
+    EngineStats engine;                                     // after the last step
+    int64_t pending_completions = 0;                        // waiting or running
+    int64_t requests_cancelled = 0, requests_finished = 0;  // submissions
+    double mean_seconds = 0;                                // of a submission, moving average over about 32
+    std::string failure;                                    // why the engine stopped; "" while it runs
   };
   State state() const;
 
  private:
   struct AsyncRequest {
     std::shared_ptr<CompletionListener> listener;
-    std::vector<uint64_t> tickets;
-    int64_t replies = 0;
-    size_t unfinished = 0;
+    std::vector<uint64_t> tickets;  // the engine's
+    int64_t completions = 0;
+    size_t unfinished = 0;  // requests
     Stopwatch since;
   };
   void run();
-  void finish(uint64_t number, size_t request, std::vector<CompletionOutput> replies);
-  std::shared_ptr<CompletionListener> listener_of(uint64_t number) const;
-  // Calls it; what it throws ends the job.
-  void tell(uint64_t number, CompletionListener& listener, const std::function<void()>& call);
-  static void tell_failure(CompletionListener& listener, const std::string& reason);
+  void finish(uint64_t id, size_t request_index, std::vector<CompletionOutput> completions);
+  std::shared_ptr<CompletionListener> listener_of(uint64_t id) const;
+  // Makes the call; if it throws, cancels the submission.
+  void notify(uint64_t id, CompletionListener& listener, const std::function<void()>& call);
+  static void notify_failure(CompletionListener& listener, const std::string& reason);
   void fail_all(const std::string& reason);
 
   Engine& engine_;
-  const int64_t max_replies_;
+  const int64_t max_pending_completions_;
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;
+  std::condition_variable changed_;
   bool stopping_ = false, pending_ = false;
-  uint64_t next_job_ = 1;
-  std::map<uint64_t, AsyncRequest> jobs_;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, AsyncRequest> requests_;
   std::vector<std::packaged_task<void(Engine&)>> actions_;
   State state_;
   std::thread thread_;

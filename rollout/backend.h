@@ -1,36 +1,37 @@
 #pragma once
-// GenerationBackend: where replies come from, be it the engine beside the learner or workers elsewhere. What a request
-// gets depends on its prompt, sampling, id and the weights alone, not on which sampler, or which worker of several,
-// wrote it.
+// GenerationBackend: generates the completions of an RL run: an engine in the learner's process, or remote workers. A
+// completion depends on its prompt, sampling parameters, request id and the weights. It never depends on the backend or
+// on the worker that generates it.
 #include "core/io/metrics.h"
 #include "rollout/engine.h"
 
 namespace hone {
 
-// One thread.
+// One thread calls all functions.
 class GenerationBackend {
  public:
   virtual ~GenerationBackend() = default;
-  // Queues it; on_finish is called once, from step(), unless the request is cancelled first. A request that cannot be
-  // served is n failed replies. Returns a ticket for cancel().
+  // Queues the request and returns a ticket for cancel(). step() calls on_finish once, unless the request is cancelled
+  // first. A request that cannot be served finishes with n failed completions.
   virtual uint64_t submit(GenerationRequest request, Engine::OnFinish on_finish) = 0;
   virtual void cancel(uint64_t ticket) = 0;
-  // Goes on with what was submitted and calls back what has finished; waits a moment (well below a second) where
-  // nothing has. False when nothing is left to do. An Error where no reply can be had any more.
+  // Advances the submitted requests and calls on_finish of those that are done. If none is, waits well below a second.
+  // Returns false when no request is left. Throws if the backend can generate no more.
   virtual bool step() = 0;
-  // The learner's weights, as they are now, are `version`: what begins later is drawn from them. What is being written
-  // goes on, its keys and values computed again first, and its tokens say which version drew each (Reply::versions).
+  // Declares that the learner's current weights are `version`. Requests that start later are sampled from them. Running
+  // sequences continue: their KV cache is recomputed first, and CompletionOutput::versions has the version of each
+  // token.
   virtual void set_policy_version(int64_t version) = 0;
-  virtual int64_t version() const = 0;  // the last that was published; 0 before
-  // Of the time since the last call, under rollout/.
+  virtual int64_t version() const = 0;  // the last one set; 0 before
+  // Metrics since the last call, under rollout/.
   virtual Metrics metrics() = 0;
 };
 
-// The engine beside the learner: they share the weights' memory, so that publishing copies none. What the model is
-// changed into between steps is what the next step draws from.
+// An engine that samples from the learner's own weights. They share the memory, so that set_policy_version() copies
+// nothing: a change of the model between two steps is what the next step samples from.
 class LocalBackend final : public GenerationBackend {
  public:
-  // Everything is the caller's and must outlive it.
+  // The context, model and tokenizer belong to the caller and must outlive this object.
   LocalBackend(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& config)
       : engine_(context, model, &tokenizer, config) {}
   uint64_t submit(GenerationRequest request, Engine::OnFinish on_finish) override {

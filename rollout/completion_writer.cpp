@@ -7,11 +7,12 @@
 
 namespace hone {
 
-Sequence CompletionWriter::begin(std::shared_ptr<RequestState> ticket, const ModelShape& shape) const {
-  const GenerationRequest& request = ticket->request;
-  std::vector<int32_t>& stops = ticket->stop_ids;
+Sequence CompletionWriter::begin_sequence(std::shared_ptr<RequestState> state, const ModelShape& shape) const {
+  const GenerationRequest& request = state->request;
+  std::vector<int32_t>& stops = state->stop_ids;
   const auto add = [&](int64_t id) {
-    if (id >= 0 && id < shape.vocab_size) stops.push_back(static_cast<int32_t>(id));  // others are never drawn
+    if (id >= 0 && id < shape.vocab_size)
+      stops.push_back(static_cast<int32_t>(id));  // ids outside the vocabulary are never sampled
   };
   for (const int64_t id : request.sampling.stop_ids) add(id);
   if (tokenizer_ && !request.sampling.ignore_eos)
@@ -24,79 +25,79 @@ Sequence CompletionWriter::begin(std::shared_ptr<RequestState> ticket, const Mod
       std::min(static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens, shape.max_positions);
   if (request.sampling.thinking_budget > 0) {
     out.thinking = true;
-    ticket->thinking_end = tokenizer_->encode(request.sampling.thinking_end);
+    state->thinking_end = tokenizer_->encode(request.sampling.thinking_end);
   }
   if (request.sampling.repetition_penalty != 1)
     for (const int32_t id : request.prompt) out.counts[id] = 0;
-  out.ticket = std::move(ticket);
+  out.request_state = std::move(state);
   return out;
 }
 
-// Columns that grow from nothing would take memory ten times on their way to a thousand tokens.
-static void allocate_blocks(Sequence& sequence) {
+// Without this, columns would be reallocated ten times on the way to a thousand tokens.
+static void reserve_columns(Sequence& sequence) {
   const auto longest = static_cast<size_t>(std::min<int64_t>(sequence.max_tokens - std::ssize(sequence.tokens), 1024));
-  CompletionOutput& reply = sequence.result();
-  reply.ids.reserve(longest);
-  for (auto* column : {&reply.logp, &reply.truncated_logp, &reply.raw_logp}) column->reserve(longest);
-  reply.versions.reserve(longest);
+  CompletionOutput& completion = sequence.result();
+  completion.ids.reserve(longest);
+  for (auto* column : {&completion.logp, &completion.truncated_logp, &completion.raw_logp}) column->reserve(longest);
+  completion.versions.reserve(longest);
   sequence.tokens.reserve(sequence.tokens.size() + longest);
 }
 
-bool CompletionWriter::accept(Sequence& sequence, const SampledTokens& drawn, size_t i) {
-  const GenerationRequest& request = sequence.ticket->request;
-  CompletionOutput& reply = sequence.result();
-  if (reply.ids.empty()) allocate_blocks(sequence);
+bool CompletionWriter::accept(Sequence& sequence, const SampledTokens& sampled, size_t i) {
+  const GenerationRequest& request = sequence.request_state->request;
+  CompletionOutput& completion = sequence.result();
+  if (completion.ids.empty()) reserve_columns(sequence);
   ++stats_.generated_tokens;
-  reply.logp.push_back(drawn.logp[i]);
-  reply.truncated_logp.push_back(drawn.truncated_logp[i]);
-  reply.raw_logp.push_back(drawn.raw_logp[i]);
+  completion.logp.push_back(sampled.logp[i]);
+  completion.truncated_logp.push_back(sampled.truncated_logp[i]);
+  completion.raw_logp.push_back(sampled.raw_logp[i]);
   if (request.top_logprobs > 0) {
-    const auto& top = drawn.top_logprobs[i];
-    reply.top_logprobs.emplace_back(top.begin(),
-                                    top.begin() + std::min<std::ptrdiff_t>(request.top_logprobs, std::ssize(top)));
+    const auto& top = sampled.top_logprobs[i];
+    completion.top_logprobs.emplace_back(top.begin(),
+                                         top.begin() + std::min<std::ptrdiff_t>(request.top_logprobs, std::ssize(top)));
   }
-  if (!append(sequence, drawn.ids[i])) return false;
+  if (!append(sequence, sampled.ids[i])) return false;
   return !sequence.thinking || sequence.written() < request.sampling.thinking_budget || end_thinking(sequence);
 }
 
 bool CompletionWriter::end_thinking(Sequence& sequence) {
-  CompletionOutput& reply = sequence.result();
+  CompletionOutput& completion = sequence.result();
   sequence.thinking = false;
-  for (const int32_t id : sequence.ticket->thinking_end) {
+  for (const int32_t id : sequence.request_state->thinking_end) {
     ++stats_.forced_tokens;
-    for (auto* column : {&reply.logp, &reply.truncated_logp, &reply.raw_logp}) column->push_back(0);
-    if (sequence.ticket->request.top_logprobs > 0) reply.top_logprobs.emplace_back();
-    reply.forced.resize(reply.ids.size());
-    reply.forced.push_back(true);
+    for (auto* column : {&completion.logp, &completion.truncated_logp, &completion.raw_logp}) column->push_back(0);
+    if (sequence.request_state->request.top_logprobs > 0) completion.top_logprobs.emplace_back();
+    completion.forced.resize(completion.ids.size());
+    completion.forced.push_back(true);
     if (!append(sequence, id)) return false;
   }
   return true;
 }
 
-// Adds a token whose log-probs are there to its reply; false when that ends it.
+// Appends a token whose log-probs are already in the columns. Returns false if it ends the completion.
 bool CompletionWriter::append(Sequence& sequence, int32_t id) {
-  const RequestState& ticket = *sequence.ticket;
-  CompletionOutput& reply = sequence.result();
+  const RequestState& state = *sequence.request_state;
+  CompletionOutput& completion = sequence.result();
   add_token(sequence, id);
-  reply.ids.push_back(id);
-  reply.versions.push_back(version_);
-  if (!reply.forced.empty()) reply.forced.resize(reply.ids.size());
-  if (ticket.on_token) ticket.on_token(ticket.request.id, sequence.reply, reply);
-  const bool stopped = ends(sequence, id);
+  completion.ids.push_back(id);
+  completion.versions.push_back(version_);
+  if (!completion.forced.empty()) completion.forced.resize(completion.ids.size());
+  if (state.on_token) state.on_token(state.request.id, sequence.completion_index, completion);
+  const bool stopped = ends_completion(sequence, id);
   if (stopped || sequence.full()) close(sequence, !stopped);
   return !stopped && !sequence.full();
 }
 
-// Reads on in the reply's text: true if that ends it. Thinking may end here, too.
-bool CompletionWriter::ends(Sequence& sequence, int32_t id) const {
-  const SamplingParams& sampling = sequence.ticket->request.sampling;
+// Adds the token's text to the tail. Returns true if a stop id or stop string ends the completion. May end thinking.
+bool CompletionWriter::ends_completion(Sequence& sequence, int32_t id) const {
+  const SamplingParams& sampling = sequence.request_state->request.sampling;
   const bool may_end = sequence.written() > sampling.min_tokens;
-  if (may_end && std::ranges::binary_search(sequence.ticket->stop_ids, id)) return true;
+  if (may_end && std::ranges::binary_search(sequence.request_state->stop_ids, id)) return true;
   if (!tokenizer_ || (sampling.stop.empty() && !sequence.thinking)) return false;
   const size_t before = sequence.tail.size();
   sequence.tail += tokenizer_->token_bytes(id);
   size_t longest = 0;
-  const auto completes = [&](const std::string& text) {  // with this token
+  const auto completes = [&](const std::string& text) {  // true if `text` ends within this token
     longest = std::max(longest, text.size());
     return !text.empty() && sequence.tail.find(text, before - std::min(before, text.size() - 1)) != std::string::npos;
   };
@@ -108,9 +109,11 @@ bool CompletionWriter::ends(Sequence& sequence, int32_t id) const {
 }
 
 void CompletionWriter::close(const Sequence& sequence, bool by_length) const {
-  CompletionOutput& reply = sequence.result();
-  reply.finish_reason = by_length ? "length" : "stop";
-  if (tokenizer_) reply.text = reply_text(*tokenizer_, sequence.ticket->request.sampling, reply.ids, by_length);
+  CompletionOutput& completion = sequence.result();
+  completion.finish_reason = by_length ? "length" : "stop";
+  const SamplingParams& sampling = sequence.request_state->request.sampling;
+  if (tokenizer_)
+    completion.text = completion_text(*tokenizer_, sampling.stop, sampling.min_tokens, completion.ids, by_length);
 }
 
 }  // namespace hone

@@ -1,5 +1,5 @@
 #pragma once
-// CompletionWriter: adds tokens to replies and knows when one ends. One thread.
+// CompletionWriter: appends sampled and forced tokens to completions and decides when a completion ends. One thread.
 #include "rollout/sampler.h"
 #include "rollout/sequence.h"
 
@@ -7,22 +7,22 @@ namespace hone {
 
 class CompletionWriter {
  public:
-  // tokenizer may be null. Counts tokens in stats; version is that of the weights, as it is when a token is added.
+  // tokenizer may be null. stats counts tokens; version is read when a token is appended. All three must outlive this.
   CompletionWriter(const Tokenizer* tokenizer, EngineStats& stats, const int64_t& version)
       : tokenizer_(tokenizer), stats_(stats), version_(version) {}
 
-  // The prompt of a request that was not refused, and what its ticket keeps of the tokenizer's.
-  Sequence begin(std::shared_ptr<RequestState> ticket, const ModelShape& shape) const;
-  // Adds what row i drew to its reply, and what follows it by force; false when that ends the reply, whose text and
-  // finish_reason are there then.
-  bool accept(Sequence& sequence, const SampledTokens& drawn, size_t i);
-  // Ends a reply that has no room for a token.
+  // Makes the prompt's sequence of a valid request, and fills in the request state's stop ids and thinking_end ids.
+  Sequence begin_sequence(std::shared_ptr<RequestState> state, const ModelShape& shape) const;
+  // Appends row i of `sampled` to the sequence's completion, and the forced tokens that follow it. Returns false if
+  // that ends the completion; its text and finish_reason are then set.
+  bool accept(Sequence& sequence, const SampledTokens& sampled, size_t i);
+  // Ends a completion that can take no token.
   void close(const Sequence& sequence, bool by_length) const;
 
  private:
   bool end_thinking(Sequence& sequence);
   bool append(Sequence& sequence, int32_t id);
-  bool ends(Sequence& sequence, int32_t id) const;
+  bool ends_completion(Sequence& sequence, int32_t id) const;
 
   const Tokenizer* tokenizer_;
   EngineStats& stats_;

@@ -1,6 +1,6 @@
 #pragma once
-// DecodeLoop: passes of an unchanging set of sequences, one token of each a pass. What changes from pass to pass stays
-// on the device, a pass is one recording (on a GPU a CUDA graph), and the next one can be queued before the last is
+// DecodeLoop: decode passes over a fixed set of sequences. The state that changes from pass to pass stays on the
+// device. A pass is one captured graph (a CUDA graph on a GPU), and the next pass is queued before the last one is
 // read. One thread.
 #include <map>
 #include <span>
@@ -17,40 +17,40 @@ namespace hone {
 
 class DecodeLoop {
  public:
-  DecodeLoop(Context& context, Model& model, const KvStorage& planes);
+  DecodeLoop(Context& context, Model& model, const KvStorage& storage);
   ~DecodeLoop();
 
   struct Row {
-    int32_t token = 0;                // the last one drawn, not yet computed
-    int64_t position = 0;             // its
-    std::span<const int32_t> blocks;  // of the cache; they hold the positions of every pass that will be queued
-    SamplingState draw;               // of the first pass's; those after count what was drawn
+    int32_t token = 0;                // the last sampled token, whose K and V are not computed yet
+    int64_t position = 0;             // of that token
+    std::span<const int32_t> blocks;  // KV blocks that hold the positions of all passes that will be queued
+    SamplingState sampling;           // of the first pass; the device advances it
   };
-  // At most, of one set of sequences whose logits are changed.
+  // Maximum number of passes after one start() if logits are adjusted.
   static constexpr int64_t max_passes = 32;
-  // A new set of sequences; passes queued before and not read are waited for and dropped. For one pass, rows may also
-  // be tokens that follow each other in one sequence, with the same blocks: each sees those before it.
+  // Sets the sequences. Waits for unread passes and drops them. If one pass follows, several rows may be consecutive
+  // tokens of one sequence, with the same blocks; each row attends to the rows before it.
   void start(std::span<const Row> rows);
   // Queues a pass.
   void queue();
-  // What the oldest queued pass drew; waits for it.
+  // Waits for the oldest queued pass and returns its sampled tokens.
   SampledTokens read();
   int64_t num_unread() const { return queued_ - read_; }
-  // The device's, of all passes read.
-  double seconds() const { return clock_.seconds(); }
+  // Device seconds of all passes that were read.
+  double seconds() const { return timer_.seconds(); }
 
  private:
-  // The device memory and the recording of one shape of batch.
+  // Device memory and the captured graph of one batch shape.
   struct Shape;
   Shape& shape_for(std::span<const Row> rows);
   void pass(const Shape& shape);
 
-  static constexpr int64_t ring = 2;  // passes queued and not read at most
+  static constexpr int64_t max_unread = 2;  // queued passes
   Context& context_;
   Model& model_;
-  const KvStorage& planes_;
+  const KvStorage& storage_;
   Arena memory_;
-  DeviceTimer clock_;
+  DeviceTimer timer_;
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>, std::unique_ptr<Shape>> shapes_;
   Shape* current_ = nullptr;
   int64_t rows_ = 0, queued_ = 0, read_ = 0;

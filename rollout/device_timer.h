@@ -1,5 +1,5 @@
 #pragma once
-// DeviceTimer: how long a device works on spans of its queue. One thread.
+// DeviceTimer: sums the device time of spans of queued work. One thread.
 #include <deque>
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace hone {
 class DeviceTimer {
  public:
   explicit DeviceTimer(Context& context) : context_(context) {}
-  // What is queued from begin() to end() is a span. One that never ends, for an error, is none.
+  // A span is the work queued between begin() and end(). A span without end(), after an error, does not count.
   void begin() {
     if (!open_.from) open_ = {context_.device().make_event(true), context_.device().make_event(true)};
     open_.from->record(context_.stream());
@@ -21,7 +21,7 @@ class DeviceTimer {
     open_ = spare_.empty() ? Span() : std::move(spare_.back());
     if (!spare_.empty()) spare_.pop_back();
   }
-  // Waits for the end of the oldest span that was not read, and adds it to seconds().
+  // Waits for the end of the oldest unread span and adds it to seconds().
   void read() {
     spans_.front().to->wait();
     seconds_ += spans_.front().to->seconds_since(*spans_.front().from);

@@ -31,14 +31,14 @@ struct Engine::Impl {
         config(cfg),
         cache(c, m.shape(), cfg.kv_dtype(m.lm_head().value.dtype), cfg.kv_block_size, cfg.kv_cache_tokens),
         scheduler(cache, config),
-        decoding(c, model, cache.planes()),
-        mixed(c, model, cache.planes()),
+        decoding(c, model, cache.storage()),
+        mixed(c, model, cache.storage()),
         proposer(proposers().at(cfg.speculative.method)({c, m, t, cache, config.speculative})),
         writer(t, stats, version) {}
 
   static std::unique_ptr<QuantizedModel> quantized_model(Context& c, Model& m, const EngineConfig& cfg) {
     if (cfg.quantization == "none") return nullptr;
-    const auto after = cfg.owns_model ? QuantizedModel::SourceWeights::shrinks : QuantizedModel::SourceWeights::stays;
+    const auto after = cfg.owns_model ? QuantizedModel::SourceWeights::free : QuantizedModel::SourceWeights::keep;
     return std::make_unique<QuantizedModel>(c, m, quant_formats().at(cfg.quantization), after);
   }
   bool step();
@@ -48,23 +48,24 @@ struct Engine::Impl {
   void decode(std::span<Scheduler::ScheduledSequence> parts);
   void decode_passes(std::span<Scheduler::ScheduledSequence> parts, std::vector<bool>& ended);
   int64_t num_async_passes(std::span<Scheduler::ScheduledSequence> parts);
-  void admit(std::shared_ptr<RequestState> ticket);
-  void fail_request(const std::shared_ptr<RequestState>& ticket, const std::string& reason);
-  void tell(RequestState& ticket);
+  void admit(std::shared_ptr<RequestState> state);
+  void fail_request(const std::shared_ptr<RequestState>& state, const std::string& reason);
+  void notify_finished(RequestState& state);
   template <class Action>
-  bool guard(const std::shared_ptr<RequestState>& ticket, Action action);
+  bool guard(const std::shared_ptr<RequestState>& state, Action action);
   bool compute_planned();
   void compute(std::span<const Scheduler::ScheduledSequence> parts);
   void check_model();
   void isolate(std::span<const Scheduler::ScheduledSequence> parts, const std::exception& error);
-  void begin_reply(std::list<Sequence>::iterator prompt, const SampledTokens& drawn, int64_t reply, size_t row);
-  bool write(Sequence& sequence, const SampledTokens& drawn, size_t i, std::span<const int32_t> proposed);
+  void begin_completion(std::list<Sequence>::iterator prompt, const SampledTokens& sampled, int64_t completion_index,
+                        size_t row);
+  bool append_sampled(Sequence& sequence, const SampledTokens& sampled, size_t i, std::span<const int32_t> draft);
   void finish_scored_prompt(std::list<Sequence>::iterator prompt);
-  void end_reply(const std::shared_ptr<RequestState>& ticket);
+  void finish_completion(const std::shared_ptr<RequestState>& state);
 
   Context& context;
   std::unique_ptr<QuantizedModel> quantized;
-  Model& model;  // what replies are drawn from: the quantized one where there is one
+  Model& model;  // samples completions: the quantized model, if any
   const RequestLimits limits;
   EngineConfig config;
   KvCache cache;
@@ -75,13 +76,13 @@ struct Engine::Impl {
   EngineStats stats;
   int64_t version = 0;
   CompletionWriter writer;
-  std::mutex inbox_mutex;
-  std::vector<std::shared_ptr<RequestState>> inbox;
+  std::mutex mutex;
+  std::vector<std::shared_ptr<RequestState>> arrived_requests;
   std::vector<uint64_t> cancelled;
   bool stop_requested = false;
-  std::vector<std::shared_ptr<RequestState>> live;
+  std::vector<std::shared_ptr<RequestState>> active_requests;
   uint64_t next_ticket = 1;
-  std::exception_ptr asker_error;  // what an on_finish of this step threw
+  std::exception_ptr callback_error;  // the first exception of an on_finish in this step
 };
 
 Engine::Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config)
@@ -91,23 +92,23 @@ Engine::~Engine() = default;
 const EngineStats& Engine::stats() const { return impl_->stats; }
 
 uint64_t Engine::submit(GenerationRequest request, OnFinish on_finish, OnToken on_token) {
-  auto ticket = std::make_shared<RequestState>();
-  ticket->request = std::move(request);
-  ticket->on_finish = std::move(on_finish);
-  ticket->on_token = std::move(on_token);
-  const std::lock_guard lock(impl_->inbox_mutex);
-  ticket->number = impl_->next_ticket++;
-  impl_->inbox.push_back(ticket);
-  return ticket->number;
+  auto state = std::make_shared<RequestState>();
+  state->request = std::move(request);
+  state->on_finish = std::move(on_finish);
+  state->on_token = std::move(on_token);
+  const std::lock_guard lock(impl_->mutex);
+  state->number = impl_->next_ticket++;
+  impl_->arrived_requests.push_back(state);
+  return state->number;
 }
 
 void Engine::cancel(uint64_t ticket) {
-  const std::lock_guard lock(impl_->inbox_mutex);
+  const std::lock_guard lock(impl_->mutex);
   impl_->cancelled.push_back(ticket);
 }
 
 void Engine::end_step() {
-  const std::lock_guard lock(impl_->inbox_mutex);
+  const std::lock_guard lock(impl_->mutex);
   impl_->stop_requested = true;
 }
 
@@ -124,135 +125,136 @@ bool Engine::step() {
   const bool more = impl_->step();
   const KvCache& cache = impl_->cache;
   impl_->stats.kv_tokens_used = (cache.num_blocks() - cache.free_blocks()) * cache.block_size();
-  const std::lock_guard lock(impl_->inbox_mutex);
+  const std::lock_guard lock(impl_->mutex);
   impl_->stop_requested = false;
   return more;
 }
 
-// Its place in the scheduler is free with the next plan.
-void Engine::Impl::fail_request(const std::shared_ptr<RequestState>& ticket, const std::string& reason) {
-  if (ticket->cancelled) return;
-  log::warning("engine: request ", ticket->request.id, " failed: ", reason);
-  ticket->cancelled = true;
-  std::erase(live, ticket);
-  for (CompletionOutput& reply : ticket->replies) {
-    reply = {};
-    reply.failed = true;
-    reply.finish_reason = reason;
+// The scheduler drops the sequences of a failed request in the next schedule().
+void Engine::Impl::fail_request(const std::shared_ptr<RequestState>& state, const std::string& reason) {
+  if (state->cancelled) return;
+  log::warning("engine: request ", state->request.id, " failed: ", reason);
+  state->cancelled = true;
+  std::erase(active_requests, state);
+  for (CompletionOutput& completion : state->completions) {
+    completion = {};
+    completion.failed = true;
+    completion.finish_reason = reason;
   }
-  tell(*ticket);
+  notify_finished(*state);
 }
 
-// What the asker throws must not leave the engine between two states: step() throws it at its end.
-void Engine::Impl::tell(RequestState& ticket) {
+// An exception of the callback must not interrupt the engine in the middle of a step: step() rethrows it at its end.
+void Engine::Impl::notify_finished(RequestState& state) {
   try {
-    ticket.on_finish(ticket.request.id, std::move(ticket.replies));
+    state.on_finish(state.request.id, std::move(state.completions));
   } catch (...) {
-    if (!asker_error) asker_error = std::current_exception();
+    if (!callback_error) callback_error = std::current_exception();
   }
 }
 
-// What a request's own data makes go wrong ends that request and no other. False: it did.
+// Runs `action` for one request. If it throws, fails that request only and returns false.
 template <class Action>
-bool Engine::Impl::guard(const std::shared_ptr<RequestState>& ticket, Action action) {
+bool Engine::Impl::guard(const std::shared_ptr<RequestState>& state, Action action) {
   try {
     action();
     return true;
   } catch (const std::bad_alloc&) {
-    fail_request(ticket, out_of_memory);
+    fail_request(state, out_of_memory);
   } catch (const std::exception& error) {
-    fail_request(ticket, error.what());
+    fail_request(state, error.what());
   }
   return false;
 }
 
-void Engine::Impl::admit(std::shared_ptr<RequestState> ticket) {
-  const GenerationRequest& request = ticket->request;
+void Engine::Impl::admit(std::shared_ptr<RequestState> state) {
+  const GenerationRequest& request = state->request;
   if (const std::string problem = request_problem(request, limits); !problem.empty()) {
-    ticket->replies = refused_replies(request, problem);
-    return tell(*ticket);
+    state->completions = rejected_completions(request, problem);
+    return notify_finished(*state);
   }
-  ticket->replies.resize(static_cast<size_t>(request.n));
-  ticket->unfinished = request.n;
+  state->completions.resize(static_cast<size_t>(request.n));
+  state->unfinished = request.n;
   if (request.prompt_logprobs)
-    for (CompletionOutput& reply : ticket->replies) {
-      reply.prompt_logp.resize(request.prompt.size());
-      if (request.top_logprobs > 0) reply.prompt_top_logprobs.resize(request.prompt.size());
+    for (CompletionOutput& completion : state->completions) {
+      completion.prompt_logp.resize(request.prompt.size());
+      if (request.top_logprobs > 0) completion.prompt_top_logprobs.resize(request.prompt.size());
     }
-  live.push_back(ticket);
-  scheduler.add(writer.begin(std::move(ticket), model.shape()));
+  active_requests.push_back(state);
+  scheduler.add(writer.begin_sequence(std::move(state), model.shape()));
 }
 
 void Engine::Impl::admit_requests() {
-  std::vector<std::shared_ptr<RequestState>> arrived;
+  std::vector<std::shared_ptr<RequestState>> new_requests;
   {
-    const std::lock_guard lock(inbox_mutex);
-    arrived.swap(inbox);
+    const std::lock_guard lock(mutex);
+    new_requests.swap(arrived_requests);
     for (const uint64_t number : cancelled)
-      for (const auto* tickets : {&arrived, &live})
-        for (const auto& ticket : *tickets)
-          if (ticket->number == number) ticket->cancelled = true;
+      for (const auto* states : {&new_requests, &active_requests})
+        for (const auto& state : *states)
+          if (state->number == number) state->cancelled = true;
     cancelled.clear();
   }
-  std::erase_if(live, [](const auto& ticket) { return ticket->cancelled; });
-  for (const auto& ticket : arrived)
-    if (!ticket->cancelled) guard(ticket, [&] { admit(ticket); });
+  std::erase_if(active_requests, [](const auto& state) { return state->cancelled; });
+  for (const auto& state : new_requests)
+    if (!state->cancelled) guard(state, [&] { admit(state); });
 }
 
-// Whether something waits for admit_requests(), or somebody for the step's end.
+// True if admit_requests() has work, or end_step() was called.
 bool Engine::Impl::has_pending_input() {
-  const std::lock_guard lock(inbox_mutex);
-  return !inbox.empty() || !cancelled.empty() || stop_requested;
+  const std::lock_guard lock(mutex);
+  return !arrived_requests.empty() || !cancelled.empty() || stop_requested;
 }
 
-// How many tokens the reply can take before something other than a draw is due: its end, or what is forced.
+// How many tokens can be sampled before the completion ends by length or forced tokens are due.
 static int64_t max_tokens_before_event(const Sequence& sequence) {
   const int64_t to_end = sequence.max_tokens - static_cast<int64_t>(sequence.tokens.size());
-  return sequence.thinking ? std::min(to_end, sequence.ticket->request.sampling.thinking_budget - sequence.written())
-                           : to_end;
+  return sequence.thinking
+             ? std::min(to_end, sequence.request_state->request.sampling.thinking_budget - sequence.written())
+             : to_end;
 }
 
-// Tokens that may come next in the parts that are drawn from, as many as the pass and the cache have room for.
+// Adds draft tokens to the parts that sample a token, within the token budget and the free KV blocks.
 void Engine::Impl::propose(std::span<Scheduler::ScheduledSequence> parts) {
-  int64_t left = config.max_batch_tokens, drawing = 0;
+  int64_t left = config.max_batch_tokens, num_sampling = 0;
   for (const Scheduler::ScheduledSequence& part : parts) {
     left -= part.count;
-    drawing += part.sequence->forked && part.draws();
+    num_sampling += part.sequence->forked && part.samples_token();
   }
   for (Scheduler::ScheduledSequence& part : parts)
-    if (part.sequence->forked && part.draws())
-      part.room = std::min(
-          {config.speculative.num_speculative_tokens, left / drawing, max_tokens_before_event(*part.sequence) - 1});
-  scheduler.reserve(parts);
+    if (part.sequence->forked && part.samples_token())
+      part.num_lookahead = std::min({config.speculative.num_speculative_tokens, left / num_sampling,
+                                     max_tokens_before_event(*part.sequence) - 1});
+  scheduler.reserve_lookahead(parts);
   proposer->propose(parts);
   stats.draft_seconds = proposer->seconds();
   for (const Scheduler::ScheduledSequence& part : parts) {
-    stats.drafts += !part.proposed.empty();
-    stats.draft_tokens += std::ssize(part.proposed);
+    stats.drafts += !part.draft.empty();
+    stats.draft_tokens += std::ssize(part.draft);
   }
 }
 
-// How many passes can be queued one after the other without looking at what they draw.
+// How many passes can be queued before the host has to look at the sampled tokens.
 int64_t Engine::Impl::num_async_passes(std::span<Scheduler::ScheduledSequence> parts) {
   if (proposer) return 1;
   int64_t passes = DecodeLoop::max_passes;
   for (const Scheduler::ScheduledSequence& part : parts)
     passes = std::min(passes, max_tokens_before_event(*part.sequence));
-  for (Scheduler::ScheduledSequence& part : parts) part.room = passes - 1;
-  return 1 + scheduler.reserve(parts);
+  for (Scheduler::ScheduledSequence& part : parts) part.num_lookahead = passes - 1;
+  return 1 + scheduler.reserve_lookahead(parts);
 }
 
-// Passes over sequences that are all decoding, until an eighth of them has ended, something arrives, or a plan is due
-// again. Where one fails, what is left is computed as any pass, which finds out whose fault it was.
+// Decode passes over sequences that all decode, until an eighth of them has ended, a call arrives, or the schedule must
+// change. If a pass fails, compute() runs the remaining sequences and finds the request that fails.
 void Engine::Impl::decode(std::span<Scheduler::ScheduledSequence> parts) {
   std::vector<bool> ended(parts.size());
   std::vector<Scheduler::ScheduledSequence> left;
   try {
     decode_passes(parts, ended);
   } catch (const std::exception& error) {
-    log::warning("engine: a pass over ", parts.size(), " replies failed: ", error.what());
+    log::warning("engine: a decode pass over ", parts.size(), " sequences failed and runs again: ", error.what());
     for (size_t i = 0; i < parts.size(); ++i)
-      if (!ended[i] && !parts[i].sequence->ticket->cancelled) left.push_back(parts[i]);
+      if (!ended[i] && !parts[i].sequence->request_state->cancelled) left.push_back(parts[i]);
   }
   for (size_t i = 0; i < parts.size(); ++i)
     if (ended[i]) scheduler.finish(parts[i].sequence);
@@ -266,29 +268,32 @@ void Engine::Impl::decode_passes(std::span<Scheduler::ScheduledSequence> parts, 
   for (const Scheduler::ScheduledSequence& part : parts) {
     const Sequence& s = *part.sequence;
     first_row.push_back(rows.size());
-    rows.push_back({s.tokens.back(), s.computed, s.blocks, sampling_state(s, s.reply)});
-    for (const int32_t id : part.proposed) {
+    rows.push_back({s.tokens.back(), s.computed, s.blocks, sampling_state(s, s.completion_index)});
+    for (const int32_t id : part.draft) {
       const DecodeLoop::Row& last = rows.back();
-      rows.push_back({id, last.position + 1, s.blocks, next_sampling_state(last.draw, id)});
+      rows.push_back({id, last.position + 1, s.blocks, next_sampling_state(last.sampling, id)});
     }
   }
   decoding.start(rows);
   const int64_t ahead = context.device().asynchronous() ? 1 : 0;
-  // Rows that are done cost less than a new start and the pass that was queued in vain, as long as they are few.
-  const size_t most_ended = parts.size() / 8;
+  // A few rows of ended completions cost less than a new start() and a pass that was queued in vain.
+  const size_t max_ended = parts.size() / 8;
   size_t num_ended = 0;
   bool stop = false;
   for (int64_t queued = 0; (queued < passes && !stop) || decoding.num_unread() > 0;) {
-    while (queued < passes && !stop && decoding.num_unread() <= ahead) decoding.queue(), ++queued;
-    const SampledTokens drawn = decoding.read();
+    while (queued < passes && !stop && decoding.num_unread() <= ahead) {
+      decoding.queue();
+      ++queued;
+    }
+    const SampledTokens sampled = decoding.read();
     ++stats.steps;
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (ended[i] || parts[i].sequence->ticket->cancelled) continue;
+      if (ended[i] || parts[i].sequence->request_state->cancelled) continue;
       scheduler.advance(*parts[i].sequence, 1);
-      ended[i] = !write(*parts[i].sequence, drawn, first_row[i], parts[i].proposed);
+      ended[i] = !append_sampled(*parts[i].sequence, sampled, first_row[i], parts[i].draft);
       num_ended += ended[i];
     }
-    stop = stop || num_ended > most_ended || has_pending_input();
+    stop = stop || num_ended > max_ended || has_pending_input();
   }
 }
 
@@ -297,10 +302,10 @@ bool Engine::Impl::step() {
   bool more = true;
   try {
     more = compute_planned();
-  } catch (const std::bad_alloc&) {  // outside of any request's own work: all of them end, and the engine goes on
-    for (const auto& ticket : std::vector(live)) fail_request(ticket, out_of_memory);
+  } catch (const std::bad_alloc&) {  // not in the work of one request: fail all, and keep the engine running
+    for (const auto& state : std::vector(active_requests)) fail_request(state, out_of_memory);
   }
-  if (asker_error) std::rethrow_exception(std::exchange(asker_error, nullptr));
+  if (callback_error) std::rethrow_exception(std::exchange(callback_error, nullptr));
   return more;
 }
 
@@ -323,19 +328,19 @@ bool Engine::Impl::compute_planned() {
   return true;
 }
 
-// Throws where the model draws nothing even for a plain request: then no request is at fault.
+// Throws if the model cannot sample even for a plain request: then no request is at fault.
 void Engine::Impl::check_model() {
   ScratchScope scratch(context);
   const std::vector<int32_t> token{0}, last{0};
   const std::vector<BatchPart> part{{token}};
   const Batch batch = pack_batch(context, context.scratch(), part);
   const std::vector<SamplingState> plain(1);
-  draw(context, model, infer(context, model, batch, upload(context, context.scratch(), last), nullptr), plain);
+  sample_and_wait(context, model, infer(context, model, batch, upload(context, context.scratch(), last), nullptr),
+                  plain);
 }
 
-// A pass over these failed, before anything of it was kept. Each half is tried by itself, and so on: a token's
-// arithmetic does not depend on its pass, so that what fails in the end is one sequence, and its request alone is
-// ended.
+// Called when a pass over `parts` failed; nothing of it was kept. Runs each half alone, recursively. A token's
+// arithmetic does not depend on its pass, so that in the end one sequence fails, and its request alone is ended.
 void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, const std::exception& error) {
   if (parts.size() > 1) {
     compute(parts.first(parts.size() / 2));
@@ -344,10 +349,10 @@ void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, 
   }
   const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   if (!no_memory) check_model();
-  fail_request(parts.front().sequence->ticket, no_memory ? out_of_memory : error.what());
+  fail_request(parts.front().sequence->request_state, no_memory ? out_of_memory : error.what());
 }
 
-// One pass over sequences of any kind.
+// One mixed pass.
 void Engine::Impl::compute(std::span<const Scheduler::ScheduledSequence> parts) {
   MixedBatch::Result result;
   try {
@@ -358,66 +363,67 @@ void Engine::Impl::compute(std::span<const Scheduler::ScheduledSequence> parts) 
   ++stats.steps;
   for (const Scheduler::ScheduledSequence& part : parts) {
     const auto sequence = part.sequence;
-    if (sequence->ticket->cancelled) continue;  // it failed beside another part
+    if (sequence->request_state->cancelled) continue;  // failed in this pass
     scheduler.advance(*sequence, part.count);
     if (!sequence->forked) stats.prompt_tokens += part.count;
     if (sequence->remaining() == 0 && sequence->full()) finish_scored_prompt(sequence);
   }
-  for (const auto& [part, reply, row] : result.draws) {
+  for (const auto& [part, completion_index, row] : result.rows) {
     const auto sequence = part->sequence;
-    if (sequence->ticket->cancelled) continue;
+    if (sequence->request_state->cancelled) continue;
     if (sequence->forked) {
-      if (!write(*sequence, result.drawn, row, part->proposed)) scheduler.finish(sequence);
+      if (!append_sampled(*sequence, result.sampled, row, part->draft)) scheduler.finish(sequence);
       continue;
     }
-    begin_reply(sequence, result.drawn, reply, row);
+    begin_completion(sequence, result.sampled, completion_index, row);
   }
 }
 
-// The reply's first token, drawn from its prompt.
-void Engine::Impl::begin_reply(std::list<Sequence>::iterator prompt, const SampledTokens& drawn, int64_t reply,
-                               size_t row) {
-  const std::shared_ptr<RequestState> ticket = prompt->ticket;
-  const bool goes_on = guard(ticket, [&] {
-    Sequence parted = *prompt;
-    parted.forked = true;
-    parted.reply = reply;
-    if (reply > 0) stats.shared_prompt_tokens += prompt->computed;
-    if (write(parted, drawn, row, {})) scheduler.fork(prompt, std::move(parted));
+// Forks a completion from its prompt and appends its first token.
+void Engine::Impl::begin_completion(std::list<Sequence>::iterator prompt, const SampledTokens& sampled,
+                                    int64_t completion_index, size_t row) {
+  const std::shared_ptr<RequestState> state = prompt->request_state;
+  const bool continues = guard(state, [&] {
+    Sequence completion = *prompt;
+    completion.forked = true;
+    completion.completion_index = completion_index;
+    if (completion_index > 0) stats.shared_prompt_tokens += prompt->computed;
+    if (append_sampled(completion, sampled, row, {})) scheduler.fork(prompt, std::move(completion));
   });
-  if (goes_on && !ticket->cancelled && reply + 1 == ticket->request.n) scheduler.finish(prompt);
+  if (continues && !state->cancelled && completion_index + 1 == state->request.n) scheduler.finish(prompt);
 }
 
-// Adds row i of what was drawn to the sequence's reply, and the rows after it as long as each token is the one that was
-// proposed, and computed, in its place. False when that ends the reply.
-bool Engine::Impl::write(Sequence& sequence, const SampledTokens& drawn, size_t i, std::span<const int32_t> proposed) {
-  const bool draft_accepted = !proposed.empty() && drawn.ids[i] == proposed.front();
+// Appends row i of `sampled` to the sequence's completion. While the sampled token equals the draft token, whose pass
+// is computed, appends the next row as well. Returns false if the completion ends.
+bool Engine::Impl::append_sampled(Sequence& sequence, const SampledTokens& sampled, size_t i,
+                                  std::span<const int32_t> draft) {
+  const bool draft_accepted = !draft.empty() && sampled.ids[i] == draft.front();
   stats.accepted_tokens += draft_accepted;
-  bool goes_on = false;
-  if (!guard(sequence.ticket, [&] { goes_on = writer.accept(sequence, drawn, i); })) return false;
-  if (!goes_on) {
-    end_reply(sequence.ticket);
+  bool continues = false;
+  if (!guard(sequence.request_state, [&] { continues = writer.accept(sequence, sampled, i); })) return false;
+  if (!continues) {
+    finish_completion(sequence.request_state);
     return false;
   }
   if (!draft_accepted) return true;
   scheduler.advance(sequence, 1);
-  return write(sequence, drawn, i + 1, proposed.subspan(1));
+  return append_sampled(sequence, sampled, i + 1, draft.subspan(1));
 }
 
-// A prompt that is scored, and of which nothing is drawn.
+// Finishes a request with prompt_logprobs and max_tokens = 0.
 void Engine::Impl::finish_scored_prompt(std::list<Sequence>::iterator prompt) {
-  const std::shared_ptr<RequestState> ticket = prompt->ticket;
-  for (prompt->reply = 0; prompt->reply < ticket->request.n; ++prompt->reply) {
-    if (!guard(ticket, [&] { writer.close(*prompt, true); })) return;
-    end_reply(ticket);
+  const std::shared_ptr<RequestState> state = prompt->request_state;
+  for (prompt->completion_index = 0; prompt->completion_index < state->request.n; ++prompt->completion_index) {
+    if (!guard(state, [&] { writer.close(*prompt, true); })) return;
+    finish_completion(state);
   }
   scheduler.finish(prompt);
 }
 
-void Engine::Impl::end_reply(const std::shared_ptr<RequestState>& ticket) {
-  if (--ticket->unfinished > 0) return;
-  std::erase(live, ticket);
-  tell(*ticket);
+void Engine::Impl::finish_completion(const std::shared_ptr<RequestState>& state) {
+  if (--state->unfinished > 0) return;
+  std::erase(active_requests, state);
+  notify_finished(*state);
 }
 
 std::vector<std::vector<CompletionOutput>> Engine::generate(std::vector<GenerationRequest> requests,
@@ -425,9 +431,10 @@ std::vector<std::vector<CompletionOutput>> Engine::generate(std::vector<Generati
   std::vector<std::vector<CompletionOutput>> out(requests.size());
   int64_t finished = 0;
   for (size_t i = 0; i < requests.size(); ++i)
-    submit(std::move(requests[i]), [&, i](uint64_t, std::vector<CompletionOutput> replies) {
-      out[i] = std::move(replies);
-      if (++finished; progress) progress(finished);
+    submit(std::move(requests[i]), [&, i](uint64_t, std::vector<CompletionOutput> completions) {
+      out[i] = std::move(completions);
+      ++finished;
+      if (progress) progress(finished);
     });
   while (step()) {}
   return out;

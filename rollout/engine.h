@@ -1,7 +1,7 @@
 #pragma once
-// Engine: continuous batching over one model with a paged KV cache. Sampled tokens and log-probs of a request never
-// depend on its neighbours, on chunking, on preemption or on what is cached. submit() may be called from any thread;
-// step() belongs to one.
+// Engine: continuous batching over one model with a paged KV cache. The sampled tokens and log-probs of a request never
+// depend on other requests, chunked prefill, preemption or the prefix cache. Any thread may call submit(), cancel() and
+// end_step(); all other functions belong to the thread that calls step().
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,150 +14,151 @@
 
 namespace hone {
 
-// Added to the logit of a token id.
+// A bias that is added to the logit of a token id.
 struct LogitBias {
   int64_t id = 0;
   double bias = 0;  // in [-100, 100]
   void fields(Fields& f);
 };
 
-// How a reply is drawn. Logits are changed in this order (the formulas of vLLM): ids that would end a reply before
-// min_tokens become -infinity; logit_bias is added; of ids in the prompt or the reply, a logit above 0 is divided by
-// repetition_penalty and another one multiplied by it; of ids in the reply, frequency_penalty times their number and
-// presence_penalty are taken off. Then temperature, top_k, top_p and min_p (kernels/sampling/sample.h).
+// How a completion is sampled. Logits are adjusted in this order, with vLLM's formulas:
+//   1. Before min_tokens, the logits of stop ids become -infinity.
+//   2. logit_bias is added.
+//   3. For ids of the prompt or the completion, a positive logit is divided by repetition_penalty, another one
+//      multiplied by it.
+//   4. For ids of the completion, frequency_penalty * count and presence_penalty are subtracted.
+// Then come temperature, top_k, top_p and min_p (kernels/sampling/sample.h).
 struct SamplingParams {
   double temperature = 1, top_p = 1, min_p = 0;
   int64_t top_k = 0;         // 0 = all
-  int64_t max_tokens = 256;  // in [1, 2^31); fewer where the model's positions end
-  int64_t min_tokens = 0;    // no stop before: neither an id, which is not drawn, nor a string that is whole by then
+  int64_t max_tokens = 256;  // in [1, 2^31); the model's positions may end a completion earlier
+  int64_t min_tokens = 0;    // up to here stop ids are not sampled, and stop strings do not end the completion
   int64_t seed = 0;
   double repetition_penalty = 1;                       // in [0.01, 100]
   double presence_penalty = 0, frequency_penalty = 0;  // in [-2, 2]
-  std::vector<LogitBias> logit_bias{};                 // of an id at most once
+  std::vector<LogitBias> logit_bias{};                 // each id at most once
   bool ignore_eos = false;
-  std::vector<std::string>
-      stop;  // ends a reply once its text contains one; the text is cut before it, the ids are kept
-  std::vector<int64_t> stop_ids;  // besides the tokenizer's
-  // Where a reply of this many tokens does not hold thinking_end yet, its tokens follow by force, and drawing goes on
-  // after them. 0 = no budget.
+  std::vector<std::string> stop;  // strings that end a completion; its text is cut before the string, its ids are not
+  std::vector<int64_t> stop_ids;  // in addition to the tokenizer's
+  // If a completion of this many tokens does not contain thinking_end, the tokens of thinking_end are forced, and
+  // sampling continues after them. 0 = no budget.
   int64_t thinking_budget = 0;
   std::string thinking_end = "</think>";
   void fields(Fields& f);
-  // The settings, by name, that make the distribution drawn from another than softmax(logits / temperature):
-  // Reply::truncated_logp is of it.
+  // The names of the settings that change the sampled distribution from softmax(logits / temperature). It is the
+  // distribution of CompletionOutput::truncated_logp.
   std::vector<std::string> distribution_changes() const;
 };
 
 struct GenerationRequest {
   std::vector<int32_t> prompt;  // at least one token
-  int64_t n = 1;                // replies; the prompt's cache is shared between them
-  uint64_t id = 0;  // with the sampling seed and a reply's index it decides every draw; the same three, the same reply
+  int64_t n = 1;                // completions; they share the prompt's KV blocks
+  // Every RNG draw is a function of id, sampling.seed, the completion index and the position.
+  uint64_t id = 0;
   SamplingParams sampling;
-  int64_t top_logprobs =
-      0;  // of each token drawn, and of the prompt's where they are asked for: so many likeliest ids, at most 64
-  bool prompt_logprobs = false;  // score the prompt, too; max_tokens may then be 0: nothing is drawn
+  int64_t top_logprobs = 0;      // most likely ids to return for each sampled token, and with prompt_logprobs for each
+                                 // prompt token; at most 64
+  bool prompt_logprobs = false;  // return the prompt's log-probs as well; max_tokens may then be 0
 };
 
 struct TokenLogp {
   int32_t id = 0;
-  float logp = 0;  // of log_softmax(logits)
+  float logp = 0;  // log_softmax(logits)
 };
 
-// One reply. Of what was drawn, logp is of log_softmax(logits / temperature) before penalties, biases and truncation
-// (what a learner computes), raw_logp of log_softmax(logits), truncated_logp of the distribution drawn from. Of what
-// was forced all three are 0, as they would be of a prompt.
+// One completion. For a sampled token, logp is log_softmax(logits / temperature) before penalties, biases and
+// truncation (what a learner computes), raw_logp is log_softmax(logits), and truncated_logp is of the sampled
+// distribution. For a forced token all three are 0.
 struct CompletionOutput {
-  std::vector<int32_t> ids;  // the stop token included
+  std::vector<int32_t> ids;  // with the stop token
   std::vector<float> logp, truncated_logp, raw_logp;
-  std::vector<std::vector<TokenLogp>>
-      top_logprobs;               // of each id the likeliest ones in its place, best first; none where it was forced
-  std::vector<bool> forced;       // which ids were put there, not drawn; empty = none
-  std::vector<int64_t> versions;  // of each id: of the weights that drew it (Engine::set_policy_version)
-  // Of each prompt token, of log_softmax(logits) (a learner's at temperature 1); the first has 0 and none. Empty unless
-  // asked for.
+  std::vector<std::vector<TokenLogp>> top_logprobs;  // the most likely ids at each position, best first; none if forced
+  std::vector<bool> forced;                          // which ids are forced tokens; empty = none
+  std::vector<int64_t> versions;                     // policy version of each id (Engine::set_policy_version)
+  // log_softmax(logits) of each prompt token (a learner's at temperature 1). The first token has 0, and no top
+  // log-probs. Empty unless requested.
   std::vector<float> prompt_logp;
   std::vector<std::vector<TokenLogp>> prompt_top_logprobs;
-  std::string text;           // special tokens and the stop string left out
-  std::string finish_reason;  // stop | length | a sentence saying why it failed (the run goes on)
+  std::string text;           // without special tokens and the stop string
+  std::string finish_reason;  // stop | length | why it failed, as a sentence; the run continues
   bool failed = false;
-  bool refused =
-      false;  // failed, since the request asks for what the engine cannot serve; otherwise a failure is the engine's
+  bool rejected = false;  // failed because the engine cannot serve such a request; any other failure is the engine's
 };
 
-// Tokens guessed ahead, which one pass then checks: a reply is the same, and there sooner where guesses are right
-// (rollout/proposer.h). vLLM's names.
+// Speculative decoding with vLLM's names (rollout/proposer.h): one pass checks several draft tokens. Completions stay
+// the same.
 struct SpeculativeConfig {
   std::string method = "none";         // none | ngram | draft_model
-  int64_t num_speculative_tokens = 4;  // guessed at most, of each reply before a pass
+  int64_t num_speculative_tokens = 4;  // maximum draft tokens of a completion in a pass
   int64_t prompt_lookup_min = 5,
-          prompt_lookup_max = 5;  // ngram: tokens at the text's end that must have stood in it before
-  std::string model{};            // draft_model: the folder of a smaller model with the same tokenizer
+          prompt_lookup_max = 5;  // ngram: shortest and longest n-gram that must have come before
+  std::string model{};            // draft_model: folder of a smaller model with the same tokenizer
   void fields(Fields& f);
 };
 
 struct EngineConfig {
-  int64_t kv_block_size = 16;       // tokens of one cache block
-  int64_t kv_cache_tokens = 65536;  // in all; more requests than fit wait, or are preempted and computed again
-  int64_t max_batch_tokens = 2048;  // of one step: prefill chunks and decodes
-  int64_t max_sequences = 256;      // decoding at once
-  bool prefix_caching = true;       // blocks of requests before serve those that begin with the same tokens
+  int64_t kv_block_size = 16;       // tokens of a KV block
+  int64_t kv_cache_tokens = 65536;  // of the KV cache; requests beyond it wait, or are preempted and recomputed
+  int64_t max_batch_tokens = 2048;  // of one forward pass: prefill chunks and decodes
+  int64_t max_sequences = 256;      // completions that run at the same time
+  bool prefix_caching = true;       // reuse the KV blocks of earlier requests that begin with the same tokens
   SpeculativeConfig speculative{};
-  // none | int8 | fp8: the numbers in which the blocks' matrices are multiplied (model/quantized_model.h), beside the
-  // model's own weights, or, where the model is the engine's alone and never changes, in their place.
+  // none | int8 | fp8: format of the matrices of the layers (model/quantized_model.h). The quantized matrices take
+  // memory in addition to the model's weights, or replace them if owns_model is set.
   std::string quantization = "none";
-  bool owns_model = false;
-  std::string kv_cache_dtype = "auto";  // auto: as the weights | fp8: e4m3 with a scale for each token and head
+  bool owns_model = false;              // only the engine uses the model, whose weights never change
+  std::string kv_cache_dtype = "auto";  // auto: the weights' dtype | fp8: e4m3 with a scale for each token and head
   void fields(Fields& f);
-  // Whether the log-probs of replies are those that the model itself computes, bit for bit.
+  // True if the log-probs of completions equal the model's own, bit for bit.
   bool exact() const { return quantization == "none" && kv_cache_dtype == "auto"; }
-  // The same engine in the model's own arithmetic.
+  // The same config in the model's own arithmetic.
   EngineConfig as_exact() const;
-  // Of keys and values, for a model of such numbers; u8 stands for e4m3.
+  // The dtype of keys and values for a model of this dtype; u8 means e4m3.
   DType kv_dtype(DType model) const { return kv_cache_dtype == "fp8" ? DType::u8 : model; }
 };
 
 struct EngineStats {
   int64_t prompt_tokens = 0, generated_tokens = 0, forced_tokens = 0, steps = 0, preemptions = 0;
-  int64_t shared_prompt_tokens = 0;  // that the replies of a request did not compute again
-  double prefill_seconds = 0,
-         decode_seconds = 0;   // the device's, in passes with prompts or special requests, and in recordings
-  int64_t cached_tokens = 0;   // found in the cache when a request began, or one that was preempted began again
-  int64_t kv_tokens_used = 0;  // now: room in the cache that requests hold
-  // Guesses (one is several tokens of a reply), their tokens, and those of them that were drawn: 1 + accepted / drafts
-  // tokens a guess.
+  int64_t shared_prompt_tokens = 0;  // prompt tokens that completions share with the first of their request
+  // Device seconds of mixed passes (with prompts, or with requests that a decode pass cannot serve), and of decode
+  // passes.
+  double prefill_seconds = 0, decode_seconds = 0;
+  int64_t cached_tokens = 0;   // prefix cache hits when requests start, or start again after preemption
+  int64_t kv_tokens_used = 0;  // token slots of the KV blocks that requests hold now
+  // Drafts, their tokens, and the accepted ones of those: a draft yields 1 + accepted / drafts tokens on average.
   int64_t drafts = 0, draft_tokens = 0, accepted_tokens = 0;
-  double draft_seconds = 0;  // the device's, in a draft model's recordings
+  double draft_seconds = 0;  // device seconds of the draft model
 };
 
 class Engine {
  public:
-  // Reads the model's weights where they are (a learner's update is seen by the next step: no copy;
-  // set_policy_version() must be told). tokenizer may be null: then no stop strings, and text stays empty. A draft
-  // model is loaded here, into memory of the engine's own.
+  // Reads the model's weights in place: the next step sees a learner's update without a copy. The learner must then
+  // call set_policy_version(). tokenizer may be null: stop strings are then impossible, and text stays empty. Loads the
+  // draft model, if any, into the engine's own memory. Context, model and tokenizer must outlive the engine.
   Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config);
   ~Engine();
 
-  // `written` is the reply so far: what stands last in its columns is the new token's; it has no text and no
-  // finish_reason yet.
-  using OnToken = std::function<void(uint64_t request, int64_t reply, const CompletionOutput& written)>;
+  // `request` is GenerationRequest::id. `completion` is the completion so far, without text and finish_reason; its last
+  // entries belong to the new token.
+  using OnToken = std::function<void(uint64_t request, int64_t completion_index, const CompletionOutput& completion)>;
   using OnFinish = std::function<void(uint64_t request, std::vector<CompletionOutput>)>;
-  // Queues it; the callbacks are called from step(). Returns a ticket for cancel(). What goes wrong with one request,
-  // and what its on_token throws, fails its replies and touches no other request. What on_finish throws leaves step()
-  // at its end.
+  // Queues the request and returns a ticket for cancel(). step() makes the callbacks. A failure of one request, or an
+  // exception of its on_token, fails the completions of that request only. step() rethrows an exception of on_finish at
+  // its end.
   uint64_t submit(GenerationRequest request, OnFinish on_finish, OnToken on_token = {});
   void cancel(uint64_t ticket);
-  // Between steps: the weights are this version from now on; before, they were version 0. What is cached of requests
-  // before is of other weights and serves none that begins later; quantized weights are made again. Replies being
-  // written go on from the keys and values they have; with recompute, these are computed again first.
+  // Declares, between two steps, that the weights are now `version`; the first weights are version 0. Invalidates the
+  // prefix cache and quantizes the weights again. Running sequences keep their keys and values, or recompute them first
+  // if `recompute` is set.
   void set_policy_version(int64_t version, bool recompute = false);
   int64_t version() const;
-  // One forward pass or, where every running reply is decoding, passes until an eighth of them has ended or something
-  // arrives (32 at most); false when nothing is left to do. An Error where the model itself cannot be computed any more
-  // (weights of NaN, a device that failed).
+  // Runs one forward pass. If all running sequences decode, runs up to 32 passes, until an eighth of the completions
+  // has ended or a call arrives. Returns false when no request is left. Throws if the model itself cannot be computed
+  // (weights of NaN, a device failure).
   bool step();
-  // From any thread: a step under way returns after the pass that it is in.
+  // Makes a running step() return after its current pass.
   void end_step();
-  // submit() and step() until all are done; replies in the requests' order.
+  // Calls submit() and step() until all requests are done. Returns their completions in the order of the requests.
   std::vector<std::vector<CompletionOutput>> generate(std::vector<GenerationRequest> requests,
                                                       const std::function<void(int64_t finished)>& progress = {});
   const EngineStats& stats() const;

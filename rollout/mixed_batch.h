@@ -1,6 +1,6 @@
 #pragma once
-// MixedBatch: one forward pass over the parts of a plan, prompts' chunks and decodes together, with all that a request
-// may ask for. One thread.
+// MixedBatch: one forward pass over scheduled sequences of any kind, prefill chunks and decodes together, with
+// everything that a request may ask for. One thread.
 #include "rollout/device_timer.h"
 #include "rollout/sampler.h"
 #include "rollout/scheduler.h"
@@ -9,32 +9,33 @@ namespace hone {
 
 class MixedBatch {
  public:
-  MixedBatch(Context& context, Model& model, const KvStorage& planes)
-      : context_(context), model_(model), planes_(planes), staging_(context.device()), clock_(context) {}
+  MixedBatch(Context& context, Model& model, const KvStorage& storage)
+      : context_(context), model_(model), storage_(storage), staging_(context.device()), timer_(context) {}
 
-  // What is drawn of a part whose sequence is all computed now: for its reply, or for each of the replies that begin
-  // here. One row, and another one for each proposed token, drawn as if those before it were in the reply.
-  struct Draw {
+  // Where the next token of a fully computed sequence was sampled: for its completion, or for one of the completions
+  // that fork from a prompt. A row follows for each draft token, sampled as if the draft tokens before it were
+  // accepted.
+  struct SampledRow {
     const Scheduler::ScheduledSequence* part = nullptr;
-    int64_t reply = 0;
-    size_t row = 0;  // of drawn
+    int64_t completion_index = 0;
+    size_t row = 0;  // of Result::sampled
   };
   struct Result {
-    std::vector<Draw> draws;
-    SampledTokens drawn;
+    std::vector<SampledRow> rows;
+    SampledTokens sampled;
   };
-  // Computes the parts' tokens (sequence->computed is the caller's to move on), writes the scores of prompts to their
-  // replies, and draws.
+  // Computes the parts' tokens, writes prompt log-probs to their completions, and samples. The caller advances
+  // sequence->computed.
   Result run(std::span<const Scheduler::ScheduledSequence> parts);
-  // The device's, of the passes up to the last that was waited for.
-  double seconds() const { return clock_.seconds(); }
+  // Device seconds up to the last pass that was waited for.
+  double seconds() const { return timer_.seconds(); }
 
  private:
   Context& context_;
   Model& model_;
-  const KvStorage& planes_;
+  const KvStorage& storage_;
   Arena staging_;
-  DeviceTimer clock_;
+  DeviceTimer timer_;
 };
 
 }  // namespace hone

@@ -4,10 +4,10 @@
 
 namespace hone {
 
-PagedBatch::PagedBatch(Context& context, Arena& staging, const KvStorage& planes,
+PagedBatch::PagedBatch(Context& context, Arena& staging, const KvStorage& storage,
                        std::span<const Scheduler::ScheduledSequence> parts, int64_t vocab_size)
-    : view(planes.view()) {
-  const int64_t block_size = planes.block_size();
+    : view(storage.view()) {
+  const int64_t block_size = storage.block_size();
   size_t widest = 0;  // columns of the table
   for (const Scheduler::ScheduledSequence& part : parts) widest = std::max(widest, part.sequence->blocks.size());
   std::vector<int32_t> tokens, slots, lengths, table;
@@ -15,7 +15,7 @@ PagedBatch::PagedBatch(Context& context, Arena& staging, const KvStorage& planes
     const Sequence& sequence = *part.sequence;
     const auto first = sequence.tokens.begin() + sequence.computed;
     tokens.insert(tokens.end(), first, first + part.count);
-    tokens.insert(tokens.end(), part.proposed.begin(), part.proposed.end());
+    tokens.insert(tokens.end(), part.draft.begin(), part.draft.end());
     const int64_t end = sequence.computed + part.width();
     for (int64_t p = sequence.computed; p < end; ++p)
       slots.push_back(

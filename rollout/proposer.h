@@ -1,7 +1,7 @@
 #pragma once
-// Proposer: guesses which tokens come next in replies, so that one pass of the model can compute several of them. A
-// guess counts only where the model's own draw is the same (Engine), so what is proposed decides how fast a reply is
-// written and never what it says.
+// Proposer: proposes draft tokens for speculative decoding, so that one pass of the model computes several tokens. The
+// engine accepts a draft token only if the model samples the same one. Drafts thus change the speed and never the
+// completion.
 #include <memory>
 #include <span>
 
@@ -13,14 +13,14 @@ namespace hone {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // Called once before each pass of the model, with all that it will compute. Sets `proposed` of parts that have room:
-  // at most room tokens, of the model's vocabulary.
+  // Called once before each pass of the model with all parts of the pass. Sets `draft` of parts that have lookahead: at
+  // most num_lookahead ids of the model's vocabulary.
   virtual void propose(std::span<Scheduler::ScheduledSequence> parts) = 0;
-  // The device's, so far, in guessing.
+  // Device seconds spent on drafts so far.
   virtual double seconds() const { return 0; }
 };
 
-// What an engine gives its proposer; all of it outlives the proposer.
+// What the engine passes to its proposer. All of it outlives the proposer.
 struct ProposerContext {
   Context& context;
   Model& model;
@@ -29,8 +29,8 @@ struct ProposerContext {
   const SpeculativeConfig& config;
 };
 
-// By SpeculativeConfig::method; "none" makes none.
-using ProposerFactory = std::unique_ptr<Proposer> (*)(const ProposerContext& setting);
+// Registered by SpeculativeConfig::method. "none" returns null.
+using ProposerFactory = std::unique_ptr<Proposer> (*)(const ProposerContext& context);
 Registry<ProposerFactory>& proposers();
 
 }  // namespace hone

@@ -13,7 +13,7 @@
 namespace hone {
 namespace {
 
-// What one place's two distributions say of it, logits in, `target` the token that follows.
+// The two distributions at one position, compared. `target` is the token that follows.
 struct Prediction {
   double logp = 0, engine_logp = 0, kl = 0;
   bool same_top = false;
@@ -33,19 +33,19 @@ Prediction compare(std::span<const float> logits, std::span<const float> engine_
     const double logp = logits[v] - lse, engine_logp = engine_logits[v] - engine_lse;
     if (std::isfinite(logp)) out.kl += std::exp(logp) * (logp - engine_logp);
   }
-  const auto top = [](std::span<const float> of) { return std::max_element(of.begin(), of.end()) - of.begin(); };
-  out.same_top = top(logits) == top(engine_logits);
+  const auto top_id = [](std::span<const float> z) { return std::max_element(z.begin(), z.end()) - z.begin(); };
+  out.same_top = top_id(logits) == top_id(engine_logits);
   return out;
 }
 
-// A cache of one sequence, its blocks in order.
+// A KV cache of one sequence, with its blocks in order.
 class SequenceCache {
  public:
   SequenceCache(Context& context, Model& model, const EngineConfig& config, int64_t longest)
       : context_(context),
         blocks_((longest + config.kv_block_size - 1) / config.kv_block_size),
-        planes_(context, model.shape(), config.kv_dtype(model.dtype()), config.kv_block_size, blocks_) {}
-  // Of a sequence's first tokens, tables in scratch.
+        storage_(context, model.shape(), config.kv_dtype(model.dtype()), config.kv_block_size, blocks_) {}
+  // A view of the first `tokens` tokens; its tables are in scratch.
   KvView view(int64_t tokens) {
     std::vector<int32_t> slots(static_cast<size_t>(tokens)), table(static_cast<size_t>(blocks_));
     std::iota(slots.begin(), slots.end(), 0);
@@ -53,7 +53,7 @@ class SequenceCache {
     const auto on_device = [&](const std::vector<int32_t>& values) {
       return upload(context_, context_.scratch(), std::span<const int32_t>(values));
     };
-    KvView out = planes_.view();
+    KvView out = storage_.view();
     out.slots = on_device(slots);
     out.block_table = on_device(table).view({1, blocks_});
     out.lengths = on_device({static_cast<int32_t>(tokens)});
@@ -63,10 +63,10 @@ class SequenceCache {
  private:
   Context& context_;
   int64_t blocks_;
-  KvStorage planes_;
+  KvStorage storage_;
 };
 
-constexpr int64_t rows_at_once = 64;
+constexpr int64_t kRowsAtOnce = 64;
 
 }  // namespace
 
@@ -78,9 +78,9 @@ QuantizationError quantization_error(Context& context, Model& model, const Engin
     HONE_CHECK(!sequences[i].empty(), "sequence ", i, " is empty");
     longest = std::max(longest, std::ssize(sequences[i]));
   }
-  HONE_CHECK(longest > 1, "there is no token to predict: every sequence has one at most");
-  HONE_CHECK(longest <= model.shape().max_positions, "a sequence of ", longest, " tokens; the model has ",
-             model.shape().max_positions, " positions");
+  HONE_CHECK(longest > 1, "no sequence has a second token, so that there is nothing to predict: give longer texts");
+  HONE_CHECK(longest <= model.shape().max_positions, "a sequence has ", longest, " tokens, the model has ",
+             model.shape().max_positions, " positions: shorten it");
   std::unique_ptr<QuantizedModel> quantized;
   if (config.quantization != "none")
     quantized = std::make_unique<QuantizedModel>(context, model, quant_formats().at(config.quantization));
@@ -91,18 +91,18 @@ QuantizationError quantization_error(Context& context, Model& model, const Engin
   for (const std::vector<int32_t>& sequence : sequences) {
     if (sequence.size() < 2) continue;
     const ScratchScope scope(context);
-    const auto count = std::ssize(sequence) - 1;  // the last token tells nothing
+    const auto count = std::ssize(sequence) - 1;  // the last token predicts nothing
     const BatchPart part{std::span(sequence).first(static_cast<size_t>(count))};
     const Batch batch = pack_batch(context, context.scratch(), {&part, 1});
     const KvView view = cache.view(count);
     const Tensor hidden = infer(context, model, batch, {}, nullptr),
                  engine_hidden = infer(context, engine_model, batch, {}, &view);
-    for (int64_t first = 0; first < count; first += rows_at_once) {
+    for (int64_t first = 0; first < count; first += kRowsAtOnce) {
       const ScratchScope inner(context);
-      const int64_t rows = std::min(rows_at_once, count - first), V = model.shape().vocab_size;
+      const int64_t rows = std::min(kRowsAtOnce, count - first), V = model.shape().vocab_size;
       const auto logits_of = [&](Tensor from) {
         const Tensor logits = context.scratch().take(DType::f32, {rows, V});
-        gemm_forward(context, logits, from.rows(first, rows), model.lm_head().value, {}, {});
+        gemm_forward(context, {.y = logits, .x = from.rows(first, rows), .w = model.lm_head().value});
         return download(context, logits);
       };
       const std::vector<float> logits = logits_of(hidden), engine_logits = logits_of(engine_hidden);
@@ -116,20 +116,24 @@ QuantizationError quantization_error(Context& context, Model& model, const Engin
                                    static_cast<size_t>(sequence[static_cast<size_t>(first) + r + 1]));
         }
       });
-      for (const Prediction& at : predictions) {
-        const double difference = std::fabs(at.logp - at.engine_logp);
+      for (const Prediction& prediction : predictions) {
+        const double difference = std::fabs(prediction.logp - prediction.engine_logp);
         out.max_difference = std::max(out.max_difference, difference);
         out.mean_difference += difference;
-        out.kl += at.kl;
-        out.same_top += at.same_top;
-        nll -= at.logp, engine_nll -= at.engine_logp;
+        out.kl += prediction.kl;
+        out.same_top += prediction.same_top;
+        nll -= prediction.logp;
+        engine_nll -= prediction.engine_logp;
         ++out.tokens;
       }
     }
   }
   const auto n = static_cast<double>(out.tokens);
-  out.mean_difference /= n, out.kl /= n, out.same_top /= n;
-  out.perplexity = std::exp(nll / n), out.engine_perplexity = std::exp(engine_nll / n);
+  out.mean_difference /= n;
+  out.kl /= n;
+  out.same_top /= n;
+  out.perplexity = std::exp(nll / n);
+  out.engine_perplexity = std::exp(engine_nll / n);
   return out;
 }
 

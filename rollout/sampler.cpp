@@ -11,15 +11,15 @@ namespace {
 
 constexpr int64_t param_size = static_cast<int64_t>(sizeof(RowSamplingParams));
 
-// Calls visit(first, logits of the rows from first) for at most rows_at_once rows of hidden, which bounds the logits'
-// memory.
+// Calls visit(first, logits) for ranges of at most rows_at_once rows of hidden, which bounds the memory of the logits.
+// `first` is the range's first row.
 template <class Visit>
-void for_each_block(Context& context, Model& model, Tensor hidden, int64_t rows_at_once, Visit visit) {
+void for_each_row_range(Context& context, Model& model, Tensor hidden, int64_t rows_at_once, Visit visit) {
   for (int64_t first = 0; first < hidden.dim(0); first += rows_at_once) {
     const int64_t rows = std::min(rows_at_once, hidden.dim(0) - first);
     ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
-    gemm_forward(context, logits, hidden.rows(first, rows), model.lm_head().value, Tensor(), Tensor());
+    gemm_forward(context, {.y = logits, .x = hidden.rows(first, rows), .w = model.lm_head().value});
     visit(first, logits);
   }
 }
@@ -32,22 +32,23 @@ Tensor upload_bytes(Context& context, std::span<const T> items) {
   return out;
 }
 
-// A table as wide as the widest row; none where no logit changes.
-LogitAdjustments upload_edits(Context& context, std::span<const SamplingState> rows) {
+// A table as wide as the row with the most adjustments; empty if there are none.
+LogitAdjustments upload_adjustments(Context& context, std::span<const SamplingState> rows) {
   size_t width = 0;
-  for (const SamplingState& row : rows) width = std::max(width, row.edits.size());
+  for (const SamplingState& row : rows) width = std::max(width, row.adjustments.size());
   if (width == 0) return {};
-  std::vector<LogitAdjustment> edits(rows.size() * width);
-  std::vector<RowPenalties> how;
+  std::vector<LogitAdjustment> adjustments(rows.size() * width);
+  std::vector<RowPenalties> penalties;
   for (size_t r = 0; r < rows.size(); ++r) {
-    std::copy(rows[r].edits.begin(), rows[r].edits.end(), edits.begin() + static_cast<std::ptrdiff_t>(r * width));
-    how.push_back(rows[r].how);
+    std::copy(rows[r].adjustments.begin(), rows[r].adjustments.end(),
+              adjustments.begin() + static_cast<std::ptrdiff_t>(r * width));
+    penalties.push_back(rows[r].penalties);
   }
-  return {upload_bytes(context, std::span<const LogitAdjustment>(edits)),
-          upload_bytes(context, std::span<const RowPenalties>(how))};
+  return {upload_bytes(context, std::span<const LogitAdjustment>(adjustments)),
+          upload_bytes(context, std::span<const RowPenalties>(penalties))};
 }
 
-SampledTokenBuffer take_rows(Context& context, int64_t S, int64_t top) {
+SampledTokenBuffer allocate_output(Context& context, int64_t S, int64_t top) {
   return {context.scratch().take(DType::i32, {SampledTokenBuffer::size(S, top)}), S, top};
 }
 
@@ -61,7 +62,7 @@ SampledTokens download_rows(Context& context, const SampledTokenBuffer& rows, in
 
 SampledTokens SampledTokenBuffer::read(const int32_t* copy, int64_t count) const {
   for (int64_t i = 0; i < count; ++i)
-    HONE_CHECK(copy[i] >= 0, "sampling: the logits of row ", i, " hold a NaN, an infinity, or nothing but -infinity");
+    HONE_CHECK(copy[i] >= 0, "sampling: the logits of row ", i, " contain NaN or infinity, or are all -infinity");
   const auto floats = [&](int64_t column, int64_t first, int64_t amount) {
     std::vector<float> out(static_cast<size_t>(amount));
     std::memcpy(out.data(), copy + column * S_ + first, out.size() * sizeof(float));
@@ -83,23 +84,32 @@ SampledTokens SampledTokenBuffer::read(const int32_t* copy, int64_t count) const
 
 void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out, Tensor hidden,
                    const SamplingTables& tables) {
-  const bool edited = static_cast<bool>(tables.edits);
-  for_each_block(context, model, hidden, 256, [&](int64_t first, Tensor logits) {
+  const bool adjusted = static_cast<bool>(tables.adjustments);
+  for_each_row_range(context, model, hidden, 256, [&](int64_t first, Tensor logits) {
     const int64_t S = logits.dim(0);
     const auto slice = [&](Tensor column) { return column.rows(first, S); };
     const Tensor params = tables.params.rows(first * param_size, S * param_size);
-    const LogitAdjustments edits = edited ? tables.edits.of(first, S, hidden.dim(0)) : LogitAdjustments();
-    if (edited) apply_logit_processors(context, logits, edits);
-    sample_rows(context, slice(out.ids()), slice(out.logp()), slice(out.truncated_logp()), slice(out.raw_logp()),
-                logits, params);
-    if (edited) restore_logits(context, logits, edits);
-    if (edited || out.top() > 0)
-      logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
-                     logits, slice(out.ids()), params);
+    const LogitAdjustments adjustments = adjusted ? tables.adjustments.of(first, S, hidden.dim(0)) : LogitAdjustments();
+    if (adjusted) apply_logit_processors(context, logits, adjustments);
+    sample_rows(context, {.ids = slice(out.ids()),
+                          .logp = slice(out.logp()),
+                          .truncated_logp = slice(out.truncated_logp()),
+                          .raw_logp = slice(out.raw_logp()),
+                          .logits = logits,
+                          .params = params});
+    if (adjusted) restore_logits(context, logits, adjustments);
+    if (adjusted || out.top() > 0)
+      logits_logprob(context, {.logp = slice(out.logp()),
+                               .raw_logp = slice(out.raw_logp()),
+                               .top_ids = slice(out.top_ids()),
+                               .top_logp = slice(out.top_logp()),
+                               .logits = logits,
+                               .ids = slice(out.ids()),
+                               .params = params});
   });
 }
 
-SampledTokens draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows) {
+SampledTokens sample_and_wait(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows) {
   ScratchScope scratch(context);
   std::vector<RowSamplingParams> params;
   int64_t top = 0;
@@ -108,30 +118,35 @@ SampledTokens draw(Context& context, Model& model, Tensor hidden, std::span<cons
     top = std::max(top, row.top_logprobs);
   }
   const SamplingTables tables{upload_bytes(context, std::span<const RowSamplingParams>(params)),
-                              upload_edits(context, rows)};
-  const SampledTokenBuffer out = take_rows(context, std::ssize(params), std::min(top, model.shape().vocab_size));
+                              upload_adjustments(context, rows)};
+  const SampledTokenBuffer out = allocate_output(context, std::ssize(params), std::min(top, model.shape().vocab_size));
   sample_tokens(context, model, out, hidden, tables);
   return download_rows(context, out, std::ssize(params));
 }
 
 PromptLogprobs prompt_logprobs(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids,
-                     int64_t top_logprobs) {
+                               int64_t top_logprobs) {
   ScratchScope scratch(context);
   constexpr int64_t rows_at_once = 64;
   const int64_t count = std::ssize(ids);
   const std::vector<RowSamplingParams> plain(static_cast<size_t>(std::min(count, rows_at_once)));
   const Tensor params = upload_bytes(context, std::span(plain));
-  const SampledTokenBuffer out = take_rows(context, count, std::min(top_logprobs, model.shape().vocab_size));
-  context.zero(out.all());  // nothing is truncated here
+  const SampledTokenBuffer out = allocate_output(context, count, std::min(top_logprobs, model.shape().vocab_size));
+  context.zero(out.all());  // truncated_logp stays 0
   context.copy(out.ids(), host_view(ids));
-  for_each_block(context, model, hidden, rows_at_once, [&](int64_t first, Tensor logits) {
+  for_each_row_range(context, model, hidden, rows_at_once, [&](int64_t first, Tensor logits) {
     const int64_t S = logits.dim(0);
     const auto slice = [&](Tensor column) { return column.rows(first, S); };
-    logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
-                   logits, slice(out.ids()), params.rows(0, S * param_size));
+    logits_logprob(context, {.logp = slice(out.logp()),
+                             .raw_logp = slice(out.raw_logp()),
+                             .top_ids = slice(out.top_ids()),
+                             .top_logp = slice(out.top_logp()),
+                             .logits = logits,
+                             .ids = slice(out.ids()),
+                             .params = params.rows(0, S * param_size)});
   });
-  SampledTokens scored = download_rows(context, out, count);
-  return {std::move(scored.logp), std::move(scored.top_logprobs)};
+  SampledTokens result = download_rows(context, out, count);
+  return {std::move(result.logp), std::move(result.top_logprobs)};
 }
 
 }  // namespace hone

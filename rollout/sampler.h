@@ -1,5 +1,5 @@
 #pragma once
-// From hidden states to drawn tokens and scored ones.
+// Samples tokens from hidden states, and computes the log-probs of given tokens.
 #include <span>
 #include <vector>
 
@@ -8,17 +8,18 @@
 
 namespace hone {
 
-// Of each row: the id drawn and its log-probs (Reply says of which distributions).
+// The sampled id of each row and its log-probs (CompletionOutput says of which distributions).
 struct SampledTokens {
   std::vector<int32_t> ids;
   std::vector<float> logp, truncated_logp, raw_logp;
-  std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless asked for
+  std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless requested
 };
 
-// Room on a device for what is drawn of S rows and their `top` likeliest ids, in one piece.
+// The device memory of the sampled tokens of S rows and their `top` most likely ids: one i32 tensor, a column after the
+// other.
 class SampledTokenBuffer {
  public:
-  // Numbers of such a piece.
+  // Number of i32 values of the tensor.
   static int64_t size(int64_t S, int64_t top) { return S * (4 + 2 * top); }
   // all: i32 [size(S, top)].
   SampledTokenBuffer(Tensor all, int64_t S, int64_t top) : all_(all), S_(S), top_(top) {}
@@ -30,7 +31,7 @@ class SampledTokenBuffer {
   Tensor raw_logp() const { return part(3, 1, DType::f32); }
   Tensor top_ids() const { return part(4, top_, DType::i32).view({S_, top_}); }
   Tensor top_logp() const { return part(4 + top_, top_, DType::f32).view({S_, top_}); }
-  // What the first `count` rows drew, of a host copy of all(). A row that had no distribution is an Error.
+  // Reads the first `count` rows from a host copy of all(). Throws if the logits of a row gave no distribution.
   SampledTokens read(const int32_t* copy, int64_t count) const;
 
  private:
@@ -43,24 +44,23 @@ class SampledTokenBuffer {
   int64_t S_, top_;
 };
 
-// What rows are drawn by, on the device: of S rows (kernels/sampling/sample.h, logit_processors.h).
+// Device tables of S rows that sampling reads (kernels/sampling/sample.h, logit_processors.h).
 struct SamplingTables {
   Tensor params;
-  LogitAdjustments edits{};  // none: no row's logits are changed
+  LogitAdjustments adjustments{};  // empty: no row's logits are adjusted
 };
 
-// The logits of hidden [S, D], and what is drawn from them: queued, without the host. Edits change what is drawn and
+// Queues lm_head of hidden [S, D] and sampling; the host does not wait. Adjustments change the sampled ids and
 // truncated_logp only.
 void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out, Tensor hidden,
                    const SamplingTables& tables);
-// The same for rows that the host describes, with as many likeliest ids as the one that asks for most; waits for the
-// result.
-SampledTokens draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows);
+// The same for rows that the host describes, then waits for the result. All rows get the largest top_logprobs of any.
+SampledTokens sample_and_wait(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows);
 
-// What hidden [S, D] says of given ids [S], at temperature 1: logp and the likeliest ids. Waits for the result.
+// The log-probs of given ids [S] under hidden [S, D] at temperature 1, and the most likely ids. Waits for the result.
 struct PromptLogprobs {
   std::vector<float> logp;
-  std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless asked for
+  std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless requested
 };
 PromptLogprobs prompt_logprobs(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids,
                                int64_t top_logprobs);

@@ -1,5 +1,5 @@
 #pragma once
-// What a sequence's next draw depends on besides the logits.
+// SamplingState: everything but the logits that the next sampled token of a sequence depends on.
 #include <vector>
 
 #include "kernels/sampling/logit_processors.h"
@@ -10,21 +10,21 @@ namespace hone {
 
 struct SamplingState {
   RowSamplingParams sample;
-  RowPenalties how;                    // the row's logits are changed,
-  std::vector<LogitAdjustment> edits;  // and which
+  RowPenalties penalties;
+  std::vector<LogitAdjustment> adjustments;  // by id
   int64_t top_logprobs = 0;
-  // Whether logits are changed now, or may be after this draw.
-  bool edited() const { return how.counts != 0 || !edits.empty(); }
+  // True if logits are adjusted now, or may be once this token is sampled.
+  bool adjusts_logits() const { return penalties.counts != 0 || !adjustments.empty(); }
 };
 
-// The request's seed and id, the reply and the position decide the draw.
-RowSamplingParams sample_params(const Sequence& sequence, int64_t reply);
-SamplingState sampling_state(const Sequence& sequence, int64_t reply);
+// The RNG draw is a function of the request's seed and id, the completion index and the position.
+RowSamplingParams sample_params(const Sequence& sequence, int64_t completion_index);
+SamplingState sampling_state(const Sequence& sequence, int64_t completion_index);
 
-// The draw after this one, should it draw `id`.
-SamplingState next_sampling_state(SamplingState draw, int32_t id);
+// The state after `state` if it samples `id`.
+SamplingState next_sampling_state(SamplingState state, int32_t id);
 
-// One more token of the reply, counted where that changes the next draw.
+// Appends a token to the sequence, and counts it if the request has penalties.
 void add_token(Sequence& sequence, int32_t id);
 
 }  // namespace hone

@@ -1,9 +1,9 @@
 #pragma once
-// Scheduler: which tokens of which sequences the next forward pass computes. Every running sequence that is decoding
-// comes first; what is left of the token budget goes to prompts, in the order they came, in chunks. When the cache is
-// full the youngest running sequence gives its blocks back and is computed again later, less the full blocks that the
-// cache still has by then: a sequence starts with all that are named by its own first tokens, and names its own as they
-// fill up. Nothing here changes a result: a token's arithmetic does not depend on its pass.
+// Scheduler: chooses the tokens of the next forward pass. Running sequences that decode come first. The rest of the
+// token budget goes to prompts in arrival order, in chunks. If the KV cache is full, the scheduler preempts the
+// youngest running sequence; it is recomputed later, except for the full blocks that the prefix cache still has by
+// then. A sequence starts with the cached blocks of its own first tokens, and adds its blocks to the prefix cache as
+// they fill. Scheduling never changes a result: a token's arithmetic does not depend on its pass.
 #include <deque>
 #include <list>
 #include <span>
@@ -13,48 +13,50 @@
 
 namespace hone {
 
+// One thread.
 class Scheduler {
  public:
   Scheduler(KvCache& cache, const EngineConfig& config) : cache_(cache), config_(config) {}
 
   struct ScheduledSequence {
     std::list<Sequence>::iterator sequence;
-    int64_t count = 0;                // tokens from sequence->computed on; their blocks are there
-    int64_t room = 0;                 // and those of so many more that may follow (reserve)
-    std::vector<int32_t> proposed{};  // which these may be (rollout/proposer.h)
+    int64_t count = 0;             // tokens to compute, from sequence->computed on; their blocks are allocated
+    int64_t num_lookahead = 0;     // further tokens whose blocks are allocated (reserve_lookahead)
+    std::vector<int32_t> draft{};  // draft tokens for the lookahead (rollout/proposer.h)
 
-    // Of the sequence's next token, when all of it is computed.
-    bool draws() const { return count == sequence->remaining() && !sequence->full(); }
-    int64_t width() const { return count + std::ssize(proposed); }
+    // True if the pass computes the whole sequence, so that its next token is sampled.
+    bool samples_token() const { return count == sequence->remaining() && !sequence->full(); }
+    int64_t width() const { return count + std::ssize(draft); }
   };
 
   void add(Sequence sequence) { waiting_.push_back(std::move(sequence)); }
-  // The next pass's parts; empty when nothing is left. Cancelled sequences are dropped.
+  // Returns the parts of the next pass; empty if no sequence can run. Drops cancelled sequences.
   std::vector<ScheduledSequence> schedule();
-  // Takes blocks for each part's room, or for less of it where free blocks are too few: none has more than the returned
-  // number then.
-  int64_t reserve(std::span<ScheduledSequence> parts);
-  // The sequence's next `count` tokens are computed.
+  // Allocates blocks for each part's num_lookahead. If too few blocks are free, lowers it to a common bound. Returns
+  // the largest num_lookahead that is left.
+  int64_t reserve_lookahead(std::span<ScheduledSequence> parts);
+  // Records that the sequence's next `count` tokens are computed.
   void advance(Sequence& sequence, int64_t count);
-  // Between passes: everything that runs gives its blocks back and is computed again, in the same order.
+  // Preempts all running sequences and keeps their order. Call it between passes.
   void preempt_all();
-  // A sequence whose reply is done.
+  // Removes a sequence whose completion is done.
   void finish(std::list<Sequence>::iterator sequence);
-  // A reply that parts from its prompt, which is still there and whose place in the order it has: it shares the full
-  // blocks and gets a copy of the last, partial one. If no block is free, or max_sequences are running, it waits and is
-  // computed again.
-  void fork(std::list<Sequence>::iterator prompt, Sequence reply);
+  // Forks a completion from its prompt, which is still running. The completion shares the full KV blocks, copies the
+  // partial one, and takes the prompt's place in the order. If no block is free, or max_sequences are running, it waits
+  // and is recomputed.
+  void fork(std::list<Sequence>::iterator prompt, Sequence completion);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }
   int64_t cached_tokens() const { return cached_tokens_; }
 
  private:
-  // Blocks for tokens [0, end) of the sequence, preempting younger ones if allowed. False: there is no room.
+  // Allocates blocks for tokens [0, end) of the sequence; may_preempt allows to preempt younger ones. Returns false if
+  // blocks are too few.
   bool allocate_blocks(std::list<Sequence>::iterator sequence, int64_t end, bool may_preempt);
   void free_blocks_of(Sequence& sequence);
-  // Replies that run, or will once the prompts that run are computed.
-  int64_t num_replies() const;
-  // Shares the named blocks that the sequence, of which nothing is computed, begins with.
+  // Completions that run, plus those that the running prompts will fork.
+  int64_t num_completions() const;
+  // References the cached blocks of the first tokens of a sequence of which nothing is computed.
   void match_prefix(Sequence& sequence);
   void drop_cancelled();
 

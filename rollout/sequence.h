@@ -1,5 +1,5 @@
 #pragma once
-// A request on its way through the engine: plain data.
+// Sequence and RequestState: a request inside the engine, as plain data.
 #include <map>
 #include <memory>
 #include <vector>
@@ -8,39 +8,39 @@
 
 namespace hone {
 
-// One submit(): its replies gather here until the last is done.
+// One Engine::submit(). It collects the completions until the last one ends.
 struct RequestState {
-  uint64_t number = 0;
+  uint64_t number = 0;  // the ticket
   GenerationRequest request;
   Engine::OnFinish on_finish;
   Engine::OnToken on_token;
-  std::vector<CompletionOutput> replies;
-  int64_t unfinished = 0;
+  std::vector<CompletionOutput> completions;
+  int64_t unfinished = 0;  // completions
   bool cancelled = false;
-  std::vector<int32_t> stop_ids;      // that end a reply, each once
-  std::vector<int32_t> thinking_end;  // the request's, as ids
+  std::vector<int32_t> stop_ids;      // all ids that end a completion; sorted, unique
+  std::vector<int32_t> thinking_end;  // the request's thinking_end as ids
 };
 
-// One reply being written, or the prompt of all of a ticket's replies before they part.
+// One completion in progress, or the prompt before the request's completions fork from it.
 struct Sequence {
-  std::shared_ptr<RequestState> ticket;
-  int64_t reply = 0;
-  bool forked = false;          // false: the prompt, from which every reply's first token is drawn
-  std::vector<int32_t> tokens;  // prompt, then what was drawn
-  int64_t computed = 0;         // tokens whose keys and values are in the cache
+  std::shared_ptr<RequestState> request_state;
+  int64_t completion_index = 0;
+  bool forked = false;          // false: the prompt, from which the first token of each completion is sampled
+  std::vector<int32_t> tokens;  // the prompt, then the completion
+  int64_t computed = 0;         // tokens whose keys and values are in the KV cache
   std::vector<int32_t> blocks;
-  int64_t num_cached_blocks = 0;  // of its blocks, from the first, that the cache was told of
-  uint64_t prefix_hash = 0;       // the name of the last of them
-  bool thinking = false;          // under a budget, and thinking_end has not been written yet
-  std::string tail;               // the last bytes of the text, where a stop string or thinking_end may end
-  int64_t max_tokens = 0;         // of tokens.size() when the reply ends by length
-  std::map<int32_t, int64_t>
-      counts;  // where there are penalties: how often the reply holds each id; 0 of those that the prompt alone does
+  int64_t num_cached_blocks = 0;  // leading blocks that are in the prefix cache
+  uint64_t prefix_id = 0;         // the prefix cache's id of the last of them
+  bool thinking = false;          // there is a thinking budget, and thinking_end has not come yet
+  std::string tail;               // the last bytes of the text, in which a stop string or thinking_end may end
+  int64_t max_tokens = 0;         // tokens.size() at which the completion ends by length
+  // Only if the request has penalties: how often the completion has each id; 0 for ids of the prompt alone.
+  std::map<int32_t, int64_t> counts;
 
-  int64_t written() const { return static_cast<int64_t>(tokens.size() - ticket->request.prompt.size()); }
+  int64_t written() const { return static_cast<int64_t>(tokens.size() - request_state->request.prompt.size()); }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed; }
   bool full() const { return static_cast<int64_t>(tokens.size()) >= max_tokens; }
-  CompletionOutput& result() const { return ticket->replies[static_cast<size_t>(reply)]; }
+  CompletionOutput& result() const { return request_state->completions[static_cast<size_t>(completion_index)]; }
 };
 
 }  // namespace hone

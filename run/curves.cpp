@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/io/jsonl.h"
@@ -9,13 +11,31 @@
 namespace hone {
 namespace {
 
+// Old and current names.
+constexpr std::pair<std::string_view, std::string_view> kRenamedMetrics[] = {
+    {"time/head", "time/lm_head"},
+    {"queue/rounds", "queue/batches"},
+    {"queue/replies", "queue/completions"},
+    {"workers/asked_again", "workers/retried"},
+    {"workers/asked_twice", "workers/duplicated"},
+    {"time/bubble", "time/wait_rollout"}};
+
+// The metric in a row, under its current or its old name.
+const Json* find_metric(const Json& row, const std::string& metric) {
+  const std::string current = current_metric_name(metric);
+  if (const Json* value = row.find(current)) return value;
+  for (const auto& [old_name, name] : kRenamedMetrics)
+    if (name == current) return row.find(std::string(old_name));
+  return nullptr;
+}
+
 // Values of the metric by step; the last row of a step counts.
 std::map<int64_t, double> read_metric(const std::filesystem::path& run, const std::string& metric) {
   const std::filesystem::path file = run / "metrics.jsonl";
   std::map<int64_t, double> out;
   read_jsonl(file, [&](const Json& row, int64_t line) {
     const std::string where = concat(file.string(), ":", line);
-    if (const Json* value = row.find(metric))
+    if (const Json* value = find_metric(row, metric))
       out[row.at("step", where).as_int(where + ": step")] = value->as_double(where + ": " + metric);
   });
   return out;
@@ -33,6 +53,12 @@ void smoothen(std::map<int64_t, double>& values, int64_t smooth) {
 }
 
 }  // namespace
+
+std::string current_metric_name(const std::string& name) {
+  for (const auto& [old_name, current] : kRenamedMetrics)
+    if (name == old_name) return std::string(current);
+  return name;
+}
 
 Curve read_curve(const std::string& name, const std::vector<std::filesystem::path>& runs, const std::string& metric,
                  int64_t smooth) {

@@ -10,7 +10,7 @@
 #include "model/flops.h"
 #include "model/io/adapter.h"
 #include "model/quantized_model.h"
-#include "posttrain/rl/weight_queue.h"
+#include "posttrain/rl/weight_sync.h"
 #include "rollout/kv/kv_storage.h"
 #include "train/stage.h"
 #include "train/trainer.h"
@@ -35,12 +35,12 @@ bool starts_from_adapter(const Recipe& recipe) {
   return !recipe.model.path.empty() && is_adapter(expand_path(recipe.model.path));
 }
 
-// Of the adapters that the recipe's stages train; r = 0: none.
+// The adapters that the stages train; r = 0: none.
 LoraConfig lora_of(const Recipe& recipe) {
   return starts_from_adapter(recipe) ? read_lora_config(expand_path(recipe.model.path)) : recipe.model.lora.config;
 }
 
-// Adapters need trained weights below them, and no stage can train those once there are adapters.
+// Adapters need trained weights below them. Once a model has adapters, no stage can train its weights.
 void check_adapters(const Recipe& recipe) {
   if (lora_of(recipe).r == 0) return;
   without_weights(recipe)->add_lora(lora_of(recipe));
@@ -56,7 +56,7 @@ void check_adapters(const Recipe& recipe) {
   }
 }
 
-// The tokenizer that the run begins with, if there is one.
+// The tokenizer that the run begins with, if any.
 std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
   if (!recipe.tokenizer.empty()) return Tokenizer::load(expand_path(recipe.tokenizer));
   const std::filesystem::path folder =
@@ -65,30 +65,28 @@ std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
   return Tokenizer::load(folder);
 }
 
-// Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention
+// The share of the machine's measured FLOP/s that a training step reaches. Large GEMMs reach more, norms and attention
 // less.
 constexpr double expected_mfu = 0.4;
 
-// A sample with every column an objective may read; the numbers do not matter on the meta device.
+// A sample with every column that an objective may read. The meta device does not read the numbers.
 Sample longest_sample(int64_t length) {
   const size_t n = static_cast<size_t>(length);
   Sample out;
   out.tokens.assign(n, 0);
-  out.mask.assign(n, 1.0f);
-  out.mask[0] = 0;
-  out.behavior_logp = out.old_logp = out.reference_logp = out.advantage = out.value = out.returns =
-      std::vector<float>(n, 0.0f);
+  for (const Column column : all_columns()) out.columns.assign(column, column.size(1, n), 0);
+  set_mask(out);
   return out;
 }
 
-// The keys and values of every token that an engine caches.
+// Bytes of the keys and values of all tokens in the KV cache.
 int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const ModelShape& shape, DType dtype) {
   return static_cast<int64_t>(
       KvStorage(context, shape, dtype, engine.kv_block_size, engine.kv_cache_tokens / engine.kv_block_size).bytes());
 }
 
-// One step on the meta device: what it takes there is what it takes anywhere.
-// adapted: an earlier stage trained adapters, too.
+// Plans a stage by a dry run of one step on the meta device, which takes the memory of any other device.
+// adapted: an earlier stage trained adapters, so the reference keeps those.
 Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, const Tokenizer* tokenizer,
                 bool adapted) {
   const PlannedStep step = spec.stage->planned_step(shape, tokenizer);
@@ -104,18 +102,18 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const Sample sample = longest_sample(length);
   const std::vector<const Sample*> batch(static_cast<size_t>(step.sequences), &sample);
   trainer.step(batch, *step.objective, 0);
-  const bool beside = step.rollout && recipe.rollout.shares_learner_device();
+  const bool shares_device = step.rollout && recipe.rollout.shares_learner_device();
   const int64_t kv_bytes =
-      beside ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
+      shares_device ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
   int64_t draft_bytes = 0;
-  if (const std::string& folder = recipe.rollout.speculative.model; beside && !folder.empty()) {
+  if (const std::string& folder = recipe.rollout.speculative.model; shares_device && !folder.empty()) {
     const std::unique_ptr<Model> draft = without_weights(folder);
     draft->allocate(context, model->dtype(), false);
     draft_bytes = static_cast<int64_t>(draft->flat_values().bytes()) +
                   kv_cache_bytes(context, recipe.rollout, draft->shape(), draft->dtype());
   }
   int64_t quantized_bytes = 0;
-  if (const std::string& format = recipe.rollout.quantization; beside && format != "none")
+  if (const std::string& format = recipe.rollout.quantization; shares_device && format != "none")
     quantized_bytes = static_cast<int64_t>(QuantizedModel(context, *model, quant_formats().at(format)).bytes());
   const ModelFlops plan = count_flops(*model, length);
   const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()),
@@ -127,11 +125,11 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
     if (adapted)
       for (const Param* param : model->adapter_params()) reference += static_cast<int64_t>(param->value.bytes());
   }
-  const int64_t on_their_way =
-      step.rollout && !recipe.rollout.pool.workers.empty() ? 2 : 0;  // to workers: what they take, and what is next
+  // For workers: the version that they load, and the next one.
+  const int64_t worker_versions = step.rollout && !recipe.rollout.pool.workers.empty() ? 2 : 0;
   int64_t weight_copies =
-      (step.max_versions_in_flight + on_their_way) * static_cast<int64_t>(model->trainable_values().bytes());
-  if (step.max_versions_in_flight > 0 && beside) weight_copies += weights;
+      (step.max_versions_in_flight + worker_versions) * static_cast<int64_t>(model->trainable_values().bytes());
+  if (step.max_versions_in_flight > 0 && shares_device) weight_copies += weights;
   const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()),
                 tokens = step.updates * step.sequences * length;
   Json bytes = JsonObject{{"weights", weights},
@@ -150,7 +148,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   bytes.set("total", total);
   return JsonObject{
       {"name", spec.name},
-      {"kind", spec.kind},
+      {"kind", spec.kind()},
       {"steps", spec.stage->steps()},
       {"tokens_per_step", tokens},
       {"train_flops_per_token", plan.train_flops_per_token},
@@ -173,7 +171,7 @@ std::string time_text(double seconds) {
 static void check_parts(const Recipe& recipe) {
   model_dtype(recipe.dtype, device_kind(recipe.device));
   for (const StageSpec& spec : recipe.stage) {
-    spec.stage->check(recipe);
+    spec.stage->check(recipe.stage_settings());
     for (const std::string& warning : spec.stage->warnings()) log::warning("stage ", spec.name, ": ", warning);
   }
   for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task).task->check();
@@ -192,7 +190,7 @@ void check_recipe(const Recipe& recipe) {
   try {
     check_parts(recipe);
   } catch (const Error& error) {
-    // Stages know their keys, not the file that these are from.
+    // Stages know their keys, but not the file.
     const std::string_view what = error.what();
     if (recipe.source.empty() || what.starts_with(recipe.source)) throw;
     fail(recipe.source, ": ", what);

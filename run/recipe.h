@@ -1,29 +1,29 @@
 #pragma once
-// A recipe: the whole of a run, from TOML. The resolved recipe, every key written, lies in the run folder.
+// A recipe: all settings of a run, from TOML. The run folder holds the resolved recipe, with every key.
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/config/choice.h"
 #include "core/config/config.h"
 #include "eval/task.h"
 #include "model/model.h"
-#include "rollout/remote/worker_pool.h"
+#include "posttrain/rl/rollout_config.h"
+#include "train/stage.h"
 
 namespace hone {
 
-class Stage;
-
-// Adapters instead of whole weights: every stage but pretrain trains them, one stage goes on with those of the one
-// before.
+// LoRA adapters. Every stage but pretrain trains them instead of the weights; a stage continues with the adapters of
+// the one before.
 struct LoraSource {
   LoraConfig config;
   bool merge = false;
   void fields(Fields& f);
 };
 
-// The model a run starts from: a folder with weights (path), or random weights in the shape of a config.json (config),
-// or of these keys (Hugging Face's names, as a Llama config has them).
+// The model a run starts from: the weights of a folder (path), or random weights in the shape of a config.json (config)
+// or of the keys below (Hugging Face's names, as in a Llama config).
 struct ModelSource {
   std::string path, config, family = "llama";
   int64_t hidden_size = 128, intermediate_size = 0, num_hidden_layers = 4, num_attention_heads = 4,
@@ -34,20 +34,11 @@ struct ModelSource {
   std::string save_dtype = "auto";
   LoraSource lora;
   void fields(Fields& f);
-  // config.json for random weights; vocab_size 0 takes the tokenizer's.
+  // The config.json of random weights. vocab_size 0 takes the tokenizer's.
   Json make_config(int64_t tokenizer_vocab_size) const;
 };
 
-// The engine that samples, and where it is.
-struct RolloutConfig : EngineConfig {
-  std::string device;  // of an engine that writes replies while the learner learns; empty = the learner's
-  WorkerPoolConfig pool;
-  // It takes memory of the learner's device.
-  bool shares_learner_device() const { return device.empty() && pool.workers.empty(); }
-  void fields(Fields& f);
-};
-
-// A task to evaluate before and after every training stage.
+// An evaluation task, run before and after every training stage.
 struct EvalEntry {
   std::string task;  // a name or file (eval/task.h)
   EvalOptions options;
@@ -55,8 +46,10 @@ struct EvalEntry {
 };
 
 struct StageSpec {
-  std::string kind, name;        // name: of its checkpoints and its line in the report; the kind's own unless given
-  std::shared_ptr<Stage> stage;  // made while fields() reads
+  Choice<Stage> stage;
+  std::string name;  // of its checkpoints and its line in the report; empty = the stage's own
+  const std::string& kind() const { return stage.kind(); }
+  std::string label() const { return name.empty() && stage ? stage->default_name() : name; }
   void fields(Fields& f);
 };
 
@@ -69,10 +62,13 @@ struct Recipe {
   std::vector<StageSpec> stage;
   std::string source;  // the file it was read from, for messages
   void fields(Fields& f);
-  // Where the model's shape is written: its config, or the recipe's keys.
+  StageSettings stage_settings() const { return {.device = device, .rollout = &rollout}; }
+  // The place of the model's shape for messages: its config, or [model] of the recipe.
   std::string model_source() const;
 };
 
+// Reads a recipe, names its stages and resolves them.
+Recipe read_recipe(const Config& config);
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides);
 
 }  // namespace hone

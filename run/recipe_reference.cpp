@@ -13,55 +13,83 @@
 namespace hone {
 namespace {
 
-constexpr const char* introduction = R"(# Recipes
+constexpr const char* kIndex = R"(# Recipe keys
 
-A recipe is a TOML file: the keys of the run, then `[[stage]]`s in the order they are done. `hone run RECIPE.toml key=value ...` runs it; an override names a
-key by its path, a stage by its name or place (`stage.grpo.steps=50`, `stage.0.vocab_size=512`). `${NAME}` in a string is the environment's. Unknown and
-mistyped keys are errors with file, line and column. The resolved recipe is in the run folder.
+For someone who writes a recipe: every key with its type, default and meaning. `hone list recipe-keys --out
+docs/reference/recipes` writes these pages from the program.
 
-This page is made from the program: `hone list recipe-keys > docs/reference/recipes.md`.
+A recipe is a TOML file. Its keys outside of `[[stage]]` belong to the run. Its `[[stage]]` tables run in their order.
+`hone run RECIPE.toml key=value ...` runs a recipe with overrides. An override names a key by its path, and a stage by
+its name or place: `stage.grpo.steps=50`, `stage.0.vocab_size=512`. `${NAME}` in a string is the environment variable
+NAME. An unknown key, and a value of the wrong type, are errors with file, line and column. The run folder holds the
+resolved recipe: every key with the value that was used. [Resume a run](../../howto/resume-a-run.md) says which keys may
+change when a run is resumed.
 
-## Going on with a run
-
-A run saves and stops on Ctrl-C, SIGTERM and SIGHUP (a terminal that closes; under `nohup` the run goes on). `hone run --resume FOLDER key=value ...` goes on
-from the newest checkpoint that is whole. One process at a time works on a run folder: it holds `FOLDER/lock` (flock), and a second one is refused with the
-holder's host and process. The kernel releases the lock when the process ends, however it ends. Over NFS the lock reaches other hosts unless the mount keeps
-locks to itself (`nolock`, `local_lock`); then only a note in the file says who was there, and what another host does cannot be seen.
-
-The recipe is compared with the one that made what the folder holds (`run.json`). A key that may not change is an error with its name; every other change
-is logged.
-
-| part | may not change |
-|---|---|
-| the run, once a stage is done or evaluated | `seed`, `dtype`, `model` but for `save_dtype` and `lora.merge` |
-| stages that are done | anything |
-| the stage under way, once it has a checkpoint | its kind, name and objective; its data, templates and order; what makes up a step (`batch_size`, `packing`, `max_length`, `prompts_per_step`, `num_generations`, `num_iterations`, `mini_batches`, `max_staleness`); `optimizer`, `moments`, `critic.trunk` |
-
-Free to change: where files lie (`path`, `config`, `files`, ...), which must hold the same; `steps`, learning rates, losses and their weights, sampling, rewards,
-saving and logging of the stage under way; stages that have not begun; `[rollout]`, `[[eval]]`, `device`, `threads`, `numerics`.
+In the tables `a.b` is the key `b` of the table `a`, and `a[].b` the key `b` of each table of the array `a`. The keys of
+an objective and of an optimizer stand in the stage, beside `objective` and `optimizer`. The keys of a reward stand in
+the table `reward`.
 
 )";
 
+// A page with a table of keys for each registered name.
 template <class T>
-std::string document(const char* what, const Registry<T>& registry) {
-  std::string out;
+ReferencePage registry_page(std::string file, const char* title, const char* introduction, const char* what,
+                            const Registry<T>& registry) {
+  std::string text = concat("# ", title, "\n\n", introduction, "\n");
   for (const std::string& name : registry.names()) {
     const auto thing = registry.at(name)();
-    out += document_fields(concat(what, " `", name, "`"), [&](Fields& f) { thing->fields(f); }) + "\n";
+    text += "\n" + document_fields(concat(what, " `", name, "`"), [&](Fields& f) { thing->fields(f); });
   }
-  return out;
+  return {std::move(file), std::move(text)};
+}
+
+// A page with one table of keys.
+template <class Settings>
+ReferencePage settings_page(std::string file, const std::string& title, const std::string& introduction,
+                            Settings& settings) {
+  return {std::move(file), concat("# ", title, "\n\n", introduction, "\n\n",
+                                  document_fields("Keys", [&](Fields& f) { settings.fields(f); }))};
+}
+
+// The index line of a page: its title with a link.
+std::string index_line(const ReferencePage& page) {
+  const std::string title = page.text.substr(2, page.text.find('\n') - 2);
+  return concat("- [", title, "](", page.file, ")\n");
 }
 
 }  // namespace
 
-std::string recipe_reference() {
+std::vector<ReferencePage> recipe_reference() {
+  std::vector<ReferencePage> out{{"README.md", kIndex}};
   Recipe recipe;
-  std::string out = introduction;
-  out += document_fields("The run", [&](Fields& f) { recipe.fields(f); }) + "\n";
-  out += document("Stage", stages()) + document("Objective", objectives()) + document("Optimizer", optimizers()) +
-         document("Reward", rewards()) + document("Generator", generators()) + document("Task kind", eval_kinds());
+  out.push_back(settings_page("run.md", "The run",
+                              "Keys of a recipe outside of `[[stage]]`: the run itself, `[model]`, `[rollout]` (the "
+                              "inference engine) and `[[eval]]`.",
+                              recipe));
+  for (const std::string& name : stages().names()) {
+    const auto stage = stages().at(name)();
+    out.push_back(settings_page(concat("stage_", name, ".md"), concat("Stage `", name, "`"),
+                                concat("Keys of a `[[stage]]` with `kind = \"", name, "\"`."), *stage));
+  }
+  out.push_back(registry_page("objectives.md", "Objectives",
+                              "Keys of a `[[stage]]` beside `objective`. [Objectives](../../explain/objectives.md) has "
+                              "the formulas.",
+                              "Objective", objectives()));
+  out.push_back(registry_page("optimizers.md", "Optimizers", "Keys of a `[[stage]]` beside `optimizer`.", "Optimizer",
+                              optimizers()));
+  out.push_back(registry_page("rewards.md", "Rewards",
+                              "Keys of the table `reward`. [Rewards](../rewards.md) says what each reward scores.",
+                              "Reward", rewards()));
+  out.push_back(registry_page("generators.md", "Generators",
+                              "Keys of a generated data set, beside `generator`, and of `hone data generate`.",
+                              "Generator", generators()));
+  out.push_back(registry_page("tasks.md", "Task kinds",
+                              "Keys of an evaluation task, a TOML file. [Evaluation](../../explain/evaluation.md) has "
+                              "the figures of each kind.",
+                              "Task kind", eval_kinds()));
   PairSource pairs;
-  out += document_fields("Pairs (`hone pairs`)", [&](Fields& f) { pairs.fields(f); }) + "\n";
+  out.push_back(settings_page("pairs.md", "Pairs", "Keys of the TOML file that `hone pairs` reads.", pairs));
+  for (size_t i = 1; i < out.size(); ++i) out.front().text += index_line(out[i]);
   return out;
 }
 

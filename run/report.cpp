@@ -8,12 +8,13 @@
 #include "core/io/file.h"
 #include "core/io/jsonl.h"
 #include "core/io/svg.h"
+#include "run/curves.h"
 
 namespace hone {
 namespace {
 
-// The figures of one evaluation that a stage is known by: those of the first task that has an accuracy, and each task's
-// bits per byte.
+// Copies the main figures of an evaluation: those of the first task with an accuracy, and the bits per byte of each
+// task.
 void add_figures(Json& out, const Json& results) {
   JsonObject bits;
   for (const Json& result : results.as_array("eval")) {
@@ -27,7 +28,7 @@ void add_figures(Json& out, const Json& results) {
   if (!bits.empty()) out.set("bits_per_byte", std::move(bits));
 }
 
-// Every metric's points over the run's steps.
+// The points of every metric over the steps of the run.
 std::map<std::string, Curve> read_curves(const std::filesystem::path& path) {
   std::map<std::string, Curve> out;
   if (!std::filesystem::exists(path)) return out;
@@ -35,7 +36,8 @@ std::map<std::string, Curve> read_curves(const std::filesystem::path& path) {
     const std::string where = concat(path.string(), ":", line);
     const double step = row.at("step", where).as_double(where + ": step");
     for (const auto& [name, value] : row.as_object())
-      if (name != "step" && value.is_number()) out[name].points.emplace_back(step, value.as_double());
+      if (name != "step" && value.is_number())
+        out[current_metric_name(name)].points.emplace_back(step, value.as_double());
   });
   for (auto& [name, curve] : out) curve.name = name;
   return out;
@@ -51,10 +53,10 @@ std::string percent(const Json& entry, const char* value, const char* interval) 
   return format_text("%.1f%% [%.1f, %.1f]", 100 * v->as_double(), 100 * ends[0].as_double(), 100 * ends[1].as_double());
 }
 
-// A row a stage, the state before the first one on top. Columns that no stage fills are left out.
+// One row per stage, below the row of the model before the first one. Empty columns are left out.
 struct Table {
   std::vector<std::vector<std::string>> rows;
-  size_t text_columns = 0;  // the first ones; numbers follow
+  size_t text_columns = 0;  // the first columns; the others are numbers
 };
 
 Table make_table(const Json& report) {
@@ -92,7 +94,7 @@ Table make_table(const Json& report) {
   return out;
 }
 
-// A fence that the text itself does not hold.
+// The text in a fence that does not occur in it.
 std::string fenced(const std::string& text) {
   std::string fence = "```";
   while (text.find(fence) != std::string::npos) fence += '`';
@@ -115,7 +117,7 @@ std::string sample_text(const std::filesystem::path& path) {
   if (last.empty()) return "";
   std::string out = "\n## Samples\n\nOne completion each of the last prompts in training (samples.jsonl has more).\n\n";
   for (const Json& row : last) {
-    const Json& reward = row.at("reward");  // null: the reply was not judged
+    const Json& reward = row.at("reward");  // null: the completion has no score
     out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " +
            (reward.is_null() ? "none" : number_text(reward.as_double())) + ", answer `" + row.at("answer").as_string() +
            "`\n\n";

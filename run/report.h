@@ -1,5 +1,5 @@
 #pragma once
-// The report of a run, made from run.json and metrics.jsonl alone, so that it can be made again at any time.
+// The report of a run. It is made from run.json and metrics.jsonl only, so it can be made again at any time.
 #include <filesystem>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace hone {
 // seconds, ...}], ...}), report.md and the SVG curves it shows into the run folder. Returns report.json's contents.
 Json write_report(const std::filesystem::path& folder);
 
-// The final table for a terminal: a line a stage, accuracies in percent with their intervals.
+// The final table for a terminal: one line per stage, accuracies in percent with their intervals.
 std::string report_table(const Json& report);
 
 }  // namespace hone

@@ -1,5 +1,8 @@
 #include "run/run.h"
 
+#include <memory>
+#include <optional>
+
 #include "core/base/interrupt.h"
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
@@ -9,58 +12,93 @@
 #include "core/io/json.h"
 #include "model/io/adapter.h"
 #include "model/lora.h"
+#include "run/input_digests.h"
 #include "run/plan.h"
 #include "run/report.h"
-#include "run/run_eval.h"
 #include "run/run_state.h"
 #include "train/loop.h"
 #include "train/stage.h"
 
 namespace hone {
 
-Json StageReport::to_json() const {
-  JsonArray results;
-  for (const EvalResult& result : eval) results.push_back(result.to_json());
-  return JsonObject{{"name", name},
-                    {"kind", kind},
-                    {"steps", steps},
-                    {"planned_steps", planned_steps},
-                    {"kept_step", final_step},
-                    {"tokens", tokens},
-                    {"seconds", seconds},
-                    {"eval", results}};
-}
-
-static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
-  const DType dtype = model_dtype(run.recipe.dtype, run.context.kind());
-  const bool adapts = run.recipe.stage[static_cast<size_t>(run.stage_index)].stage->trains_adapters();
-  if (!folder.empty()) {
-    const LoraConfig lora = adapts ? run.recipe.model.lora.config : LoraConfig{};
-    return load_model(
-        run.context, folder,
-        {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = static_cast<uint64_t>(run.recipe.seed)});
-  }
-  const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
-  std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
-  model->allocate(run.context, dtype, gradients);
-  model->initialize(run.context, static_cast<uint64_t>(run.recipe.seed));
-  return model;
-}
-
-std::unique_ptr<Model> Run::load_start_model(bool gradients) const {
-  return load_or_draw(*this, start_folder, gradients);
-}
-
-void Run::stop(const std::string& after, const std::string& why) const {
-  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; go on with: hone run --resume ",
-       folder.string());
-}
-
 namespace {
+
+namespace fs = std::filesystem;
+
+// One execution of a recipe: what its stages hand on.
+struct Run {
+  const Recipe& recipe;
+  fs::path folder;
+  Context& context;
+  MetricsLog& log;
+  std::optional<Tokenizer> tokenizer = {};
+  std::unique_ptr<Model> model = {};
+  // Where the next stage's model comes from: the last training stage's final checkpoint, the recipe's model folder, or
+  // nothing (random weights).
+  fs::path start_folder = {};
+  int64_t first_step = 0;  // optimizer steps of the completed stages
+};
+
+// One stage's line in the report.
+struct StageReport {
+  std::string name, kind;
+  StageResult result;
+  std::vector<EvalResult> eval;  // after the stage
+};
 
 Json results_json(const std::vector<EvalResult>& results) {
   JsonArray out;
   for (const EvalResult& result : results) out.push_back(result.to_json());
+  return out;
+}
+
+Json report_json(const StageReport& report) {
+  const StageResult& result = report.result;
+  return JsonObject{{"name", report.name},
+                    {"kind", report.kind},
+                    {"steps", result.steps},
+                    {"planned_steps", result.planned_steps},
+                    {"kept_step", result.final_step},
+                    {"tokens", result.tokens},
+                    {"seconds", result.seconds},
+                    {"eval", results_json(report.eval)}};
+}
+
+// The model of a folder, or random weights if there is none.
+std::unique_ptr<Model> load_or_initialize(const Run& run, const Stage& stage, const fs::path& folder, bool gradients) {
+  const DType dtype = model_dtype(run.recipe.dtype, run.context.kind());
+  const auto seed = static_cast<uint64_t>(run.recipe.seed);
+  if (!folder.empty()) {
+    const LoraConfig lora = stage.trains_adapters() ? run.recipe.model.lora.config : LoraConfig{};
+    return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = seed});
+  }
+  const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
+  std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
+  model->allocate(run.context, dtype, gradients);
+  model->initialize(run.context, seed);
+  return model;
+}
+
+// Evaluates every [[eval]] task and logs the metrics as one row of `step`.
+std::vector<EvalResult> evaluate(Run& run, int64_t step) {
+  std::vector<EvalResult> out;
+  Metrics row;
+  const EngineConfig engine = run.recipe.rollout.as_exact();  // the model itself is evaluated
+  for (const EvalEntry& entry : run.recipe.eval) {
+    const EvalTaskSpec spec = load_eval_task(entry.task);
+    EvalTarget on{run.context, *run.model, *run.tokenizer, engine};
+    EvalResult result = spec.evaluate(on, entry.options);
+    result.samples.clear();
+    const std::string prefix = "eval/" + spec.name + "/";
+    if (result.accuracy) row[prefix + "accuracy"] = result.accuracy->value;
+    if (result.sampled_accuracy) row[prefix + "sampled_accuracy"] = result.sampled_accuracy->value;
+    for (const auto& [name, value] : result.metrics) row[prefix + name] = value;
+    if (result.accuracy)
+      log::info("eval ", spec.name, ": accuracy ", result.accuracy->value, " [", result.accuracy->low, ", ",
+                result.accuracy->high, "] on ", result.num_problems, " problems");
+    out.push_back(std::move(result));
+  }
+  if (!row.empty()) run.log.metrics(step, row);
   return out;
 }
 
@@ -71,77 +109,105 @@ void save_progress(Run& run, RunState& state) {
   state.save(run.folder, run.recipe);
 }
 
-// The stage's final checkpoint as a model without adapters.
-void write_merged(const Run& run) {
-  const std::filesystem::path folder = run.checkpoints() / "merged", temporary = folder.string() + ".tmp";
-  std::filesystem::remove_all(temporary);
-  export_model(run.start_folder, temporary, {});
-  if (run.tokenizer) run.tokenizer->save(temporary);
-  std::filesystem::remove_all(folder);
-  std::filesystem::rename(temporary, folder);
+StageContext context_of(Run& run, size_t index) {
+  const StageSpec& spec = run.recipe.stage[index];
+  return {.context = run.context,
+          .log = run.log,
+          .tokenizer = run.tokenizer,
+          .model = run.model,
+          .run_folder = run.folder,
+          .checkpoints = run.folder / "checkpoints" / spec.name,
+          .start_folder = run.start_folder,
+          .name = spec.name,
+          .index = static_cast<int64_t>(index),
+          .first_step = run.first_step,
+          .seed = stage_seed(run.recipe.seed, spec.name),
+          .rollout = &run.recipe.rollout,
+          .load_start_model = [&run, &stage = *spec.stage, start = run.start_folder](
+                                  bool gradients) { return load_or_initialize(run, stage, start, gradients); },
+          .evaluate = [&run](int64_t step) { evaluate(run, step); }};
 }
 
-// One stage, its evaluation, and the note that it is done.
-void run_stage(Run& run, Stage& stage, RunState& state) {
-  run.report = {};
-  run.report.name = run.stage_name;
-  run.report.kind = run.recipe.stage[static_cast<size_t>(run.stage_index)].kind;
-  const std::filesystem::path resumed = newest_checkpoint(run.checkpoints());
+// Writes the stage's final checkpoint as a model without adapters.
+void write_merged(const Run& run, const fs::path& checkpoints) {
+  const fs::path folder = checkpoints / "merged", temporary = folder.string() + ".tmp";
+  fs::remove_all(temporary);
+  export_model(run.start_folder, temporary, {});
+  if (run.tokenizer) run.tokenizer->save(temporary);
+  fs::remove_all(folder);
+  fs::rename(temporary, folder);
+}
+
+// Loads the model that a training stage starts from or resumes with, and evaluates it if no stage has trained yet.
+void prepare_model(Run& run, const Stage& stage, StageContext& context, const fs::path& resumed, RunState& state) {
+  HONE_CHECK(run.tokenizer, context.name, ": there is no tokenizer");
+  const bool lacks_adapters =
+      run.model && !run.model->lora() && stage.trains_adapters() && run.recipe.model.lora.config.r > 0;
+  if (!run.model || !resumed.empty() || lacks_adapters) {
+    run.model.reset();
+    run.model = load_or_initialize(run, stage, resumed.empty() ? run.start_folder : resumed, true);
+  }
+  if (run.model->lora()) run.model->lora()->seed = context.seed;
+  const std::string& save_dtype = run.recipe.model.save_dtype;
+  context.save_dtype = save_dtype == "auto" ? run.model->dtype() : save_dtype == "bf16" ? DType::bf16 : DType::f32;
+  if (state.evaluated) return;
+  state.initial = results_json(evaluate(run, run.first_step));
+  state.evaluated = true;
+  save_progress(run, state);
+}
+
+// Runs one stage, evaluates its model, and records both.
+void run_stage(Run& run, size_t index, RunState& state) {
+  const StageSpec& spec = run.recipe.stage[index];
+  const Stage& stage = *spec.stage;
+  StageContext context = context_of(run, index);
+  const fs::path resumed = newest_checkpoint(context.checkpoints);
   if (resumed.empty()) {
     StateSection section;
     section.values = state.log;
     run.log.load_state(section);
   }
-  if (stage.trains()) {
-    HONE_CHECK(run.tokenizer, run.stage_name, ": there is no tokenizer");
-    const bool lacks_adapters =
-        run.model && !run.model->lora() && stage.trains_adapters() && run.recipe.model.lora.config.r > 0;
-    if (!run.model || !resumed.empty() || lacks_adapters) {
-      run.model.reset();
-      run.model = load_or_draw(run, resumed.empty() ? run.start_folder : resumed, true);
-    }
-    if (run.model->lora()) run.model->lora()->seed = run.stage_seed();
-    if (!state.evaluated) {
-      state.initial = results_json(evaluate(run, run.first_step));
-      state.evaluated = true;
-      save_progress(run, state);
-    }
-  }
-  log::info("stage ", run.stage_name, " (", run.report.kind, ")");
+  if (stage.trains()) prepare_model(run, stage, context, resumed, state);
+  log::info("stage ", spec.name, " (", spec.kind(), ")");
   const Stopwatch watch;
-  stage.run(run);
-  if (!stage.trains()) run.report.seconds = watch.seconds();
+  stage.run(context);
+  StageReport report{.name = spec.name, .kind = spec.kind(), .result = context.result, .eval = {}};
+  if (!stage.trains()) report.result.seconds = watch.seconds();
   if (stage.hands_model_on()) {
-    run.start_folder = run.checkpoints() / concat("step-", run.report.final_step);
-    if (run.report.final_step != run.report.steps) run.model = load_or_draw(run, run.start_folder, true);
-    if (run.recipe.model.lora.merge && run.model->lora()) write_merged(run);
-    run.report.eval = evaluate(run, run.first_step + run.report.steps);
+    run.start_folder = context.checkpoints / concat("step-", report.result.final_step);
+    if (report.result.final_step != report.result.steps)
+      run.model = load_or_initialize(run, stage, run.start_folder, true);
+    if (run.recipe.model.lora.merge && run.model->lora()) write_merged(run, context.checkpoints);
+    report.eval = evaluate(run, run.first_step + report.result.steps);
   } else if (stage.trains()) {
-    run.model.reset();  // made again from start_folder
+    run.model.reset();  // loaded again from start_folder
   }
-  state.stages.array_ref().push_back(run.report.to_json());
-  state.stages_done = run.stage_index + 1;
+  state.stages.array_ref().push_back(report_json(report));
+  state.stages_done = static_cast<int64_t>(index) + 1;
+  run.first_step += report.result.planned_steps;
   save_progress(run, state);
 }
 
-std::filesystem::path execute(const Recipe& recipe, Device& device, const std::filesystem::path& folder,
-                              RunState state) {
+// Takes over what a stage of an earlier process left.
+void skip_stage(Run& run, size_t index, const RunState& state) {
+  const StageSpec& spec = run.recipe.stage[index];
+  const Json& done = state.stages.as_array().at(index);
+  if (spec.stage->hands_model_on())
+    run.start_folder =
+        run.folder / "checkpoints" / spec.name / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
+  if (spec.stage->vocab_size() > 0) run.tokenizer = Tokenizer::load(run.folder / "tokenizer");
+  const Json* planned = done.find("planned_steps");  // older runs lack it, and have no epochs
+  run.first_step += planned ? planned->as_int("planned_steps") : spec.stage->steps();
+}
+
+fs::path execute(const Recipe& recipe, Device& device, const fs::path& folder, RunState state) {
   install_interrupt_handlers();
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
   Context context(device);
   context.set_numerics(numerics_of(recipe.numerics));
   MetricsLog run_log(folder);
-  Run run{.recipe = recipe,
-          .folder = folder,
-          .device = device,
-          .context = context,
-          .log = run_log,
-          .tokenizer = {},
-          .model = {},
-          .stage_name = {},
-          .report = {},
-          .start_folder = {}};
+  Run run{.recipe = recipe, .folder = folder, .context = context, .log = run_log};
   if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
   if (!recipe.tokenizer.empty())
     run.tokenizer = Tokenizer::load(expand_path(recipe.tokenizer));
@@ -149,35 +215,39 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
     run.tokenizer = Tokenizer::load(tokenizer_folder(run.start_folder));
 
   for (size_t i = 0; i < recipe.stage.size(); ++i) {
-    Stage& stage = *recipe.stage[i].stage;
-    run.stage_index = static_cast<int64_t>(i);
-    run.stage_name = recipe.stage[i].name;
-    if (run.stage_index < state.stages_done) {
-      const Json& done = state.stages.as_array().at(i);
-      if (stage.hands_model_on())
-        run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
-      if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
-      const Json* planned = done.find("planned_steps");  // older runs lack it, and have no epochs
-      run.first_step += planned ? planned->as_int("planned_steps") : stage.steps();
+    if (static_cast<int64_t>(i) < state.stages_done) {
+      skip_stage(run, i, state);
     } else {
-      run_stage(run, stage, state);
-      if (interrupted()) run.stop("stage " + run.stage_name);
-      run.first_step += run.report.planned_steps;
+      run_stage(run, i, state);
+      if (interrupted()) stop_run(folder, "stage " + recipe.stage[i].name);
     }
   }
   write_report(folder);
   return folder;
 }
 
-std::filesystem::path new_folder(const Recipe& recipe) {
-  const std::filesystem::path root = expand_path(recipe.runs);
+fs::path new_folder(const Recipe& recipe) {
+  const fs::path root = expand_path(recipe.runs);
   make_folder(root);
   for (int i = 1;; ++i) {
-    std::filesystem::path folder = root / (i == 1 ? recipe.name : concat(recipe.name, "-", i));
+    fs::path folder = root / (i == 1 ? recipe.name : concat(recipe.name, "-", i));
     std::error_code problem;
-    if (std::filesystem::create_directory(folder, problem)) return folder;
+    if (fs::create_directory(folder, problem)) return folder;
     HONE_CHECK(!problem, folder.string(), ": cannot be made: ", problem.message());
   }
+}
+
+// Removes the temporary files of a killed process. The caller holds the folder's lock, so no process writes them.
+void remove_temporaries(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  for (auto entry = std::filesystem::recursive_directory_iterator(folder);
+       entry != std::filesystem::recursive_directory_iterator(); ++entry) {
+    const bool is_stage = entry->path().parent_path() == folder / "checkpoints";
+    if (entry->path().extension() != ".tmp" || is_stage) continue;
+    found.push_back(entry->path());
+    entry.disable_recursion_pending();
+  }
+  for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
 }
 
 }  // namespace
@@ -191,6 +261,7 @@ std::filesystem::path run_recipe(const Recipe& recipe) {
   const FolderLock lock(folder);
   write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
   RunState state;
+  state.inputs = input_digests(resolved);
   state.save(folder, resolved);
   log::info("run folder: ", folder.string());
   return execute(resolved, *device, folder, state);
@@ -200,11 +271,13 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"),
              folder.string(), ": not a run folder (recipe.toml and run.json are not there)");
   const FolderLock lock(folder);
-  const Recipe recipe = read_recipe((folder / "recipe.toml").string(), overrides);
+  const Recipe recipe = read_run_recipe(folder, overrides);
   RunState state = RunState::load(folder, recipe);
   check_same_recipe(state, folder, recipe);
+  remove_temporaries(folder);
   const std::unique_ptr<Device> device = open_device(recipe.device);
   model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
+  if (!state.has_results()) state.inputs = input_digests(recipe);
   state.save(folder, recipe);
   return execute(recipe, *device, folder, state);
 }

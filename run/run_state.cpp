@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/io/checkpoint.h"
 #include "core/io/file.h"
+#include "run/input_digests.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -17,6 +18,36 @@ namespace fs = std::filesystem;
 Json json_of(const Recipe& recipe) {
   Recipe copy = recipe;
   return to_json([&](Fields& f) { copy.fields(f); });
+}
+
+// Today's spelling of a value that may be an old one.
+Json current_value(const std::string& key, const Json& value) {
+  if (key == "kind" && value == Json("labelled")) return "unpaired_preference";
+  if (key == "recompute" && value == Json("block")) return "full";
+  return value;
+}
+
+// Gives the recipe of an older run.json today's names (docs/dev/glossary.md).
+void rename_old_keys(Json& json) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> keys{
+      {{"max_sequences", "max_num_seqs"},
+       {"max_batch_tokens", "max_num_batched_tokens"},
+       {"prefix_caching", "enable_prefix_caching"},
+       {"stop_ids", "stop_token_ids"},
+       {"mini_batches", "num_mini_batches"},
+       {"too_long", "overlong_rows"},
+       {"max_failure_rate", "max_reward_failure_rate"}}};
+  if (json.is_array())
+    for (Json& item : json.array_ref()) rename_old_keys(item);
+  if (!json.is_object()) return;
+  JsonObject out;
+  for (const auto& [name, value] : json.as_object()) {
+    const auto* renamed = std::ranges::find(keys, std::string_view(name), [](const auto& pair) { return pair.first; });
+    Json now = current_value(name, value);
+    rename_old_keys(now);
+    out.emplace_back(renamed == keys.end() ? name : std::string(renamed->second), std::move(now));
+  }
+  json = std::move(out);
 }
 
 void check_results(const Json& results, const std::string& where) {
@@ -35,7 +66,7 @@ void check_stage(const Json& stage, const StageSpec& spec, const std::string& wh
   check_results(stage.at("eval", where), where + ".eval");
 }
 
-// The model that the next stage starts from: the one that the last of the done stages left. Those before it may have
+// Checks the checkpoint that the next stage starts from: the one of the last completed stage. Earlier ones may have
 // been removed.
 void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& recipe, const std::string& path) {
   for (size_t i = stages.size(); i-- > 0;) {
@@ -51,8 +82,8 @@ void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& 
 
 using Change = std::function<void(const std::string& key, const std::string& before, const std::string& now)>;
 
-// Calls change() for each key that both have with different values. A key that only one of them has belongs to another
-// version, or to another kind, and that key differs.
+// Calls change() for each key that both have with different values. A key that only one of them has is from another
+// version or another kind; then the key of the kind differs, too.
 void each_change(const Json& before, const Json& now, const std::string& key, const Change& change) {
   if (before.is_object() && now.is_object()) {
     for (const auto& [name, value] : now.as_object())
@@ -76,20 +107,20 @@ bool is_one_of(const std::string& key, const std::array<std::string_view, N>& ke
   });
 }
 
-// Where files lie may change: folders move, and another machine has its data elsewhere.
+// Paths may change: folders move, and another machine has its data elsewhere.
 bool is_place(const std::string& key) {
   constexpr std::array<std::string_view, 6> places{"path", "config", "file", "files", "eval_files", "words"};
   return std::find(places.begin(), places.end(), key.substr(key.rfind('.') + 1)) != places.end();
 }
 
-// What the weights and the draws of a run are made of.
+// Keys that decide the weights and the random streams of a run.
 bool is_fixed_for_run(const std::string& key) {
   constexpr std::array<std::string_view, 3> fixed{"seed", "dtype", "model"};
   constexpr std::array<std::string_view, 2> free{"model.save_dtype", "model.lora.merge"};
   return is_one_of(key, fixed) && !is_one_of(key, free) && !is_place(key);
 }
 
-// What a stage's checkpoint holds the state of: its data and their order, the shape of a step, the optimizer, the
+// Keys that decide the state in a stage's checkpoint: the data and their order, the shape of a step, the optimizer, the
 // critic.
 bool is_fixed_for_begun_stage(const std::string& key) {
   constexpr std::array fixed = std::to_array<std::string_view>({"kind",
@@ -111,14 +142,14 @@ bool is_fixed_for_begun_stage(const std::string& key) {
                                                                 "system",
                                                                 "packing",
                                                                 "max_length",
-                                                                "too_long",
+                                                                "overlong_rows",
                                                                 "batch_size",
                                                                 "eval_share",
                                                                 "vocab_size",
                                                                 "prompts_per_step",
                                                                 "num_generations",
                                                                 "num_iterations",
-                                                                "mini_batches",
+                                                                "num_mini_batches",
                                                                 "max_staleness",
                                                                 "optimizer",
                                                                 "moments",
@@ -134,11 +165,22 @@ void refuse_change(const fs::path& folder, const std::string& key, const std::st
        "; put it back, or start a new run");
 }
 
+// Files may move; their contents may not change.
+void check_same_inputs(const RunState& state, const fs::path& folder, const Recipe& recipe) {
+  const Json now = input_digests(recipe);
+  for (const auto& [key, digest] : state.inputs.as_object()) {
+    const Json* given = now.find(key);
+    HONE_CHECK(!given || given->dump() == digest.dump(), (folder / "recipe.toml").string(), ": ", key,
+               ": its files have other contents than those that this run was begun with; put them back, or start a ",
+               "new run");
+  }
+}
+
 void log_change(const std::string& key, const std::string& before, const std::string& now) {
   log::warning("the run goes on with ", key, " = ", now, " (it was ", before, ")");
 }
 
-// The stages of the recipe: those that are done, the one under way if it has a checkpoint, those to come.
+// Compares the stages: completed ones, the current one if it has a checkpoint, and later ones.
 void check_stages(const RunState& state, const fs::path& folder, const JsonArray& before, const JsonArray& now) {
   const auto done = static_cast<size_t>(state.stages_done);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -162,7 +204,41 @@ void check_stages(const RunState& state, const fs::path& folder, const JsonArray
   }
 }
 
+// A member of a nested object by its path ("reward.kind"). Null if it does not exist.
+const Json* member_at(const Json& json, const std::string& key) {
+  const size_t dot = key.find('.');
+  const Json* member = json.is_object() ? json.find(key.substr(0, dot)) : nullptr;
+  return !member || dot == std::string::npos ? member : member_at(*member, key.substr(dot + 1));
+}
+
+// Throws an Error if a kind changed whose state is in a checkpoint. Otherwise returns a hint for each changed kind.
+std::string check_kinds(const Json& before, int64_t stages_done, const fs::path& folder, const Config& now) {
+  const std::string where = (folder / "run.json").string() + ": recipe";
+  std::string hints;
+  const JsonArray& stages = before.at("stage", where).as_array(where + ".stage");
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const std::string& name = stages[i].at("name", where).as_string(where + ".stage.name");
+    const bool is_done = static_cast<int64_t>(i) < stages_done;
+    const bool is_begun = is_done || !checkpoint_steps(folder / "checkpoints" / name).empty();
+    for (const std::string key : {"kind", "objective", "optimizer", "reward.kind"}) {
+      const Json* old = member_at(stages[i], key);
+      const std::optional<std::string> given = now.text_at(concat("stage[", i, "].", key));
+      if (!old || !given) continue;
+      const std::string whole = concat("stage.", name, ".", key), given_text = current_value(key, *given).dump();
+      if (given_text == old->dump()) continue;
+      if (is_done) refuse_change(folder, whole, old->dump(), given_text, "the stage is done");
+      if (is_begun && is_fixed_for_begun_stage(key))
+        refuse_change(folder, whole, old->dump(), given_text, "the stage's checkpoints are made with it");
+      hints += concat("; ", whole, " was ", old->dump(), ": remove the keys of that kind from ",
+                      (folder / "recipe.toml").string());
+    }
+  }
+  return hints;
+}
+
 }  // namespace
+
+bool RunState::has_results() const { return stages_done > 0 || evaluated; }
 
 void RunState::save(const fs::path& folder, const Recipe& now) {
   recipe = json_of(now);
@@ -173,6 +249,7 @@ void RunState::save(const fs::path& folder, const Recipe& now) {
                               {"initial", initial},
                               {"stages", stages},
                               {"log", log},
+                              {"inputs", inputs},
                               {"recipe", recipe}};
   write_file_atomic(folder / "run.json", all.dump(2) + "\n");
 }
@@ -198,7 +275,14 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
     const std::string where = concat(path, ": log.", name);
     HONE_CHECK(out.log.at(name, path + ": log").as_int(where) >= 0, where, " is negative");
   }
-  if (const Json* made_with = all.find("recipe")) out.recipe = *made_with;
+  if (const Json* inputs = all.find("inputs")) {
+    inputs->as_object(path + ": inputs");
+    out.inputs = *inputs;
+  }
+  if (const Json* made_with = all.find("recipe")) {
+    out.recipe = *made_with;
+    rename_old_keys(out.recipe);
+  }
   return out;
 }
 
@@ -213,13 +297,33 @@ void check_same_recipe(const RunState& state, const fs::path& folder, const Reci
   const JsonArray old_stages = before.at("stage", where).as_array(where + ".stage"),
                   new_stages = now.at("stage").as_array();
   for (Json* one : {&before, &now}) one->set("stage", nullptr);
-  const bool nothing_made = state.stages_done == 0 && !state.evaluated;
   each_change(before, now, "", [&](const std::string& key, const std::string& old, const std::string& given) {
-    if (!nothing_made && is_fixed_for_run(key))
+    if (state.has_results() && is_fixed_for_run(key))
       refuse_change(folder, key, old, given, "what the run holds is made with it");
     log_change(key, old, given);
   });
+  if (state.has_results()) check_same_inputs(state, folder, recipe);
   check_stages(state, folder, old_stages, new_stages);
+}
+
+Recipe read_run_recipe(const fs::path& folder, std::span<const std::string> overrides) {
+  const std::string path = (folder / "recipe.toml").string(), state_path = (folder / "run.json").string();
+  const Config config = Config::from_file(path, overrides);
+  const Json state = parse_json(read_file(state_path), state_path);
+  std::string hints;
+  if (const Json* made_with = state.find("recipe")) {
+    Json before = *made_with;
+    rename_old_keys(before);
+    hints =
+        check_kinds(before, state.at("stages_done", state_path).as_int(state_path + ": stages_done"), folder, config);
+  }
+  try {
+    Recipe out = read_recipe(config);
+    out.source = path;
+    return out;
+  } catch (const Error& error) {  // recipe.toml still has the keys of the former kind
+    fail(error.what(), hints);
+  }
 }
 
 }  // namespace hone

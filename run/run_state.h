@@ -1,5 +1,5 @@
 #pragma once
-// run.json: what a resumed run must know beyond its checkpoints, and what the run was begun with.
+// run.json: what a resumed run must know beyond its checkpoints, and the recipe that the run started with.
 #include <filesystem>
 
 #include "core/io/json.h"
@@ -9,19 +9,25 @@ namespace hone {
 
 struct RunState {
   int64_t stages_done = 0;
-  bool evaluated = false;  // before the first training stage
+  bool evaluated = false;  // the model, before the first training stage
   Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
-  Json recipe;  // the resolved recipe that made what is there; null in a run folder of an older version
+  Json inputs = JsonObject{};  // digests of the inputs (run/input_digests.h); empty in folders of older versions
+  Json recipe;                 // the resolved recipe that made the folder's contents; null in folders of older versions
 
+  // A stage is done, or the first training stage has begun.
+  bool has_results() const;
   // Writes run.json with this recipe.
   void save(const std::filesystem::path& folder, const Recipe& recipe);
-  // An Error names run.json and the member that does not fit the file's form or the recipe's stages.
+  // Reads run.json. An Error names the member that does not fit the format or the recipe's stages.
   static RunState load(const std::filesystem::path& folder, const Recipe& recipe);
 };
 
-// Compares the recipe of a run that goes on with the one that made what is there. A key that decides what the run
-// already holds may not change: an Error names it. Other changes are allowed and logged (docs/reference/recipes.md says
-// which).
+// Compares the recipe of a resumed run with the one that made the folder's contents. An Error names a changed key that
+// decides what the run already holds. Other changes are allowed and logged (docs/howto/resume-a-run.md lists both).
 void check_same_recipe(const RunState& state, const std::filesystem::path& folder, const Recipe& recipe);
+
+// The recipe of a run folder with overrides. Keys that choose a kind (kind, objective, optimizer, reward.kind) decide
+// which other keys there are, so they are compared with those of the run before the recipe is read.
+Recipe read_run_recipe(const std::filesystem::path& folder, std::span<const std::string> overrides);
 
 }  // namespace hone

@@ -5,7 +5,7 @@
 
 namespace hone {
 
-// What a policy calls the text between the page's one opening and closing tag of that name.
+// The policy's source expression for the text in the page's one element of that name.
 static std::string hash_source(std::string_view name) {
   const std::string opening = concat("<", name, ">"), closing = concat("</", name, ">");
   const size_t begin = index_page().find(opening) + opening.size();

@@ -18,8 +18,8 @@ int64_t num_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-// OpenAI's object of the likeliest: by their text, best first, and the token itself where it is not one of them.
-Json likeliest(const ServedModel& model, int32_t id, float logp, std::span<const TokenLogp> top) {
+// OpenAI's object of the top log-probs: text to log-prob, best first, then the token itself unless it is one of them.
+Json top_logprobs_json(const ServedModel& model, int32_t id, float logp, std::span<const TokenLogp> top) {
   Json out(JsonObject{});
   const auto add = [&](const TokenLogp& one) {
     const std::string text = token_text(model.tokenizer, one.id);
@@ -34,13 +34,15 @@ std::span<const TokenLogp> top_of(const std::vector<std::vector<TokenLogp>>& row
   return i < rows.size() ? std::span<const TokenLogp>(rows[i]) : std::span<const TokenLogp>();
 }
 
-bool is_forced(const CompletionOutput& reply, size_t i) { return i < reply.forced.size() && reply.forced[i]; }
-
-Json finish_of(const CompletionOutput& reply, const ChoiceDelta& part) {
-  return part.last ? Json(reply.finish_reason) : Json();
+bool is_forced(const CompletionOutput& completion, size_t i) {
+  return i < completion.forced.size() && completion.forced[i];
 }
 
-// A token with its log-prob as chats have it.
+Json finish_reason_json(const CompletionOutput& completion, const ChoiceDelta& delta) {
+  return delta.last ? Json(completion.finish_reason) : Json();
+}
+
+// A token with its log-prob in the format of chats.
 JsonObject chat_token(const ServedModel& model, int32_t id, Json logp) {
   JsonArray bytes;
   for (const char c : bytes_of(model.tokenizer, id))
@@ -64,30 +66,32 @@ std::string token_text(const Tokenizer* tokenizer, int32_t id) {
 }
 
 LogprobTokens::LogprobTokens(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model,
-                             const CompletionOutput& reply, const ChoiceDelta& part)
+                             const CompletionOutput& completion, const ChoiceDelta& delta)
     : request_(request),
       prompt_(prompt),
       model_(model),
-      reply_(reply),
-      begin_(part.begin),
-      echoed_(request.echo && part.first ? prompt.ids.size() : 0),
-      size_(echoed_ + part.end - part.begin),
+      completion_(completion),
+      begin_(delta.begin),
+      echoed_(request.echo && delta.first ? prompt.ids.size() : 0),
+      size_(echoed_ + delta.end - delta.begin),
       prompt_characters_(echoed_ > 0 ? num_characters(prompt.text) : 0) {}
 
 LogprobTokens::Token LogprobTokens::token(size_t i) const {
   if (i < echoed_) {
-    const bool known = i > 0 && i < reply_.prompt_logp.size();
-    return {prompt_.ids[i], known ? Json(reply_.prompt_logp[i]) : Json(), top_of(reply_.prompt_top_logprobs, i)};
+    const bool known = i > 0 && i < completion_.prompt_logp.size();
+    return {prompt_.ids[i], known ? Json(completion_.prompt_logp[i]) : Json(),
+            top_of(completion_.prompt_top_logprobs, i)};
   }
   const size_t t = begin_ + i - echoed_;
-  return {reply_.ids[t], is_forced(reply_, t) ? Json() : Json(reply_.raw_logp[t]), top_of(reply_.top_logprobs, t)};
+  return {completion_.ids[t], is_forced(completion_, t) ? Json() : Json(completion_.raw_logp[t]),
+          top_of(completion_.top_logprobs, t)};
 }
 
 Json LogprobTokens::offset(size_t i, int64_t& text_offset) const {
   const int64_t here = text_offset;
   const std::string bytes = bytes_of(model_.tokenizer, token(i).id);
   if (i < echoed_) {
-    const bool added = i == 0 && !prompt_.text.starts_with(bytes);  // a token that the tokenizer puts before a document
+    const bool added = i == 0 && !prompt_.text.starts_with(bytes);  // a token that the tokenizer adds before a document
     if (!added) text_offset = std::min(prompt_characters_, text_offset + num_characters(bytes));
     if (i + 1 == echoed_) text_offset = prompt_characters_;
   } else if (model_.tokenizer && !model_.tokenizer->is_special(token(i).id)) {
@@ -99,17 +103,19 @@ Json LogprobTokens::offset(size_t i, int64_t& text_offset) const {
 Json LogprobTokens::entry(size_t column, size_t i, int64_t& text_offset) const {
   if (request_.chat) return chat_entry(i);
   if (column == 3) return offset(i, text_offset);
-  Token of = token(i);
-  if (column == 0) return token_text(model_.tokenizer, of.id);
-  if (column == 1) return std::move(of.logp);
-  return of.logp.is_null() ? Json() : likeliest(model_, of.id, static_cast<float>(of.logp.as_double()), of.top);
+  Token token_info = token(i);
+  if (column == 0) return token_text(model_.tokenizer, token_info.id);
+  if (column == 1) return std::move(token_info.logp);
+  return token_info.logp.is_null() ? Json()
+                                   : top_logprobs_json(model_, token_info.id,
+                                                       static_cast<float>(token_info.logp.as_double()), token_info.top);
 }
 
 Json LogprobTokens::chat_entry(size_t i) const {
-  const Token of = token(i);
-  Json out = chat_token(model_, of.id, of.logp.is_null() ? Json(0.0) : of.logp);
+  const Token token_info = token(i);
+  Json out = chat_token(model_, token_info.id, token_info.logp.is_null() ? Json(0.0) : token_info.logp);
   JsonArray top;
-  for (const TokenLogp& one : of.top) top.emplace_back(chat_token(model_, one.id, one.logp));
+  for (const TokenLogp& one : token_info.top) top.emplace_back(chat_token(model_, one.id, one.logp));
   out.set("top_logprobs", std::move(top));
   return out;
 }
@@ -135,48 +141,49 @@ Json LogprobTokens::json(int64_t& text_offset) const {
   return out;
 }
 
-JsonObject choice_front(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ChoiceDelta& part,
+JsonObject choice_front(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ChoiceDelta& delta,
                         bool streamed) {
-  JsonObject out{{"index", part.index}};
+  JsonObject out{{"index", delta.index}};
   if (!request.chat) {
-    out.emplace_back("text", (request.echo && part.first ? prompt.text : "") + part.text);
+    out.emplace_back("text", (request.echo && delta.first ? prompt.text : "") + delta.text);
     return out;
   }
   Json message(JsonObject{});
-  if (!streamed || part.first) message.set("role", "assistant");
-  if (!streamed || part.first || !part.text.empty()) message.set("content", part.text);
+  if (!streamed || delta.first) message.set("role", "assistant");
+  if (!streamed || delta.first || !delta.text.empty()) message.set("content", delta.text);
   if (!streamed) message.set("refusal", nullptr);
   out.emplace_back(streamed ? "delta" : "message", std::move(message));
   return out;
 }
 
-JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const CompletionOutput& reply,
-                       const ChoiceDelta& part) {
-  JsonObject out{{"finish_reason", finish_of(reply, part)}};
+JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const CompletionOutput& completion,
+                       const ChoiceDelta& delta) {
+  JsonObject out{{"finish_reason", finish_reason_json(completion, delta)}};
   if (!request.return_token_ids) return out;
-  out.emplace_back("token_ids", Json::array(std::span(reply.ids).subspan(part.begin, part.end - part.begin)));
-  if (!request.chat && part.first) out.emplace_back("prompt_token_ids", Json::array(prompt.ids));
+  out.emplace_back("token_ids", Json::array(std::span(completion.ids).subspan(delta.begin, delta.end - delta.begin)));
+  if (!request.chat && delta.first) out.emplace_back("prompt_token_ids", Json::array(prompt.ids));
   return out;
 }
 
 Json choice_json(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model,
-                 const CompletionOutput& reply, const ChoiceDelta& part, int64_t& text_offset) {
-  JsonObject out = choice_front(request, prompt, part, true);
-  out.emplace_back("logprobs",
-                   request.logprobs ? LogprobTokens(request, prompt, model, reply, part).json(text_offset) : Json());
-  for (auto& member : choice_back(request, prompt, reply, part)) out.push_back(std::move(member));
+                 const CompletionOutput& completion, const ChoiceDelta& delta, int64_t& text_offset) {
+  JsonObject out = choice_front(request, prompt, delta, true);
+  out.emplace_back("logprobs", request.logprobs
+                                   ? LogprobTokens(request, prompt, model, completion, delta).json(text_offset)
+                                   : Json());
+  for (auto& member : choice_back(request, prompt, completion, delta)) out.push_back(std::move(member));
   return out;
 }
 
-JsonObject answer_front(const OpenAiRequest& request, const ServedModel& model, const std::string& id, int64_t created,
-                        bool streamed) {
+JsonObject response_front(const OpenAiRequest& request, const ServedModel& model, const std::string& id,
+                          int64_t created, bool streamed) {
   const char* object = !request.chat ? "text_completion" : streamed ? "chat.completion.chunk" : "chat.completion";
   return {{"id", id}, {"object", object}, {"created", created}, {"model", model.names.front()}};
 }
 
 Json event_json(const OpenAiRequest& request, const ServedModel& model, const std::string& id, int64_t created,
                 JsonArray choices, Json usage) {
-  JsonObject out = answer_front(request, model, id, created, true);
+  JsonObject out = response_front(request, model, id, created, true);
   out.emplace_back("choices", std::move(choices));
   if (!usage.is_null() || request.include_usage) out.emplace_back("usage", std::move(usage));
   return out;

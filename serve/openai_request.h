@@ -1,44 +1,33 @@
 #pragma once
-// What a client of the server asks, read from OpenAI's JSON (https://platform.openai.com/docs/api-reference:
-// completions, chat; further members are vLLM's: top_k, min_p, repetition_penalty, min_tokens, ignore_eos,
-// stop_token_ids, add_special_tokens, return_token_ids).
+// A client's request, parsed from OpenAI's JSON (https://platform.openai.com/docs/api-reference: completions, chat).
+// Further members are vLLM's: top_k, min_p, repetition_penalty, min_tokens, ignore_eos, stop_token_ids,
+// add_special_tokens, return_token_ids.
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "core/io/json.h"
+#include "core/net/http_error.h"
 #include "core/text/chat.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "rollout/engine.h"
 
 namespace hone {
 
-// Why a request is turned down, as OpenAI's clients read it.
-class HttpError : public Error {
- public:
-  HttpError(int status_code, const std::string& message, std::string field = {}, std::string code_name = {})
-      : Error(message), status(status_code), param(std::move(field)), code(std::move(code_name)) {}
-  int status;         // of HTTP
-  std::string param;  // the member that is wrong, "" if none is
-  std::string code;   // "model_not_found", ..., or ""
-};
-// {"error": {message, type, param, code}}
-Json error_json(int status, const std::string& message, const std::string& param = {}, const std::string& code = {});
-
 struct ServedModel {
-  std::vector<std::string> names;  // the first is what answers and /v1/models say
+  std::vector<std::string> names;  // responses and /v1/models have the first
   const Tokenizer* tokenizer = nullptr;
-  const ChatFormat* chat = nullptr;  // null: no tokenizer, no chat
+  const ChatFormat* chat = nullptr;  // null without a tokenizer
   std::vector<int64_t> chat_stop_ids = {};
   int64_t vocab_size = 0, max_positions = 0;
   int64_t kv_cache_tokens = 0;
-  int64_t max_pending_completions = 0;  // of one request
-  int64_t seed = 0;                     // of requests without one
+  int64_t max_pending_completions = 0;  // bound on a request's completions
+  int64_t seed = 0;                     // of requests without a seed
   int64_t max_answer_bytes = int64_t{256} << 20;
 };
 
 struct OpenAiPrompt {
-  std::string text;  // as it was given, or the ids' text
+  std::string text;  // as given, or decoded from the ids
   std::vector<int32_t> ids;
 };
 
@@ -52,16 +41,16 @@ struct OpenAiRequest {
   SamplingParams sampling;
   std::vector<OpenAiPrompt> prompts;
 
-  int64_t num_replies() const { return n * static_cast<int64_t>(prompts.size()); }
-  // What the answer has, and takes in memory on its way, at most: reckoned from what is asked, by what tokens and
-  // numbers usually take in JSON.
-  int64_t answer_bytes(const ServedModel& model) const;
-  // What the engine is asked: one for each prompt. With a seed of its own a request's ids are 0, 1, ...: the same
-  // request, the same answer. Otherwise they count on from first_id.
+  int64_t num_completions() const { return n * static_cast<int64_t>(prompts.size()); }
+  // Upper estimate of the response's bytes, and of its memory until it is sent: from the request's settings and the
+  // usual size of tokens and numbers in JSON.
+  int64_t max_response_bytes(const ServedModel& model) const;
+  // The engine's requests, one for each prompt. With a seed in the request their ids are 0, 1, ..., so that the same
+  // request gets the same response. Otherwise they start at first_id.
   std::vector<GenerationRequest> requests(uint64_t first_id) const;
 };
 
-// Errors are HttpErrors: 400, or 404 for another model.
+// Throw HttpError: 404 for an unknown model, else 400.
 OpenAiRequest parse_completion(const Json& body, const ServedModel& model);
 OpenAiRequest parse_chat(const Json& body, const ServedModel& model);
 

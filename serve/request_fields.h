@@ -1,5 +1,5 @@
 #pragma once
-// RequestFields: takes the members of a request's JSON object one by one, and names what is wrong.
+// RequestFields: reads the members of a request's JSON object one by one. Errors name the member.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,20 +8,23 @@
 
 namespace hone {
 
+// A client's text as an error repeats it: its first 100 bytes.
+std::string short_echo(const std::string& text);
+
 class RequestFields {
  public:
-  // A HttpError unless body is an object. It is kept by reference.
+  // Keeps a reference to body. Throws HttpError unless it is an object.
   explicit RequestFields(const Json& body);
-  // The member, or nullptr where there is none or null. Errors of a wrong kind name it.
+  // Returns the member, or nullptr if it is missing or null.
   const Json* find(const std::string& name);
-  void take(const std::string& name, bool& value);
-  void take(const std::string& name, int64_t& value);
-  void take(const std::string& name, double& value);
-  // Names that are known and change nothing.
+  void read(const std::string& name, bool& value);
+  void read(const std::string& name, int64_t& value);
+  void read(const std::string& name, double& value);
+  // Accepts members that have no effect here.
   void ignore(const std::vector<std::string>& names);
-  // Names that are known and cannot be had, unless they say what happens anyway.
-  void refuse(const std::string& name, const Json& harmless, const std::string& reason);
-  // A HttpError if the object has a member that was not asked for.
+  // Rejects a member that is not supported, unless its value is `harmless`.
+  void reject(const std::string& name, const Json& harmless, const std::string& reason);
+  // Throws HttpError if the object has a member that none of the calls named.
   void finish() const;
 
  private:

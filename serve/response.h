@@ -1,6 +1,6 @@
 #pragma once
-// Answer: one request of a client from the engine's tokens to the bytes that are sent: whole as JSON, or as server-sent
-// events.
+// CompletionResponse: turns the completions of one client request into an HTTP response: one JSON document, or a stream
+// of server-sent events.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,52 +16,52 @@ namespace hone {
 
 class CompletionResponse final : public CompletionListener {
  public:
-  // What becomes known on the way: when the first token is there, and how it ended (the status of HTTP, or 499 for a
-  // client that left).
+  // Called at the first token, and at the end with the HTTP status, or 499 if the client disconnected.
   struct Hooks {
     std::function<void()> first_token;
     std::function<void(int status)> on_finished;
   };
-  // id is what the answer is called; created its time in seconds since 1970. The model outlives it. kept is held until
-  // the answer is sent, or nobody waits for it.
-  CompletionResponse(OpenAiRequest request, const ServedModel& model, std::shared_ptr<HttpTransaction> exchange,
-                     std::string id, int64_t created, Hooks hooks, std::shared_ptr<const void> kept = nullptr);
-  void on_token(size_t prompt, int64_t reply, const CompletionOutput& written) override;
-  void on_finish(size_t prompt, std::vector<CompletionOutput> replies) override;
+  // id: of the response. created: seconds since 1970. The model must outlive it. `reservation` is released when the
+  // response is sent or the client has disconnected.
+  CompletionResponse(OpenAiRequest request, const ServedModel& model, std::shared_ptr<HttpTransaction> transaction,
+                     std::string id, int64_t created, Hooks hooks, std::shared_ptr<const void> reservation = nullptr);
+  void on_token(size_t prompt_index, int64_t completion_index, const CompletionOutput& completion) override;
+  void on_finish(size_t prompt_index, std::vector<CompletionOutput> completions) override;
   void on_failure(const std::string& reason) override;
   bool wants_tokens() const { return request_.stream; }
   void client_disconnected();
 
  private:
-  // A choice of a stream: how much of it was sent.
+  // How much of a choice was streamed.
   struct Choice {
     Detokenizer text;
     size_t sent = 0;  // tokens
-    bool begun = false;
+    bool started = false;
     int64_t text_offset = 0;
   };
-  void send_part(size_t prompt, int64_t reply, const CompletionOutput& written, std::string text, bool last);
+  void send_delta(size_t prompt_index, int64_t completion_index, const CompletionOutput& completion, std::string text,
+                  bool last);
   void send_event(const Json& event);
-  void send_whole();
+  void send_document();
   void end_stream();
   void send_error(int status, const std::string& message);
   void on_finished(int status);
 
   const OpenAiRequest request_;
   const ServedModel& model_;
-  const std::shared_ptr<HttpTransaction> exchange_;
+  const std::shared_ptr<HttpTransaction> transaction_;
   const std::string id_;
   const int64_t created_;
   const Hooks hooks_;
-  std::shared_ptr<const void> kept_;
-  std::mutex over_mutex_;
-  bool over_ = false;
-  // Of the engine's thread alone:
-  bool begun_ = false, any_token_ = false;
-  bool ended_ = false;  // all is said, be it an error
+  std::shared_ptr<const void> reservation_;
+  std::mutex finished_mutex_;
+  bool finished_ = false;
+  // Used by the engine's thread only:
+  bool started_ = false, has_token_ = false;
+  bool finished_sending_ = false;  // the response, or an error, is complete
   std::vector<Choice> choices_;
-  std::vector<std::vector<CompletionOutput>> done_;
-  size_t unfinished_;
+  std::vector<std::vector<CompletionOutput>> completions_;
+  size_t num_unfinished_;
   int64_t prompt_tokens_ = 0, completion_tokens_ = 0;
 };
 

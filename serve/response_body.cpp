@@ -5,9 +5,9 @@
 namespace hone {
 namespace {
 
-constexpr size_t piece_bytes = 65536;
+constexpr size_t kPieceBytes = 65536;
 
-// The members alone, without the braces.
+// Writes the members without the braces of the object.
 void write_members(std::string& out, const JsonObject& members) {
   const std::string object = Json(members).dump();
   out += std::string_view(object).substr(1, object.size() - 2);
@@ -15,97 +15,97 @@ void write_members(std::string& out, const JsonObject& members) {
 
 }  // namespace
 
-bool AnswerBody::next(std::string& out) {
-  while (place_ != Place::end && out.size() < piece_bytes) step(out);
-  return place_ != Place::end;
+bool ResponseBody::next(std::string& out) {
+  while (position_ != Position::end && out.size() < kPieceBytes) step(out);
+  return position_ != Position::end;
 }
 
-void AnswerBody::step(std::string& out) {
-  switch (place_) {
-    case Place::front:
+void ResponseBody::step(std::string& out) {
+  switch (position_) {
+    case Position::front:
       out += "{";
-      write_members(out, answer_front(parts_.request, model_, parts_.id, parts_.created, false));
+      write_members(out, response_front(parts_.request, model_, parts_.id, parts_.created, false));
       out += ", \"choices\": [";
-      place_ = Place::choice;
+      position_ = Position::choice;
       break;
-    case Place::choice:
+    case Position::choice:
       begin_choice(out);
       break;
-    case Place::column:
+    case Position::column:
       begin_column(out);
       break;
-    case Place::entries:
+    case Position::entries:
       write_entries(out);
       break;
-    case Place::choice_end:
+    case Position::choice_end:
       end_choice(out);
       break;
-    case Place::back:
+    case Position::back:
       out += "], ";
       write_members(out, {{"usage", parts_.usage}});
       out += "}";
-      place_ = Place::end;
+      position_ = Position::end;
       break;
-    case Place::end:
+    case Position::end:
       break;
   }
 }
 
-void AnswerBody::begin_choice(std::string& out) {
-  part_.text = (parts_.request.chat ? "" : leading_space(model_.tokenizer, reply().ids)) + reply().text;
-  part_.begin = 0;
-  part_.end = reply().ids.size();
-  part_.first = true;
-  part_.last = true;
-  out += part_.index > 0 ? ", {" : "{";
-  write_members(out, choice_front(parts_.request, prompt(), part_, false));
+void ResponseBody::begin_choice(std::string& out) {
+  delta_.text = (parts_.request.chat ? "" : leading_space(model_.tokenizer, completion().ids)) + completion().text;
+  delta_.begin = 0;
+  delta_.end = completion().ids.size();
+  delta_.first = true;
+  delta_.last = true;
+  out += delta_.index > 0 ? ", {" : "{";
+  write_members(out, choice_front(parts_.request, prompt(), delta_, false));
   out += ", \"logprobs\": ";
-  column_ = 0;
+  column_index_ = 0;
   text_offset_ = 0;
   out += parts_.request.logprobs ? "{" : "null";
-  place_ = parts_.request.logprobs ? Place::column : Place::choice_end;
+  position_ = parts_.request.logprobs ? Position::column : Position::choice_end;
 }
 
-void AnswerBody::begin_column(std::string& out) {
+void ResponseBody::begin_column(std::string& out) {
   const auto columns = tokens().columns();
-  if (column_ == columns.size()) {
+  if (column_index_ == columns.size()) {
     out += "}";
-    place_ = Place::choice_end;
+    position_ = Position::choice_end;
     return;
   }
-  out += concat(column_ > 0 ? ", " : "", "\"", columns[column_].name, "\": ");
-  if (columns[column_].listed) {
+  out += concat(column_index_ > 0 ? ", " : "", "\"", columns[column_index_].name, "\": ");
+  if (columns[column_index_].listed) {
     out += "[";
-    entry_ = 0;
-    place_ = Place::entries;
+    entry_index_ = 0;
+    position_ = Position::entries;
   } else {
     out += "null";
-    ++column_;
+    ++column_index_;
   }
 }
 
-void AnswerBody::write_entries(std::string& out) {
+void ResponseBody::write_entries(std::string& out) {
   const LogprobTokens all = tokens();
-  for (; entry_ < all.size() && out.size() < piece_bytes; ++entry_) {
-    if (entry_ > 0) out += ", ";
-    out += all.entry(column_, entry_, text_offset_).dump();
+  for (; entry_index_ < all.size() && out.size() < kPieceBytes; ++entry_index_) {
+    if (entry_index_ > 0) out += ", ";
+    out += all.entry(column_index_, entry_index_, text_offset_).dump();
   }
-  if (entry_ < all.size()) return;
+  if (entry_index_ < all.size()) return;
   out += "]";
-  ++column_;
-  place_ = Place::column;
+  ++column_index_;
+  position_ = Position::column;
 }
 
-void AnswerBody::end_choice(std::string& out) {
+void ResponseBody::end_choice(std::string& out) {
   out += ", ";
-  write_members(out, choice_back(parts_.request, prompt(), reply(), part_));
+  write_members(out, choice_back(parts_.request, prompt(), completion(), delta_));
   out += "}";
-  ++part_.index;
-  if (++reply_ == parts_.replies[prompt_].size()) {
-    reply_ = 0;
-    ++prompt_;
+  ++delta_.index;
+  if (++completion_index_ == parts_.completions[prompt_index_].size()) {
+    completion_index_ = 0;
+    ++prompt_index_;
   }
-  place_ = prompt_ == parts_.replies.size() ? Place::back : Place::choice;
+  position_ = prompt_index_ == parts_.completions.size() ? Position::back : Position::choice;
 }
 
 }  // namespace hone

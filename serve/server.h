@@ -1,5 +1,5 @@
 #pragma once
-// Server: an engine as OpenAI's clients know it. docs/reference/http-api.md says what it answers.
+// Server: serves an engine with OpenAI's HTTP API (docs/reference/http-api.md).
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,24 +13,24 @@ namespace hone {
 
 struct ServerConfig {
   HttpServerConfig http;
-  std::string api_key_file = {};  // none = everybody may ask
+  std::string api_key_file = {};  // "" = no key is needed
   ServeAccess access = {};
   int64_t max_pending_completions = 1024;
-  int64_t max_answer_bytes = int64_t{256} << 20;  // that one request's answer may have
-  int64_t max_pending_bytes = int64_t{1} << 30;   // that answers under way may have together
+  int64_t max_answer_bytes = int64_t{256} << 20;  // bound on the estimated response of one request
+  int64_t max_pending_bytes = int64_t{1} << 30;   // bound on the estimated responses of all pending requests
   void fields(Fields& f);
 };
 
 class Server {
  public:
-  // Serves from now on. What the model points to outlives it; the engine is driven by a thread of its own from here.
+  // Starts to serve, with a thread that drives the engine. The engine and what `model` points to must outlive it.
   Server(Engine& engine, ServedModel model, const ServerConfig& config);
   ~Server();
   int64_t port() const;
-  // Takes no more requests and lets those under way be answered, for so many seconds at most; true if all were. May be
-  // called again to wait on. The destructor drops the rest.
+  // Accepts no more requests and waits up to `seconds` for the responses of pending ones. Returns true if all are sent;
+  // otherwise it may be called again. The destructor drops the rest.
   bool drain(double seconds);
-  // Why the engine stopped, "" while it runs.
+  // Why the engine stopped; "" while it runs.
   std::string failure() const;
 
  private:

@@ -7,12 +7,12 @@
 namespace hone {
 namespace {
 
-void write_head(std::string& out, const std::string& name, const char* help, const char* type) {
+void write_header(std::string& out, const std::string& name, const char* help, const char* type) {
   out += concat("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
 }
 
 void write_number(std::string& out, const std::string& name, const char* help, const char* type, int64_t value) {
-  write_head(out, name, help, type);
+  write_header(out, name, help, type);
   out += concat(name, " ", value, "\n");
 }
 
@@ -24,19 +24,19 @@ void ServerMetrics::Histogram::add(double value) {
   sum += value;
 }
 
-void ServerMetrics::answered(const std::string& path, int status, double seconds) {
+void ServerMetrics::record_response(const std::string& path, int status, double seconds) {
   const std::lock_guard lock(mutex_);
-  ++answers_[{path, status}];
+  ++responses_[{path, status}];
   seconds_.add(seconds);
 }
 
-void ServerMetrics::first_token(double seconds) {
+void ServerMetrics::record_first_token(double seconds) {
   const std::lock_guard lock(mutex_);
   first_token_.add(seconds);
 }
 
 void ServerMetrics::write(std::string& out, const std::string& name, const char* help, const Histogram& histogram) {
-  write_head(out, name, help, "histogram");
+  write_header(out, name, help, "histogram");
   int64_t count = 0;
   for (size_t i = 0; i < Histogram::bounds.size(); ++i) {
     count += histogram.counts[i];
@@ -47,33 +47,36 @@ void ServerMetrics::write(std::string& out, const std::string& name, const char*
                 "_count ", count, "\n");
 }
 
-std::string ServerMetrics::text(const AsyncEngine::State& state, int64_t max_replies, int64_t connections) const {
+std::string ServerMetrics::text(const AsyncEngine::State& state, int64_t max_pending_completions,
+                                int64_t connections) const {
   std::string out;
   const std::lock_guard lock(mutex_);
-  write_head(out, "hone_requests_total", "Requests answered, by path and status; 499: the client left.", "counter");
-  for (const auto& [key, count] : answers_)
+  write_header(out, "hone_requests_total", "Responses by path and status; 499: the client disconnected.", "counter");
+  for (const auto& [key, count] : responses_)
     out += concat("hone_requests_total{path=\"", key.first, "\",status=\"", key.second, "\"} ", count, "\n");
-  write(out, "hone_request_seconds", "From a request to the end of its answer.", seconds_);
-  write(out, "hone_first_token_seconds", "From a streamed request to its first token.", first_token_);
+  write(out, "hone_request_seconds", "Seconds from a request to the end of its response.", seconds_);
+  write(out, "hone_first_token_seconds", "Seconds from a streamed request to its first token.", first_token_);
   write_number(out, "hone_prompt_tokens_total", "Prompt tokens computed.", "counter", state.engine.prompt_tokens);
-  write_number(out, "hone_shared_prompt_tokens_total", "Prompt tokens that a request's replies shared.", "counter",
+  write_number(out, "hone_shared_prompt_tokens_total",
+               "Prompt tokens that completions shared with the first of their request.", "counter",
                state.engine.shared_prompt_tokens);
-  write_number(out, "hone_cached_tokens_total", "Tokens found in the cache of requests before.", "counter",
+  write_number(out, "hone_cached_tokens_total", "Tokens found in the prefix cache.", "counter",
                state.engine.cached_tokens);
-  write_number(out, "hone_generated_tokens_total", "Tokens drawn.", "counter", state.engine.generated_tokens);
+  write_number(out, "hone_generated_tokens_total", "Tokens sampled.", "counter", state.engine.generated_tokens);
   write_number(out, "hone_engine_steps_total", "Forward passes.", "counter", state.engine.steps);
-  write_number(out, "hone_preemptions_total", "Replies put back for want of cache.", "counter",
+  write_number(out, "hone_preemptions_total", "Sequences preempted because the KV cache was full.", "counter",
                state.engine.preemptions);
-  write_number(out, "hone_spec_decode_num_drafts_total", "Guesses of what comes next in a reply.", "counter",
+  write_number(out, "hone_spec_decode_num_drafts_total", "Drafts of speculative decoding.", "counter",
                state.engine.drafts);
-  write_number(out, "hone_spec_decode_num_draft_tokens_total", "Tokens guessed.", "counter", state.engine.draft_tokens);
-  write_number(out, "hone_spec_decode_num_accepted_tokens_total", "Tokens guessed that were drawn.", "counter",
+  write_number(out, "hone_spec_decode_num_draft_tokens_total", "Draft tokens.", "counter", state.engine.draft_tokens);
+  write_number(out, "hone_spec_decode_num_accepted_tokens_total", "Accepted draft tokens.", "counter",
                state.engine.accepted_tokens);
-  write_number(out, "hone_jobs_cancelled_total", "Requests whose client left while the engine had them.", "counter",
-               state.jobs_cancelled);
-  write_number(out, "hone_replies", "Replies waiting or being written.", "gauge", state.replies);
-  write_number(out, "hone_replies_limit", "Replies from which on requests are turned away.", "gauge", max_replies);
-  write_number(out, "hone_kv_cache_held_tokens", "Room in the cache that requests hold.", "gauge",
+  write_number(out, "hone_jobs_cancelled_total", "Requests cancelled because their client disconnected.", "counter",
+               state.requests_cancelled);
+  write_number(out, "hone_replies", "Completions that wait or run.", "gauge", state.pending_completions);
+  write_number(out, "hone_replies_limit", "Maximum completions that wait or run; requests beyond it get status 429.",
+               "gauge", max_pending_completions);
+  write_number(out, "hone_kv_cache_held_tokens", "Token slots of the KV blocks that requests hold.", "gauge",
                state.engine.kv_tokens_used);
   write_number(out, "hone_connections", "Open connections.", "gauge", connections);
   return out;

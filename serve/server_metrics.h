@@ -1,5 +1,5 @@
 #pragma once
-// ServerMetrics: what the server counts, as Prometheus reads it (text format 0.0.4). Any thread.
+// ServerMetrics: the server's metrics in Prometheus' text format 0.0.4. Any thread.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -13,10 +13,10 @@ namespace hone {
 
 class ServerMetrics {
  public:
-  // An answer was sent, or the client left (499), so many seconds after the request was there.
-  void answered(const std::string& path, int status, double seconds);
-  void first_token(double seconds);
-  std::string text(const AsyncEngine::State& state, int64_t max_replies, int64_t connections) const;
+  // Counts a response, or a client that disconnected (status 499), `seconds` after its request came.
+  void record_response(const std::string& path, int status, double seconds);
+  void record_first_token(double seconds);
+  std::string text(const AsyncEngine::State& state, int64_t max_pending_completions, int64_t connections) const;
 
  private:
   struct Histogram {
@@ -27,7 +27,7 @@ class ServerMetrics {
   };
   static void write(std::string& out, const std::string& name, const char* help, const Histogram& histogram);
   mutable std::mutex mutex_;
-  std::map<std::pair<std::string, int>, int64_t> answers_;
+  std::map<std::pair<std::string, int>, int64_t> responses_;
   Histogram seconds_, first_token_;
 };
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "tests/docs_pages.h"
 #include "tests/support/support.h"
 
 namespace hone::test {
@@ -30,51 +31,11 @@ namespace fs = std::filesystem;
 
 // Pages that quote the words that a page must not use.
 constexpr std::array<std::string_view, 2> kQuotesWords{"docs/dev/glossary.md", "docs/dev/style.md"};
-// Made by the program from help texts, whose words and lines are the program's.
-constexpr std::string_view kGenerated = "docs/reference/recipes.md";
 // Folders whose comments still have such words. Take a folder out once its comments are rewritten.
-const std::set<std::string> kWordsToDo{"cli",      "core",    "data",  "eval", "kernels", "posttrain",
-                                       "pretrain", "rollout", "serve", "run",  "tests",   "train"};
-
-std::string shown(const fs::path& path) { return path.lexically_relative(source_folder()).generic_string(); }
-
-// README.md and every page of docs/.
-std::vector<fs::path> pages() {
-  std::vector<fs::path> out{source_folder() / "README.md"};
-  for (const auto& entry : fs::recursive_directory_iterator(source_folder() / "docs")) {
-    if (entry.path().extension() == ".md") out.push_back(entry.path());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-struct Line {
-  std::string text;
-  int number = 0;
-  bool fenced = false;  // in a fenced block, or its fence
-};
-
-std::vector<Line> lines_of(const fs::path& page) {
-  std::vector<Line> out;
-  std::ifstream file(page);
-  bool inside = false;
-  for (std::string text; std::getline(file, text);) {
-    const size_t begin = text.find_first_not_of(' ');
-    const bool fence = begin != std::string::npos && text.compare(begin, 3, "```") == 0;
-    out.push_back({text, static_cast<int>(out.size()) + 1, inside || fence});
-    if (fence) inside = !inside;
-  }
-  return out;
-}
+const std::set<std::string> kWordsToDo{"posttrain", "train"};
 
 size_t code_points(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::vector<std::string> matches(const std::string& text, const std::regex& pattern) {
-  std::vector<std::string> out;
-  for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i) out.push_back((*i)[1]);
-  return out;
 }
 
 // ---- Blocks
@@ -88,7 +49,7 @@ struct Block {
 std::vector<Block> blocks_of(const fs::path& page) {
   std::vector<Block> out;
   bool runs = false;
-  for (const Line& line : lines_of(page)) {
+  for (const PageLine& line : lines_of(page)) {
     if (line.fenced && line.text.starts_with("```")) {
       runs = line.text == "```sh run";
       if (runs) out.emplace_back().line = line.number;
@@ -169,12 +130,36 @@ INSTANTIATE_TEST_SUITE_P(Docs, DocsPage, ::testing::ValuesIn(pages_with_blocks()
   return name;
 });
 
+// A block of commands that no test runs says why, in a line near it.
+TEST(Docs, BlocksThatDoNotRunSayWhy) {
+  static const std::regex command(R"((^|\n|\| |&& )(hone|\./dev|curl|lm_eval|cc|docker) )");
+  constexpr size_t before = 3, after = 16;  // lines near a block
+  for (const fs::path& page : pages()) {
+    const std::vector<PageLine> lines = lines_of(page);
+    for (size_t begin = 0; begin < lines.size(); ++begin) {
+      if (!lines[begin].fence) continue;
+      size_t end = begin + 1;
+      std::string text;
+      for (; end < lines.size() && !lines[end].fence; ++end) text += "\n" + lines[end].text;
+      const bool commands =
+          (lines[begin].language.empty() || lines[begin].language == "sh") && std::regex_search(text, command);
+      std::string near;
+      for (size_t i = begin - std::min(begin, before); i < std::min(end + after, lines.size()); ++i)
+        near += lines[i].text + " ";
+      if (commands) {
+        EXPECT_NE(near.find("not run"), std::string::npos) << shown(page) << ":" << lines[begin].number;
+      }
+      begin = end;
+    }
+  }
+}
+
 // ---- Links and paths
 
 // GitHub's name of a heading: lower case, without punctuation, dashes for spaces.
 std::set<std::string> anchors_of(const fs::path& page) {
   std::set<std::string> out;
-  for (const Line& line : lines_of(page)) {
+  for (const PageLine& line : lines_of(page)) {
     if (line.fenced || !line.text.starts_with("#")) continue;
     std::string name;
     for (const char c : line.text.substr(std::min(line.text.find(' '), line.text.size() - 1) + 1)) {
@@ -191,7 +176,7 @@ std::set<std::string> anchors_of(const fs::path& page) {
 std::vector<std::string> links_of(const fs::path& page) {
   static const std::regex link(R"(\]\(([^)\s]+)\))");
   std::vector<std::string> out;
-  for (const Line& line : lines_of(page)) {
+  for (const PageLine& line : lines_of(page)) {
     if (line.fenced) continue;
     for (const std::string& target : matches(line.text, link))
       if (target.find("://") == std::string::npos && !target.starts_with("mailto:")) out.push_back(target);
@@ -218,8 +203,8 @@ TEST(Docs, PathsAreThoseOfTheTree) {
   static const std::regex quoted("`([^`]+)`");
   static const std::regex path_form(R"(([a-z]+/[A-Za-z0-9_./-]*(/|\.(h|cpp|cu|cuh|c|py|toml|md|txt|sh|html|jsonl))))");
   for (const fs::path& page : pages()) {
-    if (shown(page) == kGenerated) continue;
-    for (const Line& line : lines_of(page)) {
+    if (shown(page).starts_with(kGeneratedPages)) continue;
+    for (const PageLine& line : lines_of(page)) {
       if (line.fenced) continue;
       for (const std::string& text : matches(line.text, quoted)) {
         std::smatch match;
@@ -263,14 +248,23 @@ TEST(Docs, EveryPageIsInAnIndex) {
 
 TEST(Docs, LinesAreShort) {
   for (const fs::path& page : pages()) {
-    if (shown(page) == kGenerated) continue;
-    for (const Line& line : lines_of(page)) {
+    if (shown(page).starts_with(kGeneratedPages)) continue;
+    for (const PageLine& line : lines_of(page)) {
       const bool counts = !line.fenced && !line.text.starts_with("|") && line.text.find("](") == std::string::npos &&
                           line.text.find("://") == std::string::npos;
       if (!counts) continue;
       EXPECT_LE(code_points(line.text), 120U) << shown(page) << ":" << line.number;
     }
   }
+}
+
+// The README fits one or two screens, and has the two commands to begin with.
+TEST(Docs, TheReadmeIsShort) {
+  const fs::path readme = source_folder() / "README.md";
+  EXPECT_LE(lines_of(readme).size(), 90U);
+  const std::string text = read_file(readme);
+  for (const char* command : {"./dev quickstart", "./dev test"})
+    EXPECT_NE(text.find(command), std::string::npos) << command;
 }
 
 // ---- Words
@@ -290,9 +284,10 @@ std::string joined(const std::vector<std::string>& words) {
 
 TEST(Docs, WordsSayWhoActs) {
   for (const fs::path& page : pages()) {
-    if (shown(page) == kGenerated || std::ranges::find(kQuotesWords, shown(page)) != kQuotesWords.end()) continue;
+    if (shown(page).starts_with(kGeneratedPages) || std::ranges::find(kQuotesWords, shown(page)) != kQuotesWords.end())
+      continue;
     std::string text;
-    for (const Line& line : lines_of(page))
+    for (const PageLine& line : lines_of(page))
       if (!line.fenced) text += line.text + " ";
     EXPECT_EQ(joined(words_in(text)), "") << shown(page);
   }

@@ -55,7 +55,8 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
   context.zero(all);
   head_.slices = {{"score.weight", 1}};
   head_.shape = {1, width};
-  head_.value = all.rows(0, 1), head_.grad = all.rows(1, 1);
+  head_.value = all.rows(0, 1);
+  head_.grad = all.rows(1, 1);
   if (!config.path.empty() && context.kind() != DeviceKind::meta)
     if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty())
       set_value_head(head);
@@ -74,7 +75,7 @@ Tensor Critic::in_f32(Tensor x) {
 
 void Critic::apply_head(Tensor value, Tensor hidden) {
   const ScratchScope scope(context_);
-  gemm_forward(context_, value, in_f32(hidden), head_.value, Tensor(), Tensor());
+  gemm_forward(context_, {.y = value, .x = in_f32(hidden), .w = head_.value});
 }
 
 void Critic::forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden) {

@@ -1,5 +1,6 @@
 #pragma once
-// Critic: what a state is worth, a linear head on a trunk's final hidden state: the policy's trunk, or one of its own.
+// Critic: estimates the value of a state with a linear head on a final hidden state, that of the policy (shared trunk)
+// or of a model of its own (separate trunk).
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,16 +13,16 @@ namespace hone {
 
 struct CriticConfig {
   std::string trunk = "shared";
-  std::string path;  // of a trunk of its own; empty: the policy as it is when the critic is made
+  std::string path;  // of a separate trunk; empty: the policy at the time the critic is made
   double learning_rate_factor = 1;
   void fields(Fields& f);
   bool separate() const { return trunk == "separate"; }
 };
 
-// The head is [1, D] without a bias, as in Hugging Face's sequence classifiers (score.weight), f32 whatever the trunk's
-// dtype. It starts at zero, so that every value is 0 until it has learnt, unless the folder a trunk of its own comes
-// from has one. A critic owns its parameters and their optimizer. A shared trunk gets the value's gradient added to the
-// policy's; one of its own is a second model with a gradient norm and clip of its own.
+// The head is [1, D] without a bias, as in Hugging Face's sequence classifiers (score.weight), in f32 for every dtype
+// of the trunk. It starts at zero, so that all values are 0 before training, unless the folder of a separate trunk has
+// one. A critic owns its parameters and their optimizer. With a shared trunk the gradient of the value is added to the
+// policy's. A separate trunk is a second model with its own gradient norm and clip.
 class Critic : public Stateful {
  public:
   Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
@@ -29,19 +30,19 @@ class Critic : public Stateful {
 
   bool separate() const { return trunk_ != nullptr; }
 
-  // value [R, 1] of the token rows is written. hidden [R, D]: the policy's at these rows, which a shared trunk reads.
+  // Writes value [R, 1] of the token rows. hidden [R, D]: the policy's at these rows; a shared trunk reads it.
   void forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden);
-  // Of the last forward. dvalue [R, 1]; the parameters' gradients are added to, and with a shared trunk dhidden [R, D]
-  // too.
+  // Backward of the last forward. dvalue: [R, 1]. Adds to the parameters' gradients and, with a shared trunk, to
+  // dhidden [R, D].
   void backward(Tensor dhidden, Tensor dvalue, Tensor hidden);
-  // value [R, 1] without a tape, inside the caller's ScratchScope.
+  // Writes value [R, 1] without a tape; in the caller's ScratchScope.
   void score(Tensor value, const Batch& batch, Tensor rows);
 
   void zero_grad();
   void add_squares(Tensor sum) { optimizer_->add_squares(context_, sum); }
   void update(Tensor clip, int64_t step, double learning_rate);
 
-  // The head's weight, D numbers.
+  // The weight of the head: D numbers.
   std::vector<float> value_head() const;
   void set_value_head(std::span<const float> weight);
 

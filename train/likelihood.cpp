@@ -22,25 +22,37 @@ const Registry<Weight>& loss_types() {
   return registry;
 }
 
+struct SftSettings : ObjectiveSettings {
+  std::string loss_type = "nll";
+
+  void fields(Fields& f) override {
+    f("loss_type", loss_type,
+      "nll | dft: a token's loss is weighted by its probability, which is no part of the gradient");
+    f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
+  }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
 // Mean negative log-likelihood of the masked tokens: supervised fine-tuning; with a mask of ones, pretraining.
 class Sft : public Objective {
  public:
-  void fields(Fields& f) override {
-    f("loss_type", loss_type_,
-      "nll | dft: a token's loss is weighted by its probability, which is no part of the gradient");
-    f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
+  explicit Sft(const SftSettings& settings) : settings_(settings) {}
+
+  Needs needs() const override {
+    return {.unit = LossUnit::token,
+            .loss_linear_in_logp = settings_.loss_type == "nll",
+            .data = TrainingData::completions};
   }
-  Needs needs() const override { return {.per = LossUnit::token, .loss_linear_in_logp = loss_type_ == "nll"}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
-    const Weight weight_of = loss_types().at(loss_type_);
+    const Weight weight_of = loss_types().at(settings_.loss_type);
+    const std::span<const float> logp = batch[columns::logp], mask = batch[columns::mask];
     double sum = 0, tokens = 0;
-    for (size_t t = 0; t < batch.mask.size(); ++t) {
-      const double mask = batch.mask[t];
-      if (mask == 0) continue;
-      const double weight = mask * weight_of(batch.logp[t]);
-      sum -= weight * batch.logp[t];
-      tokens += mask;
+    for (size_t t = 0; t < mask.size(); ++t) {
+      if (mask[t] == 0) continue;
+      const double weight = mask[t] * weight_of(logp[t]);
+      sum -= weight * logp[t];
+      tokens += mask[t];
       grad.logp[t] = static_cast<float>(-weight * batch.scale);
     }
     metrics.add("loss", sum, tokens);
@@ -48,10 +60,12 @@ class Sft : public Objective {
   }
 
  private:
-  std::string loss_type_ = "nll";
+  const SftSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("sft", [] { return std::unique_ptr<Objective>(new Sft); });
+std::unique_ptr<Objective> SftSettings::make(const RunFacts&) const { return std::make_unique<Sft>(*this); }
+
+[[maybe_unused]] const bool added = add_objective<SftSettings>("sft");
 
 }  // namespace
 }  // namespace hone

@@ -2,42 +2,38 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/base/format.h"
 #include "core/base/interrupt.h"
 #include "core/base/log.h"
 #include "core/base/stopwatch.h"
 #include "core/io/file.h"
-#include "core/text/tokenizer/generation_config.h"
+#include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
-#include "run/run_eval.h"
 
 namespace hone {
 
 void LoopConfig::fields(Fields& f, const char* step) {
-  constexpr int64_t default_steps = 100, absent = std::numeric_limits<int64_t>::min();
-  if (f.reading()) steps = absent;
-  f("steps", steps, concat(step, "; 0 = as many as num_train_epochs makes").c_str());
   f("num_train_epochs", num_train_epochs,
-    "passes over the data, fractions allowed, instead of steps; 0 = steps says how long");
-  f.require(
-      "steps", steps == absent || num_train_epochs == 0 || steps == 0,
-      concat("the stage has steps = ", steps, " and num_train_epochs = ", num_train_epochs, ": give one of them"));
-  if (steps == absent) steps = num_train_epochs > 0 ? 0 : default_steps;
-  f("save_steps", save_steps, "a checkpoint every so many steps; 0 = none by this count");
-  f("save_minutes", save_minutes,
-    "a checkpoint after the step that ends so many minutes after the last one; 0 = none by the clock. Results do not "
-    "depend on it");
-  f("save_total_limit", save_total_limit, "checkpoints kept; 0 = all");
-  f("logging_steps", logging_steps, "a row of metrics every so many steps");
-  f("eval_steps", eval_steps,
-    "the recipe's evaluation tasks, and what the stage holds out, every so many steps; 0 = before (the tasks) and "
-    "after the stage alone");
-  schedule.fields(f);
-  trainer.fields(f);
+    "passes over the data, fractions allowed, instead of steps; 0 = steps gives the length");
   f.require("num_train_epochs", num_train_epochs >= 0 && num_train_epochs <= 1e9,
             "num_train_epochs must be in [0, 1e9]");
+  if (num_train_epochs > 0) f.default_if_absent("steps", 0);
+  f("steps", steps, concat(step, "; 0 = as many as num_train_epochs makes").c_str());
+  f.require(
+      "steps", num_train_epochs == 0 || steps == 0,
+      concat("the stage has steps = ", steps, " and num_train_epochs = ", num_train_epochs, ": give one of them"));
+  f("save_steps", save_steps, "steps between checkpoints; 0 = none by this count");
+  f("save_minutes", save_minutes,
+    "minutes between checkpoints, each after the step that is then running; 0 = none by the clock. Results do not "
+    "depend on it");
+  f("save_total_limit", save_total_limit, "number of checkpoints that are kept; 0 = all");
+  f("logging_steps", logging_steps, "steps between rows of metrics");
+  f("eval_steps", eval_steps,
+    "steps between evaluations of the recipe's tasks and of the held-out data; 0 = only before the stage (tasks) and "
+    "after it");
+  schedule.fields(f);
+  trainer.fields(f);
   f.require("steps", steps > 0 || (steps == 0 && num_train_epochs > 0),
             "steps must be positive, or 0 with a num_train_epochs above 0");
   f.require("save_minutes", save_minutes >= 0, "save_minutes must be 0 or more");
@@ -63,20 +59,24 @@ std::vector<std::string> LoopConfig::warnings() const {
   return out;
 }
 
-void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head) {
-  const std::string& name = run.recipe.model.save_dtype;
-  const DType dtype = name == "auto" ? run.model->dtype() : name == "bf16" ? DType::bf16 : DType::f32;
-  if (run.model->lora())
-    save_adapter(run.context, *run.model, folder, dtype, value_head);
+void save_model_folder(const StageContext& stage, const std::filesystem::path& folder,
+                       std::span<const float> value_head) {
+  if (stage.model->lora())
+    save_adapter(stage.context, *stage.model, folder, stage.save_dtype, value_head);
   else
-    save_model(run.context, *run.model, folder, dtype,
-               run.tokenizer ? generation_config_json(*run.tokenizer) : JsonObject{}, value_head);
-  if (run.tokenizer) run.tokenizer->save(folder);
+    save_model(stage.context, *stage.model, folder, stage.save_dtype,
+               stage.tokenizer ? generation_config_json(*stage.tokenizer) : JsonObject{}, value_head);
+  if (stage.tokenizer) stage.tokenizer->save(folder);
+}
+
+void stop_run(const std::filesystem::path& run_folder, const std::string& after, const std::string& why) {
+  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; go on with: hone run --resume ",
+       run_folder.string());
 }
 
 namespace {
 
-// Totals of a stage that a resumed run carries on with.
+// Totals of a stage; a resumed run continues them.
 struct Totals : Stateful {
   int64_t steps = 0, tokens = 0;
   double seconds = 0;
@@ -92,9 +92,9 @@ struct Totals : Stateful {
   }
 };
 
-Metrics row_of(const Run& run, const StepReport& report, const Totals& totals, double seconds) {
+Metrics row_of(const StageContext& stage, const StepReport& report, const Totals& totals, double seconds) {
   Metrics row = report.metrics;
-  row["stage"] = static_cast<double>(run.stage_index);
+  row["stage"] = static_cast<double>(stage.index);
   row["loss"] = report.loss;
   row["grad_norm"] = report.grad_norm;
   row["learning_rate"] = report.learning_rate;
@@ -103,7 +103,7 @@ Metrics row_of(const Run& run, const StepReport& report, const Totals& totals, d
   row["tokens_per_second"] = static_cast<double>(report.num_tokens) / seconds;
   const StepTimes& times = report.times;
   row["time/forward"] = times.forward;
-  row["time/head"] = times.lm_head;
+  row["time/lm_head"] = times.lm_head;
   row["time/backward"] = times.backward;
   row["time/optimizer"] = times.optimizer;
   row["time/data"] = times.data + std::max(0.0, seconds - report.seconds - report.sampling_seconds);
@@ -119,56 +119,59 @@ std::string note_of(const StepReport& report) {
 
 }  // namespace
 
-void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
+void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
+                const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t, double)>& body, const HeldOut& held_out,
                 const std::function<void(const std::filesystem::path&)>& save_model) {
   Totals totals;
   EarlyStop early_stop(held_out.early_stop);
   std::map<std::string, Stateful*> all = sections;
   all["trainer"] = &trainer;
-  trainer.dump_to(run.folder / "bad_batch.jsonl");
-  all["log"] = &run.log;
+  trainer.dump_to(stage.run_folder / "bad_batch.jsonl");
+  all["log"] = &stage.log;
   all["totals"] = &totals;
   if (held_out.measure) all["early_stop"] = &early_stop;
   const std::map<std::string, const Stateful*> saved(all.begin(), all.end());
 
-  const auto keep = [&](int64_t at) { write_file_atomic(run.checkpoints() / concat("step-", at) / "keep", ""); };
+  const auto keep = [&](int64_t at) { write_file_atomic(stage.checkpoints / concat("step-", at) / "keep", ""); };
   int64_t& step = totals.steps;
-  if (const std::filesystem::path folder = newest_checkpoint(run.checkpoints()); !folder.empty()) {
+  if (const std::filesystem::path folder = newest_checkpoint(stage.checkpoints); !folder.empty()) {
     load_sections(folder, all);
-    log::info("stage ", run.stage_name, " goes on from step ", step, " (", folder.string(), ")");
+    log::info("stage ", stage.name, " resumes at step ", step, " (", folder.string(), ")");
     if (held_out.early_stop.load_best_model_at_end && early_stop.best_step() > 0) keep(early_stop.best_step());
   }
   int64_t last_saved = step;
   Stopwatch since_saved;
   const auto save = [&] {
     save_checkpoint(
-        run.checkpoints(), step, static_cast<int>(config.save_total_limit),
-        [&](const std::filesystem::path& folder) { save_model ? save_model(folder) : save_model_folder(run, folder); },
+        stage.checkpoints, step, static_cast<int>(config.save_total_limit),
+        [&](const std::filesystem::path& folder) {
+          save_model ? save_model(folder) : save_model_folder(stage, folder);
+        },
         saved);
     last_saved = step;
     since_saved = {};
   };
 
-  // Measures what is held out; the step of its lowest loss has a checkpoint that stays until a lower one has.
+  // Measures the held-out data. The checkpoint of its lowest loss stays until a lower loss has one.
   const auto measure = [&] {
     const Metrics measured = held_out.measure();
     Metrics row;
     for (const auto& [name, value] : measured) row["eval_" + name] = value;
-    run.log.metrics(run.first_step + step, row);
+    stage.log.metrics(stage.first_step + step, row);
     const int64_t before = early_stop.best_step();
     const bool best = early_stop.observe(step, measured.at("loss"));
     log::info("step ", step, ": eval_loss ", measured.at("loss"), best ? ", the lowest so far" : "");
     if (!best || !held_out.early_stop.load_best_model_at_end) return;
     save();
     keep(step);
-    if (before > 0) std::filesystem::remove(run.checkpoints() / concat("step-", before) / "keep");
+    if (before > 0) std::filesystem::remove(stage.checkpoints / concat("step-", before) / "keep");
   };
   const auto stop = [&](const std::string& why) {
     if (last_saved != step) save();
-    run.stop(concat("step ", step, " of stage ", run.stage_name), why);
+    stop_run(stage.run_folder, concat("step ", step, " of stage ", stage.name), why);
   };
-  // An error must not cost the steps that are done: where the state is that of a step's end, it is saved before the run
+  // An error must not cost completed steps: if the state is that of the end of a step, it is saved before the run
   // stops.
   const auto or_stop = [&](const auto& what) {
     const int64_t updates = trainer.steps_done();
@@ -177,24 +180,24 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     } catch (const std::exception& error) {
       const std::string why = error.what();
       if (trainer.steps_done() != updates)
-        fail(why, "; step ", step + 1, " of stage ", run.stage_name,
-             " had begun to change the weights, which are not saved; go on from the last ",
-             "checkpoint with: hone run --resume ", run.folder.string());
+        fail(why, "; step ", step + 1, " of stage ", stage.name,
+             " had begun to change the weights, which are not saved; resume from the last checkpoint with: ",
+             "hone run --resume ", stage.run_folder.string());
       try {
         if (last_saved != step) save();
       } catch (const std::exception& unsaved) {
-        fail(why, "; and step ", step, " of stage ", run.stage_name, " could not be saved: ", unsaved.what());
+        fail(why, "; and step ", step, " of stage ", stage.name, " could not be saved: ", unsaved.what());
       }
       stop(why);
     }
   };
   const auto due = [&](int64_t every) { return every > 0 && step % every == 0; };
   const auto after_step = [&] {
-    if (due(config.eval_steps) && step < config.steps) evaluate(run, run.first_step + step);
+    if (due(config.eval_steps) && step < config.steps && stage.evaluate) stage.evaluate(stage.first_step + step);
     if (held_out.measure && (step == config.steps || due(config.eval_steps))) measure();
   };
 
-  log::Progress progress(run.stage_name, config.steps, "step");
+  log::Progress progress(stage.name, config.steps, "step");
   while (step < config.steps && !early_stop.stop()) {
     const Stopwatch watch;
     StepReport report;
@@ -204,7 +207,7 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     totals.tokens += report.num_tokens;
     totals.seconds += seconds;
     if (step % config.logging_steps == 0 || step == config.steps)
-      run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
+      stage.log.metrics(stage.first_step + step, row_of(stage, report, totals, seconds));
     progress.update(step, note_of(report));
     or_stop(after_step);
     const bool late = config.save_minutes > 0 && since_saved.seconds() >= 60 * config.save_minutes;
@@ -212,12 +215,12 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     if (interrupted() && step < config.steps) stop("");
   }
   if (last_saved != step || step == 0) save();
-  run.report.steps = step;
-  run.report.planned_steps = std::max(config.steps, step);  // a resumed run may be given fewer than it has made
-  run.report.final_step = early_stop.kept_step(step);
-  keep(run.report.final_step);  // a later stage's start: never rotated away
-  run.report.tokens = totals.tokens;
-  run.report.seconds = totals.seconds;
+  stage.result.steps = step;
+  stage.result.planned_steps = std::max(config.steps, step);  // a resumed run may set fewer steps than it has done
+  stage.result.final_step = early_stop.kept_step(step);
+  keep(stage.result.final_step);  // the next stage starts from it, so it is never removed
+  stage.result.tokens = totals.tokens;
+  stage.result.seconds = totals.seconds;
 }
 
 }  // namespace hone

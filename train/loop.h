@@ -5,9 +5,9 @@
 #include <map>
 #include <string>
 
-#include "run/run.h"
-#include "train/early_stop.h"
+#include "train/held_out.h"
 #include "train/optim/schedule.h"
+#include "train/stage.h"
 #include "train/trainer.h"
 
 namespace hone {
@@ -15,28 +15,28 @@ namespace hone {
 struct LoopConfig {
   int64_t steps = 100;  // 0: num_train_epochs says how many
   double num_train_epochs = 0;
-  int64_t save_steps = 0;        // a checkpoint every so many steps; 0 = none by this count
-  double save_minutes = 10;      // a checkpoint once so many minutes have passed since the last; 0 = none by the clock
+  int64_t save_steps = 0;        // steps between checkpoints; 0 = none by this count
+  double save_minutes = 10;      // minutes between checkpoints; 0 = none by the clock
   int64_t save_total_limit = 2;  // checkpoints kept
   int64_t logging_steps = 1;
-  int64_t eval_steps = 0;  // the recipe's tasks, and what is held out, every so many steps, too
+  int64_t eval_steps = 0;  // steps between evaluations of the tasks and the held-out data; 0 = none in between
   ScheduleConfig schedule;
   TrainerConfig trainer;
-  // step: what one step is, for the page of keys.
+  // step: describes one step in the reference page.
   void fields(Fields& f, const char* step = "optimizer updates");
-  // The steps of a stage whose passes over its data have `steps_per_epoch` steps each.
+  // The number of steps if an epoch has `steps_per_epoch` of them.
   int64_t num_steps(double steps_per_epoch) const;
-  // Settings that are allowed and seldom meant.
+  // Sentences about settings that are allowed and rarely intended.
   std::vector<std::string> warnings() const;
 };
 
-// Post-training's schedule as TRL has it: a linear decay to 0. Pretraining's is ScheduleConfig's own: half a cosine to
-// a tenth.
+// The schedule of post-training in TRL: linear decay to 0. Pretraining uses the default of ScheduleConfig: half a
+// cosine, to a tenth of the peak.
 inline ScheduleConfig linear_decay(double learning_rate) {
   return {.lr_scheduler_type = "linear", .learning_rate = learning_rate, .min_lr_ratio = 0};
 }
 
-// Puts a small state (values, no tensors) back to what it was when this was made, if an exception leaves the scope.
+// Restores a small state (values, no tensors) to what it was at construction, if an exception leaves the scope.
 class Rollback {
  public:
   explicit Rollback(Stateful& state) : state_(state) {
@@ -55,25 +55,43 @@ class Rollback {
   int exceptions_ = std::uncaught_exceptions();
 };
 
-// What a stage holds out from training.
+// Thrown by a step that must not be learned from, before the weights change: too many rewards failed, for example. The
+// same step can be made again, so the run is saved and stops with the message.
+class StepAborted : public Error {
+ public:
+  using Error::Error;
+};
+
+// Data that a stage holds out from training.
 struct HeldOut {
   std::function<Metrics()> measure;  // "loss" and more, logged as eval_loss, eval_...
   EarlyStopConfig early_stop;
 };
 
-// Calls body(step, learning_rate) for the steps that are left (config.steps in all, above 0), step counting from 0
-// within the stage. `sections` are saved and restored beside the trainer and the model. Metrics of the body's report
-// are logged under TRL's names. A body that throws leaves the sections as they were before the step (Rollback). Unless
-// an optimizer update has begun (Trainer::steps_done()), the state is then whole: it is saved, and the run stops with
-// the message. So it is with an error between two steps. What is held out is measured every eval_steps and after the
-// last step; the checkpoint of its lowest loss is kept. run.report says how many steps were done and which one's
-// weights the stage leaves. save_model writes the model's folder of a checkpoint (save_model_folder, if null).
-void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
+// Calls body(step, learning_rate) for the remaining ones of config.steps (above 0) steps; `step` counts from 0 within
+// the stage.
+// - `sections` are saved and restored with the trainer and the model.
+// - Metrics of the body's report are logged under TRL's names.
+// - A body that throws leaves the sections as they were before the step (Rollback). Unless an optimizer update has
+// begun
+//   (Trainer::steps_done()) the state is then consistent: it is saved, and the run stops with the message. The same
+//   holds for an error between two steps.
+// - What is held out is measured every eval_steps and after the last step; the checkpoint of its lowest loss is kept.
+// - save_model writes the model's folder of a checkpoint; null: save_model_folder().
+// - stage.result gets the number of steps and the step whose weights the stage leaves.
+void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
+                const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {},
                 const std::function<void(const std::filesystem::path& folder)>& save_model = nullptr);
 
-// The model's folder as a checkpoint holds it: weights and config, or the adapter and where its base is; a value head;
-// tokenizer.
-void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head = {});
+// Writes the model's folder of a checkpoint: weights and config, or the adapter and the path of its base; the value
+// head, if any; the tokenizer.
+void save_model_folder(const StageContext& stage, const std::filesystem::path& folder,
+                       std::span<const float> value_head = {});
+
+// Ends the run once everything is saved: throws an Error that says how to resume. `after` is what was completed last;
+// `why` is empty after a signal.
+[[noreturn]] void stop_run(const std::filesystem::path& run_folder, const std::string& after,
+                           const std::string& why = "");
 
 }  // namespace hone

@@ -7,8 +7,8 @@
 namespace hone {
 namespace {
 
-// A step on `sequences` samples of so many tokens in all, each trained on whole, as the device of `context` would take
-// it.
+// Peak bytes of a step on `sequences` samples with this many tokens together, all of them trained on, as on the device
+// of `context`.
 PeakBytes count_step(Context& context, const Model& model, TrainerConfig config, const Objective& objective,
                      size_t sequences, int64_t tokens) {
   const std::unique_ptr<Device> device = devices().at("meta")(0);
@@ -24,8 +24,7 @@ PeakBytes count_step(Context& context, const Model& model, TrainerConfig config,
   for (size_t i = 0; i < sequences; ++i) {
     const auto count = static_cast<int64_t>(sequences), at = static_cast<int64_t>(i);
     widest[i].tokens.assign(static_cast<size_t>(tokens * (at + 1) / count - tokens * at / count), 0);
-    widest[i].mask.assign(widest[i].tokens.size(), 1);
-    if (!widest[i].mask.empty()) widest[i].mask[0] = 0;
+    set_mask(widest[i]);
     batch.push_back(&widest[i]);
   }
   trainer.step(batch, objective, 0);
@@ -44,7 +43,8 @@ std::optional<PeakBytes> MemoryPlan::grow_to_fit(Context& context, const Model& 
     int64_t sum = 0;
     for (const Sample* sample : samples.subspan(micro.begin, micro.end - micro.begin))
       sum += static_cast<int64_t>(sample->tokens.size());
-    tokens = std::max(tokens, sum), sequences = std::max(sequences, micro.end - micro.begin);
+    tokens = std::max(tokens, sum);
+    sequences = std::max(sequences, micro.end - micro.begin);
   }
   if (tokens <= tokens_) return std::nullopt;
   if (tokens_ > 0) tokens = std::max(tokens, std::min(config.micro_batch_tokens, tokens + tokens / 4));  // sizes vary

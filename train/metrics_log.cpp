@@ -4,7 +4,7 @@
 
 namespace hone {
 
-// The files are opened when first written, after a checkpoint has had its say about their length.
+// The files are opened at the first write: load_state() may cut them before.
 void MetricsLog::open(int64_t step) {
   if (metrics_) return;
   constexpr int64_t keep_all = std::numeric_limits<int64_t>::max();
@@ -16,7 +16,7 @@ void MetricsLog::metrics(int64_t step, const Metrics& row) {
   open(step);
   metrics_->write(step, row);
   tensorboard_->write(step, row);
-  if (samples_) samples_->flush();  // both can be read while the run goes on
+  if (samples_) samples_->flush();  // both can be read during the run
 }
 
 void MetricsLog::sample(const Json& row) {
@@ -30,7 +30,7 @@ static int64_t length_of(const std::filesystem::path& path) {
   return missing ? 0 : static_cast<int64_t>(size);
 }
 
-// Cuts a log to the length that section[member] names.
+// Cuts a log to the length section[member].
 static void cut(const std::filesystem::path& path, const StateSection& section, const char* member) {
   const int64_t length = section.values.at(member, "log").as_int(member), found = length_of(path);
   HONE_CHECK(length >= 0 && length <= found, path.string(), ": has ", found,
@@ -39,14 +39,19 @@ static void cut(const std::filesystem::path& path, const StateSection& section, 
 }
 
 void MetricsLog::save_state(StateSection& section) const {
-  if (metrics_) metrics_->flush(), tensorboard_->flush();
+  if (metrics_) {
+    metrics_->flush();
+    tensorboard_->flush();
+  }
   if (samples_) samples_->flush();
   section.values.set("metrics_bytes", length_of(folder_ / "metrics.jsonl"));
   section.values.set("samples_bytes", length_of(folder_ / "samples.jsonl"));
 }
 
 void MetricsLog::load_state(const StateSection& section) {
-  metrics_.reset(), tensorboard_.reset(), samples_.reset();
+  metrics_.reset();
+  tensorboard_.reset();
+  samples_.reset();
   cut(folder_ / "metrics.jsonl", section, "metrics_bytes");
   cut(folder_ / "samples.jsonl", section, "samples_bytes");
 }

@@ -1,10 +1,31 @@
 #include "train/objective.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace hone {
 
-double count_of(LossUnit per, std::span<const float> mask) {
-  if (per == LossUnit::sequence) return 1;
-  if (per == LossUnit::pair) return 0.5;
+std::string describe(TrainingData data) {
+  switch (data) {
+    case TrainingData::rewarded:
+      return "completions that the stage itself samples and rewards (kind = \"rl\")";
+    case TrainingData::completions:
+      return "single completions (kind = \"sft\")";
+    case TrainingData::unpaired:
+      return "labeled completions (kind = \"unpaired_preference\")";
+    case TrainingData::pairs:
+      return "pairs of a chosen and a rejected completion (kind = \"preference\"; hone pairs makes them)";
+    case TrainingData::scored_pairs:
+      return "the scores of a pair (kind = \"reward_model\")";
+  }
+  fail("objective: TrainingData ", static_cast<int>(data), " is unknown");
+}
+
+bool Needs::has(Column column) const { return std::ranges::find(columns, column) != columns.end(); }
+
+double count_of(LossUnit unit, std::span<const float> mask) {
+  if (unit == LossUnit::sequence) return 1;
+  if (unit == LossUnit::pair) return 0.5;
   double sum = 0;
   for (const float m : mask) sum += m;
   return sum;
@@ -17,22 +38,26 @@ void check_batch(const Needs& needs, const TokenBatch& batch) {
   for (size_t s = 0; s < batch.num_sequences(); ++s)
     HONE_CHECK(batch.offsets[s] <= batch.offsets[s + 1], "objective: offsets fall at sequence ", s);
   const size_t tokens = batch.num_tokens();
-  const auto column = [&](const char* name, std::span<const float> values, bool needed) {
-    HONE_CHECK(!needed || tokens == 0 || !values.empty(), "objective: needs ", name, ", which this run does not have");
-    HONE_CHECK(values.empty() || values.size() == tokens, "objective: ", name, " has ", values.size(), " entries for ",
-               tokens, " tokens");
+  batch.columns.for_each([&](Column column, std::span<const float> values) {
+    const size_t expected = column.size(batch.num_sequences(), tokens);
+    HONE_CHECK(values.size() == expected, "objective: ", column.name(), " has ", values.size(), " entries for ", tokens,
+               " tokens of ", batch.num_sequences(), " sequences; ", expected, " belong there");
+  });
+  const auto require = [&](Column column) {
+    const ColumnInfo& info = column.info();
+    HONE_CHECK(tokens == 0 || batch.has(column), "objective: needs ", column.name(), " (", info.doc,
+               info.alias.empty() ? "" : concat("; also read from the field ", info.alias),
+               "), which this run does not have");
   };
-  column("logp", batch.logp, true);
-  column("mask", batch.mask, true);
-  column("old_logp", batch.old_logp, needs.old);
-  column("behavior_logp", batch.behavior_logp, needs.behavior && (needs.old || batch.old_logp.empty()));
-  column("reference_logp", batch.reference_logp, needs.reference);
-  column("entropy", batch.entropy, false);
-  column("value", batch.value, needs.critic);
-  column("old_value", batch.old_value, false);
-  column("returns", batch.returns, false);
-  column("advantage", batch.advantage, false);
-  HONE_CHECK(needs.per != LossUnit::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(),
+  require(columns::logp);
+  require(columns::mask);
+  if (needs.critic) require(columns::value);
+  for (const Column column : needs.columns) {
+    const bool old_stands_in =
+        column == columns::behavior_logp && !needs.has(columns::old_logp) && batch.has(columns::old_logp);
+    if (!old_stands_in) require(column);
+  }
+  HONE_CHECK(needs.unit != LossUnit::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(),
              " sequences do not make pairs");
 }
 
@@ -58,9 +83,38 @@ Metrics fold_metrics(std::span<const Metrics> updates) {
   return sums.means();
 }
 
+void ObjectiveSettings::validate(const RunFacts& facts) const {
+  if (!compares_group() || facts.group_size == 0) return;
+  HONE_CHECK(facts.group_size > 1,
+             "the objective compares the completions of a prompt with each other: of num_generations = 1 it has no "
+             "gradient; give 2 or more");
+  HONE_CHECK(
+      facts.temperature > 0,
+      "the objective compares the completions of a prompt with each other, and greedy sampling (temperature = 0, "
+      "or top_k = 1) draws the same one each time: it has no gradient");
+}
+
+std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts& facts) {
+  return objectives().at(kind)()->make(facts);
+}
+
 Registry<ObjectiveFactory>& objectives() {
   static Registry<ObjectiveFactory> registry("objective");
   return registry;
+}
+
+std::vector<std::string> objectives_for(TrainingData data) {
+  std::vector<std::string> out;
+  std::ranges::copy_if(objectives().names(), std::back_inserter(out),
+                       [&](const std::string& name) { return make_objective(name)->needs().data == data; });
+  return out;
+}
+
+void require_data(Fields& f, const std::string& kind, const ObjectiveSettings& settings, TrainingData data) {
+  const TrainingData needed = settings.make({})->needs().data;
+  f.require("objective", needed == data,
+            concat(kind, " learns from ", describe(needed), ", and this stage trains on ", describe(data),
+                   ": its objectives are ", join(objectives_for(data))));
 }
 
 }  // namespace hone

@@ -1,67 +1,89 @@
 #pragma once
-// Objective: a training objective, whole, in one file: who gets credit, and what loss. It sees log-probabilities on the
-// host, never logits, layers, ranks or devices. It joins with one line:
-//   [[maybe_unused]] const bool added = objectives().add("grpo", [] { return std::unique_ptr<Objective>(new Grpo); });
+// A training objective, complete in one file: its settings, how it computes advantages, and its loss. It sees
+// log-probabilities on the host, never logits, layers, ranks or devices.
+//
+//   struct GrpoSettings : ObjectiveSettings { ... };        // keys of a recipe: values only
+//   class Grpo : public Objective { ... };                  // what runs, made from the settings
+//   [[maybe_unused]] const bool added = add_objective<GrpoSettings>("grpo");
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/registry.h"
 #include "core/config/fields.h"
 #include "core/io/checkpoint.h"
 #include "core/io/metrics.h"
+#include "data/columns.h"
 #include "data/sample.h"
 
 namespace hone {
 
-// What a loss averages over: its scale is 1 / (how many of these the whole optimizer step holds). token counts masked
+// What a loss averages over. Its scale is 1 / (number of these units in the optimizer step). `token` counts masked
 // tokens.
 enum class LossUnit : uint8_t { token, sequence, pair };
 
+// What an objective learns from. Each kind of stage has one of these.
+enum class TrainingData : uint8_t {
+  rewarded,      // completions that the stage samples and rewards
+  completions,   // single completions
+  unpaired,      // single completions, each desirable or not
+  pairs,         // a chosen and a rejected completion
+  scored_pairs,  // the scores of such a pair
+};
+std::string describe(TrainingData data);
+
 struct Needs {
-  // behavior: what the sampler recorded. old: what the learner computes when the epochs of a step begin; alone,
-  // `behavior` takes either. Asked for together, both must be there: rollouts that are stale, or of other arithmetic.
-  bool behavior = false, old = false;
-  bool reference = false, entropy = false, critic = false;
-  LossUnit per = LossUnit::token;
+  // Columns of samples that the loss reads; one that is absent is an Error. behavior_logp alone may be old_logp
+  // instead. If both are named, both must be there: rollouts are stale, or sampled with other arithmetic.
+  std::vector<Column> columns = {};
+  // Columns that the loss or compute_advantages() reads if they are there.
+  std::vector<Column> optional = {};
+  bool entropy = false, critic = false;  // columns that the trainer computes besides logp: entropy; value
+  LossUnit unit = LossUnit::token;
   // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host
   // sync.
   bool loss_linear_in_logp = false;
+  TrainingData data = TrainingData::rewarded;
+
+  // True if `columns` names it.
+  bool has(Column column) const;
 };
 
-// T tokens of S sequences end to end, on the host. Each column is [T]; an empty span is a column this run does not
-// have. Entry t belongs to token t given those before it; a sequence's first token has mask 0. Members of a group (a
-// pair: chosen, then rejected) are adjacent.
+// T tokens of S sequences end to end, on the host, with views of their columns. Members of a group (a pair: chosen,
+// then rejected) are adjacent.
 struct TokenBatch {
   std::span<const int32_t> offsets;  // [S+1]
-  std::span<const float> logp;       // under the weights being trained
-  std::span<const float> old_logp;   // when this step's epochs began
-  std::span<const float> behavior_logp, reference_logp, advantage, mask;
-  std::span<const float> entropy, value, old_value, returns;
-  double scale = 1;  // 1 / (count of needs().per in the whole optimizer step), so that micro-batches change a gradient
+  double scale = 1;  // 1 / (count of needs().unit in the whole optimizer step), so that micro-batches change a gradient
                      // by rounding only
+  ColumnViews columns = {};
 
   size_t num_sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }
   size_t num_tokens() const { return offsets.empty() ? 0 : static_cast<size_t>(offsets.back()); }
+  bool has(Column column) const { return columns.has(column); }
+  // An empty span if the column is absent.
+  std::span<const float> find(Column column) const { return columns.find(column); }
+  // An absent column is an Error that names it. A batch without tokens has every column, empty.
+  std::span<const float> operator[](Column column) const { return num_tokens() == 0 ? find(column) : columns[column]; }
 };
 
-// What one sequence adds to the count that TokenBatch::scale is one over: its masked tokens, itself, or half a pair.
-double count_of(LossUnit per, std::span<const float> mask);
+// What one sequence adds to the count behind TokenBatch::scale: its masked tokens, 1, or half a pair.
+double count_of(LossUnit unit, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
-// Every column has one entry a token, and those that `needs` asks for are there (an entropy that is only measured may
-// be missing); an Error says which is not.
+// Checks the size of each column, and that the columns that `needs` names are there. An entropy that is only measured
+// may be absent.
 void check_batch(const Needs& needs, const TokenBatch& batch);
 
-// dLoss/d(column), zero on entry; empty where the run does not have the column.
+// dLoss/d(column), zero on entry; empty if the batch does not have the column.
 struct TokenGrad {
   std::span<float> logp, entropy, value;
 };
 
-// Metrics of a loss over micro-batches: sums with their weights, minima and maxima, so that a step's do not depend on
-// how it was split. A name that ends in min is a minimum's, one in max a maximum's, and no other is (fold_metrics).
+// Metrics of a loss over micro-batches: weighted sums, minima and maxima, so that they do not depend on how a step is
+// split. Names that end in min or max are those of minima and maxima, and no others are (fold_metrics).
 class MetricSums {
  public:
   void add(const std::string& name, double sum, double weight) {
@@ -84,29 +106,20 @@ class MetricSums {
   std::map<std::string, double> extremes_;
 };
 
-// One row for several updates: minima, maxima, and of everything else the mean over the updates that have it.
+// Combines the metrics of several updates: minima, maxima, and the mean of everything else over the updates that have
+// it.
 Metrics fold_metrics(std::span<const Metrics> updates);
 
+// Takes part in the steps of one run. One thread.
 class Objective : public Stateful {
  public:
-  // Hyper-parameters, as recipe keys; names are TRL's.
-  virtual void fields(Fields&) {}
-  virtual void prepare() {}
-  // Before the first step: replies are drawn by older weights than those that learn, with other arithmetic, or from a
-  // truncated or biased distribution.
-  virtual void off_policy() {}
-  // True if credit() compares the replies of a group with each other: a group of one, or of equal replies, has no
-  // gradient.
-  virtual bool compares_group() const { return false; }
-  // Settings that are allowed and seldom meant, as sentences for the log. After off_policy(), if that is called.
-  virtual std::vector<std::string> warnings() const { return {}; }
   virtual Needs needs() const = 0;
-  // Once rewards, reference and values are known, before the epochs: rewards -> advantages (and returns). May look
-  // across groups, take samples out of the loss (their mask), and learn for the next time, which is then its state.
-  // `metrics` gets what it measured.
+  // Computes advantages (and returns) from rewards. Called once a step, before the epochs, when rewards, reference
+  // log-probs and values are known. May look across groups, take samples out of the loss (clear_mask), and adapt state
+  // for the next step. `metrics` gets what it measured.
   virtual void compute_advantages(std::span<Group>, MetricSums&) {}
-  // True if the sample, as credit() left it, adds nothing to the loss and its gradient whatever the weights are: the
-  // trainer leaves its pass out (it still counts in `scale`).
+  // True if the sample, as compute_advantages() left it, adds nothing to the loss and its gradient whatever the weights
+  // are. The trainer then skips its pass; the sample still counts in `scale`.
   virtual bool has_no_gradient(const Sample&) const { return false; }
   // The micro-batch's share of the step's loss; writes its gradient.
   virtual double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const = 0;
@@ -115,7 +128,46 @@ class Objective : public Stateful {
   void load_state(const StateSection&) override {}
 };
 
-using ObjectiveFactory = std::unique_ptr<Objective> (*)();
+// What a run decides about the samples of an objective. Known once the recipe is read.
+struct RunFacts {
+  // Completions are sampled by older weights than those that learn, with other arithmetic, or from a truncated or
+  // biased distribution.
+  bool off_policy = false;
+  double temperature = 1;  // of sampling; 0 if it is greedy
+  int64_t group_size = 0;  // completions of a prompt; 0: the stage samples none
+};
+
+struct ObjectiveSettings;
+using ObjectiveFactory = std::unique_ptr<ObjectiveSettings> (*)();
 Registry<ObjectiveFactory>& objectives();
+
+// Hyper-parameters of an objective: values, no run-time objects. Names are TRL's.
+struct ObjectiveSettings {
+  virtual ~ObjectiveSettings() = default;
+  static const Registry<ObjectiveFactory>& registry() { return objectives(); }
+
+  virtual void fields(Fields&) {}
+  // True if the objective compares the completions of a group with each other: a group of one, or of equal completions,
+  // has no gradient.
+  virtual bool compares_group() const { return false; }
+  // An Error if the settings do not fit the run.
+  virtual void validate(const RunFacts& facts) const;
+  // Settings that are allowed and seldom meant, as sentences for the log.
+  virtual std::vector<std::string> warnings(const RunFacts&) const { return {}; }
+  // A copy in which `auto` is replaced by what it means in this run, for the resolved recipe; null: nothing to replace.
+  virtual std::shared_ptr<const ObjectiveSettings> resolved(const RunFacts&) const { return nullptr; }
+  virtual std::unique_ptr<Objective> make(const RunFacts& facts) const = 0;
+};
+
+template <class Settings>
+bool add_objective(std::string name) {
+  return objectives().add(std::move(name), [] { return std::unique_ptr<ObjectiveSettings>(new Settings); });
+}
+// Refuses, at the key's place, an objective that does not learn from what the stage trains on.
+void require_data(Fields& f, const std::string& kind, const ObjectiveSettings& settings, TrainingData data);
+// Names of the objectives that learn from this, under their default settings.
+std::vector<std::string> objectives_for(TrainingData data);
+// An objective with its default settings.
+std::unique_ptr<Objective> make_objective(std::string_view kind, const RunFacts& facts = {});
 
 }  // namespace hone

@@ -13,88 +13,124 @@
 namespace hone {
 namespace {
 
-constexpr std::array known_fields = {"logp",       "mask",       "behavior_logp", "old_logp", "reference_logp",
-                                     "entropy",    "value",      "old_value",     "returns",  "rewards",
-                                     "advantages", "group_size", "config"};
+constexpr std::array other_fields = {"rewards", "advantages", "group_size", "config"};
 
 // The objective with its keys read as a recipe's would be.
-std::unique_ptr<Objective> make_objective(std::string_view name, const Json& input, std::string_view source) {
-  std::unique_ptr<Objective> objective = objectives().at(name)();
+std::unique_ptr<Objective> read_objective(std::string_view name, const Json& input, std::string_view source) {
+  const std::unique_ptr<ObjectiveSettings> settings = objectives().at(name)();
   std::string toml;
   if (const Json* config = input.find("config"))
     for (const auto& [key, value] : config->as_object("config"))
       if (!value.is_null()) toml += concat(Json(key).dump(), " = ", value.dump(), "\n");
-  Config::from_text(toml, concat(source, ": config")).read([&](Fields& f) { objective->fields(f); });
-  objective->prepare();
-  return objective;
+  Config::from_text(toml, concat(source, ": config")).read([&](Fields& f) { settings->fields(f); });
+  return settings->make({});
 }
 
-// Sequences of a file as the learner's arrays.
-class Columns {
+float number(const Json& value, std::string_view what) {
+  if (value.is_null()) return std::numeric_limits<float>::quiet_NaN();  // as a first token's logp is written
+  return value.is_bool() ? static_cast<float>(value.as_bool()) : static_cast<float>(value.as_double(what));
+}
+
+// Reads the sequences of a file into columns, all sequences end to end.
+class SequenceReader {
  public:
-  Columns(const Json& input, std::string_view source) : input_(input), source_(source) {
+  SequenceReader(const Json& input, std::string_view source) : input_(input), source_(source) {
     for (const auto& [key, value] : input.as_object(source_))
-      HONE_CHECK(std::find(known_fields.begin(), known_fields.end(), key) != known_fields.end(), source_,
+      HONE_CHECK(find_column(key) || std::ranges::find(other_fields, key) != other_fields.end(), source_,
                  ": unknown field '", key, "'");
     for (const Json& sequence : input.at("logp", source_).as_array("logp"))
       offsets_.push_back(offsets_.back() + static_cast<int32_t>(sequence.as_array("logp").size()));
   }
 
   size_t num_sequences() const { return offsets_.size() - 1; }
+  size_t num_tokens() const { return static_cast<size_t>(offsets_.back()); }
   size_t length(size_t s) const { return static_cast<size_t>(offsets_[s + 1] - offsets_[s]); }
   std::span<const int32_t> offsets() const { return offsets_; }
 
-  // A nested field as [T]; empty when the file does not have it. null (as a first token's logp is written) becomes NaN.
-  std::vector<float> nested(const char* field) const {
+  // The field; null if the file does not have it.
+  const Json* field(const std::string& name) const {
+    const Json* value = input_.find(name);
+    return value && !value->is_null() ? value : nullptr;
+  }
+  // One number for each sequence.
+  std::vector<double> per_sequence(const char* name, const Json& value) const {
+    std::vector<double> out;
+    for (const Json& item : of_sequences(name, value)) out.push_back(item.as_double(name));
+    return out;
+  }
+  // A column from the field `name`. mask: per-sequence columns of older files are nested, and are read off the masked
+  // tokens.
+  std::vector<float> read(Column column, const std::string& name, const Json& value,
+                          std::span<const float> mask) const {
     std::vector<float> out;
-    const Json* value = input_.find(field);
-    if (!value || value->is_null()) return out;
-    const JsonArray& sequences = of_sequences(field, *value);
+    const JsonArray& sequences = of_sequences(name, value);
     for (size_t s = 0; s < sequences.size(); ++s) {
-      const std::string what = concat(field, "[", s, "]");
-      const JsonArray& tokens = sequences[s].as_array(what);
-      HONE_CHECK(tokens.size() == length(s), source_, ": ", what, " has ", tokens.size(), " entries, logp[", s,
-                 "] has ", length(s));
-      for (const Json& token : tokens) out.push_back(number(token, what));
+      const std::string what = concat(name, "[", s, "]");
+      if (column.info().per_sequence && column.info().width == 1 && sequences[s].is_array())
+        out.push_back(shared_entry(sequences[s], what, of(mask, s)));
+      else if (column.info().per_sequence)
+        read_entry(column, sequences[s], what, out);
+      else
+        read_tokens(column, sequences[s], what, length(s), out);
     }
     return out;
   }
 
-  // Entries that are trained on must be numbers.
-  void check_masked(const char* field, std::span<const float> values, std::span<const float> mask) const {
-    for (size_t s = 0; s < num_sequences() && !values.empty(); ++s)
-      for (size_t t = 0; t < length(s); ++t)
-        HONE_CHECK(of(mask, s)[t] == 0 || std::isfinite(of(values, s)[t]), source_, ": ", field, "[", s, "][", t,
-                   "] is not a number, but its mask is not 0");
-  }
-
-  // One number a sequence.
-  std::vector<double> per_sequence(const char* field, const Json& value) const {
-    std::vector<double> out;
-    for (const Json& item : of_sequences(field, value)) out.push_back(item.as_double(field));
-    return out;
-  }
-
-  Json nest(std::span<const float> column) const {
+  Json nest(std::span<const float> values) const {
     JsonArray out;
-    for (size_t s = 0; s < num_sequences(); ++s) out.push_back(Json::array(of(column, s)));
+    for (size_t s = 0; s < num_sequences(); ++s) out.push_back(Json::array(of(values, s)));
     return out;
   }
-  template <class T>
-  std::span<T> of(std::span<T> column, size_t s) const {
-    return column.subspan(static_cast<size_t>(offsets_[s]), length(s));
+  // Entries of one sequence.
+  std::span<const float> of(std::span<const float> values, size_t s) const {
+    return values.subspan(static_cast<size_t>(offsets_[s]), length(s));
+  }
+  std::span<const float> of(Column column, std::span<const float> values, size_t s) const {
+    const size_t begin = column.size(s, static_cast<size_t>(offsets_[s]));
+    return values.subspan(begin, column.size(1, length(s)));
   }
 
  private:
-  static float number(const Json& token, std::string_view what) {
-    if (token.is_null()) return std::numeric_limits<float>::quiet_NaN();
-    return token.is_bool() ? static_cast<float>(token.as_bool()) : static_cast<float>(token.as_double(what));
-  }
-  const JsonArray& of_sequences(const char* field, const Json& value) const {
-    const JsonArray& sequences = value.as_array(field);
-    HONE_CHECK(sequences.size() == num_sequences(), source_, ": ", field, " has ", sequences.size(),
+  const JsonArray& of_sequences(const std::string& name, const Json& value) const {
+    const JsonArray& sequences = value.as_array(name);
+    HONE_CHECK(sequences.size() == num_sequences(), source_, ": ", name, " has ", sequences.size(),
                " sequences, logp has ", num_sequences());
     return sequences;
+  }
+  // One entry: a number, or a list of as many as the column is wide.
+  void read_entry(Column column, const Json& value, const std::string& what, std::vector<float>& out) const {
+    if (column.info().width == 1) {
+      out.push_back(number(value, what));
+      return;
+    }
+    const JsonArray& numbers = value.as_array(what);
+    HONE_CHECK(std::ssize(numbers) == column.info().width, source_, ": ", what, " has ", numbers.size(),
+               " numbers, an entry of ", column.name(), " has ", column.info().width);
+    for (const Json& one : numbers) out.push_back(number(one, what));
+  }
+  void read_tokens(Column column, const Json& value, const std::string& what, size_t count,
+                   std::vector<float>& out) const {
+    if (!value.is_array() && column.info().width == 1) {
+      out.insert(out.end(), count, number(value, what));
+      return;
+    }
+    const JsonArray& tokens = value.as_array(what);
+    HONE_CHECK(tokens.size() == count, source_, ": ", what, " has ", tokens.size(), " entries, its sequence has ",
+               count, " tokens");
+    for (const Json& token : tokens) read_entry(column, token, what, out);
+  }
+  // The number that a sequence's masked tokens share; 0 if none is masked.
+  float shared_entry(const Json& value, const std::string& what, std::span<const float> mask) const {
+    const JsonArray& tokens = value.as_array(what);
+    HONE_CHECK(tokens.size() == mask.size(), source_, ": ", what, " has ", tokens.size(), " entries, its sequence has ",
+               mask.size(), " tokens");
+    const auto first = static_cast<size_t>(std::ranges::find_if(mask, [](float m) { return m != 0; }) - mask.begin());
+    if (first == mask.size()) return 0;
+    const float out = number(tokens[first], what);
+    for (size_t t = first; t < tokens.size(); ++t)
+      HONE_CHECK(mask[t] == 0 || number(tokens[t], what) == out, source_, ": ", what,
+                 " differs between tokens; it is one number for the sequence");
+    return out;
   }
 
   const Json& input_;
@@ -102,139 +138,122 @@ class Columns {
   std::vector<int32_t> offsets_{0};
 };
 
-// What a file may say of its tokens, [T] each.
-struct TokenColumns {
-  std::vector<float> logp, mask, behavior_logp, old_logp, reference_logp, entropy, value, old_value, returns, advantage;
-};
+// Entries that are trained on must be numbers.
+void check_numbers(const SequenceReader& reader, const Columns& table, std::string_view source) {
+  const std::span<const float> mask = table.find(columns::mask);
+  table.for_each([&](Column column, std::span<const float> values) {
+    const auto width = static_cast<size_t>(column.info().width);
+    for (size_t s = 0; s < reader.num_sequences(); ++s) {
+      const std::span<const float> own = reader.of(column, values, s), trained = reader.of(mask, s);
+      for (size_t i = 0; i < own.size(); ++i)
+        HONE_CHECK(std::isfinite(own[i]) || (!column.info().per_sequence && trained[i / width] == 0), source, ": ",
+                   column.name(), "[", s, "]", column.info().per_sequence ? "" : concat("[", i / width, "]"),
+                   " is not a number, but its mask is not 0");
+    }
+  });
+}
 
-TokenColumns read_columns(const Columns& columns) {
-  TokenColumns out{.logp = columns.nested("logp"),
-                   .mask = columns.nested("mask"),
-                   .behavior_logp = columns.nested("behavior_logp"),
-                   .old_logp = columns.nested("old_logp"),
-                   .reference_logp = columns.nested("reference_logp"),
-                   .entropy = columns.nested("entropy"),
-                   .value = columns.nested("value"),
-                   .old_value = columns.nested("old_value"),
-                   .returns = columns.nested("returns"),
-                   .advantage = {}};
-  if (out.mask.empty()) out.mask.assign(out.logp.size(), 1);
-  const std::pair<const char*, const std::vector<float>*> to_check[] = {
-      {"logp", &out.logp},           {"behavior_logp", &out.behavior_logp},
-      {"old_logp", &out.old_logp},   {"reference_logp", &out.reference_logp},
-      {"entropy", &out.entropy},     {"value", &out.value},
-      {"old_value", &out.old_value}, {"returns", &out.returns}};
-  for (const auto& [field, values] : to_check) columns.check_masked(field, *values, out.mask);
-  if (out.old_logp.empty() && out.behavior_logp.empty()) out.old_logp = out.logp;
-  if (out.old_value.empty()) out.old_value = out.value;
+// The columns that the objective may read, those of older files under their aliases too.
+Columns read_columns(const SequenceReader& reader, const Needs& needs, std::string_view source) {
+  Columns out;
+  const auto read = [&](Column column, const std::string& field) {
+    const Json* value = reader.field(field);
+    if (value && !out.has(column)) out.set(column, reader.read(column, field, *value, out.find(columns::mask)));
+  };
+  read(columns::mask, columns::mask.name());
+  if (!out.has(columns::mask)) out.assign(columns::mask, reader.num_tokens(), 1);
+  for (const Column column : all_columns()) read(column, column.name());
+  for (const std::vector<Column>* named : {&needs.columns, &needs.optional})
+    for (const Column column : *named)
+      if (!column.info().alias.empty()) read(column, column.info().alias);
+  check_numbers(reader, out, source);
+  const auto copy = [&](Column from, Column to) {
+    const std::span<const float> values = out.find(from);
+    out.set(to, std::vector<float>(values.begin(), values.end()));
+  };
+  if (!out.has(columns::old_logp) && !out.has(columns::behavior_logp)) copy(columns::logp, columns::old_logp);
+  if (!out.has(columns::old_value)) copy(columns::value, columns::old_value);
   return out;
 }
 
-// Runs the objective's credit() over groups of the file's sequences.
-void credit(Objective& objective, const Columns& columns, std::span<const double> rewards, size_t group_size,
-            TokenColumns& tokens, MetricSums& metrics) {
-  const auto part = [&](const std::vector<float>& column, size_t s) {
-    if (column.empty()) return std::vector<float>();
-    const std::span<const float> values = columns.of(std::span<const float>(column), s);
-    return std::vector<float>(values.begin(), values.end());
-  };
-  std::vector<Group> groups(columns.num_sequences() / group_size);
-  for (size_t s = 0; s < columns.num_sequences(); ++s) {
+// Runs the objective's compute_advantages() over groups of the file's sequences, and takes their columns back.
+void compute_advantages(Objective& objective, const SequenceReader& reader, std::span<const double> rewards,
+                        size_t group_size, Columns& table, MetricSums& metrics) {
+  std::vector<Group> groups(reader.num_sequences() / group_size);
+  for (size_t s = 0; s < reader.num_sequences(); ++s) {
     Sample& sample = groups[s / group_size].samples.emplace_back();
-    sample.tokens.resize(columns.length(s));
-    sample.mask = part(tokens.mask, s);
-    sample.behavior_logp = part(tokens.behavior_logp, s);
-    sample.old_logp = part(tokens.old_logp, s);
-    sample.reference_logp = part(tokens.reference_logp, s);
-    sample.value = part(tokens.old_value, s);
+    sample.tokens.resize(reader.length(s));
     sample.reward = rewards[s];
+    table.for_each([&](Column column, std::span<const float> values) {
+      sample.columns.append(column, reader.of(column, values, s));
+    });
   }
   objective.compute_advantages(groups, metrics);
-  std::vector<float> returns;
-  tokens.mask.clear();  // credit may have taken samples out
+  std::vector<const Sample*> samples;
   for (const Group& group : groups)
-    for (const Sample& sample : group.samples) {
-      tokens.mask.insert(tokens.mask.end(), sample.mask.begin(), sample.mask.end());
-      tokens.advantage.insert(tokens.advantage.end(), sample.advantage.begin(), sample.advantage.end());
-      returns.insert(returns.end(), sample.returns.begin(), sample.returns.end());
+    for (const Sample& sample : group.samples) samples.push_back(&sample);
+  join_columns(samples, table);
+}
+
+// What the objective has for advantages: the column, or the one that stands for it.
+Json advantages_json(const SequenceReader& reader, const Columns& table, const Needs& needs) {
+  std::vector<Column> candidates = {columns::advantage};
+  candidates.insert(candidates.end(), needs.columns.begin(), needs.columns.end());
+  for (const Column column : candidates) {
+    if (!table.has(column) || column.info().alias != columns::advantage.info().alias) continue;
+    if (column.info().per_sequence) return Json::array(table[column]);
+    JsonArray out;  // one number for a sequence whose masked tokens share it, else a list
+    for (size_t s = 0; s < reader.num_sequences(); ++s) {
+      const std::span<const float> advantage = reader.of(table[column], s), mask = reader.of(table[columns::mask], s);
+      const auto first = static_cast<size_t>(std::ranges::find_if(mask, [](float m) { return m != 0; }) - mask.begin());
+      bool shared = true;
+      for (size_t t = first; t < mask.size(); ++t)
+        shared = shared && (mask[t] == 0 || advantage[t] == advantage[first]);
+      if (!shared)
+        out.push_back(Json::array(advantage));
+      else
+        out.push_back(first < mask.size() ? Json(advantage[first]) : Json(0.0));
     }
-  if (!returns.empty()) tokens.returns = std::move(returns);
-}
-
-void read_advantages(const Columns& columns, const Json& given, TokenColumns& tokens) {
-  if (!given.as_array("advantages").empty() && given.as_array("advantages").front().is_array()) {
-    tokens.advantage = columns.nested("advantages");
-    return;
+    return out;
   }
-  const std::vector<double> advantages = columns.per_sequence("advantages", given);
-  for (size_t s = 0; s < advantages.size(); ++s)
-    tokens.advantage.insert(tokens.advantage.end(), columns.length(s), static_cast<float>(advantages[s]));
-}
-
-// One number for a sequence whose masked tokens share it, else a list.
-Json advantages_json(const Columns& columns, const TokenColumns& tokens) {
-  if (tokens.advantage.empty()) return nullptr;
-  JsonArray out;
-  for (size_t s = 0; s < columns.num_sequences(); ++s) {
-    const auto advantage = columns.of(std::span<const float>(tokens.advantage), s),
-               mask = columns.of(std::span<const float>(tokens.mask), s);
-    const size_t first =
-        static_cast<size_t>(std::find_if(mask.begin(), mask.end(), [](float m) { return m != 0; }) - mask.begin());
-    bool shared = true;
-    for (size_t t = first; t < mask.size(); ++t) shared = shared && (mask[t] == 0 || advantage[t] == advantage[first]);
-    if (!shared)
-      out.push_back(Json::array(advantage));
-    else
-      out.push_back(first < mask.size() ? Json(advantage[first]) : Json(0.0));
-  }
-  return out;
+  return nullptr;
 }
 
 }  // namespace
 
 Json evaluate_objective(std::string_view name, const Json& input, std::string_view source) {
-  const Columns columns(input, source);
-  const std::unique_ptr<Objective> objective = make_objective(name, input, source);
-  TokenColumns tokens = read_columns(columns);
+  const SequenceReader reader(input, source);
+  const std::unique_ptr<Objective> objective = read_objective(name, input, source);
+  const Needs needs = objective->needs();
+  const Json *rewards = input.find("rewards"), *group_size = input.find("group_size");
+  HONE_CHECK(!rewards || (!input.find("advantages") && !input.find(columns::advantage.name())), source,
+             ": has both rewards and advantages; give one");
+  Columns table = read_columns(reader, needs, source);
   MetricSums metrics;
-  const Json *rewards = input.find("rewards"), *advantages = input.find("advantages"),
-             *group_size = input.find("group_size");
   if (rewards) {
-    HONE_CHECK(!advantages, source, ": has both rewards and advantages; give one");
-    const auto total = static_cast<int64_t>(columns.num_sequences());
+    const auto total = static_cast<int64_t>(reader.num_sequences());
     const int64_t size = group_size ? group_size->as_int("group_size") : std::max<int64_t>(total, 1);
     HONE_CHECK(size > 0 && total % size == 0, source, ": group_size ", size, " does not divide ", total, " sequences");
-    credit(*objective, columns, columns.per_sequence("rewards", *rewards), static_cast<size_t>(size), tokens, metrics);
-  } else if (advantages) {
-    read_advantages(columns, *advantages, tokens);
+    compute_advantages(*objective, reader, reader.per_sequence("rewards", *rewards), static_cast<size_t>(size), table,
+                       metrics);
   }
 
-  const Needs needs = objective->needs();
   double count = 0;
-  for (size_t s = 0; s < columns.num_sequences(); ++s)
-    count += count_of(needs.per, columns.of(std::span<const float>(tokens.mask), s));
-  const TokenBatch batch{.offsets = columns.offsets(),
-                         .logp = tokens.logp,
-                         .old_logp = tokens.old_logp,
-                         .behavior_logp = tokens.behavior_logp,
-                         .reference_logp = tokens.reference_logp,
-                         .advantage = tokens.advantage,
-                         .mask = tokens.mask,
-                         .entropy = tokens.entropy,
-                         .value = tokens.value,
-                         .old_value = tokens.old_value,
-                         .returns = tokens.returns,
-                         .scale = scale_of(count)};
+  for (size_t s = 0; s < reader.num_sequences(); ++s)
+    count += count_of(needs.unit, reader.of(table.find(columns::mask), s));
+  TokenBatch batch{.offsets = reader.offsets(), .scale = scale_of(count)};
+  table.for_each([&](Column column, std::span<const float> values) { batch.columns.set(column, values); });
   check_batch(needs, batch);
-  std::vector<float> grad(tokens.logp.size()), grad_entropy(tokens.entropy.size()), grad_value(tokens.value.size());
+  std::vector<float> grad(reader.num_tokens()), grad_entropy(batch.find(columns::entropy).size()),
+      grad_value(batch.find(columns::value).size());
   const double loss = objective->loss(batch, {.logp = grad, .entropy = grad_entropy, .value = grad_value}, metrics);
 
   Json out = JsonObject{};
   out.set("loss", loss);
-  out.set("grad", columns.nest(grad));
-  if (!grad_entropy.empty()) out.set("grad_entropy", columns.nest(grad_entropy));
-  if (!grad_value.empty()) out.set("grad_value", columns.nest(grad_value));
-  out.set("advantages", advantages_json(columns, tokens));
+  out.set("grad", reader.nest(grad));
+  if (!grad_entropy.empty()) out.set("grad_entropy", reader.nest(grad_entropy));
+  if (!grad_value.empty()) out.set("grad_value", reader.nest(grad_value));
+  out.set("advantages", advantages_json(reader, table, needs));
   Json means = JsonObject{};
   for (const auto& [metric, value] : metrics.means()) means.set(metric, value);
   out.set("metrics", std::move(means));

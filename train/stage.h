@@ -1,62 +1,117 @@
 #pragma once
-// Stages of a recipe: tokenizer, pretrain, sft, preference, rl, ...; one file each in posttrain/stages. A stage changes
-// the run's tokenizer or model.
+// The interface of a recipe's stages (tokenizer, pretrain, sft, preference, rl, ...). A stage lies with its subject, in
+// pretrain/stages/ or posttrain/stages/, one file each; run/ finds it through the registry:
 //   [[maybe_unused]] const bool added = stages().add("sft", [] { return std::unique_ptr<Stage>(new Sft); });
+// A stage sees a StageContext, not the run: tests build one from a temporary folder.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/registry.h"
+#include "core/base/rng.h"
 #include "core/config/fields.h"
-#include "run/run.h"
-#include "train/trainer.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "model/model.h"
+#include "train/metrics_log.h"
 
 namespace hone {
 
-// What one optimizer step of a stage works on, at most: for planning.
+class Objective;
+struct TrainerConfig;
+struct RolloutConfig;  // posttrain/rl/rollout_config.h: [rollout], which stages of posttrain/ alone read
+
+// What the recipe's other tables say, for checks before anything is written.
+struct StageSettings {
+  std::string device;  // of the learner
+  const RolloutConfig* rollout = nullptr;
+};
+
+// What train_loop() leaves for the report.
+struct StageResult {
+  int64_t steps = 0, tokens = 0;
+  // Above `steps` if training stopped early. The next stage's steps are numbered from here.
+  int64_t planned_steps = 0;
+  int64_t final_step = 0;  // the next stage starts from this step's checkpoint
+  double seconds = 0;
+};
+
+// What a stage works on. Its owner outlives the stage's run().
+struct StageContext {
+  Context& context;  // device, stream, scratch, numerics
+  MetricsLog& log;
+  std::optional<Tokenizer>& tokenizer;  // a stage of kind tokenizer sets it
+  std::unique_ptr<Model>& model;        // null in stages that do not train
+  std::filesystem::path run_folder, checkpoints;
+  // The model folder that `model` was loaded from when the stage began; empty for random weights.
+  std::filesystem::path start_folder = {};
+  std::string name = {};
+  int64_t index = 0;       // place in the recipe
+  int64_t first_step = 0;  // optimizer steps of the stages before this one
+  uint64_t seed = 0;       // of data order and sampling
+  DType save_dtype = DType::f32;
+  const RolloutConfig* rollout = nullptr;
+  // Loads the model as it was when the stage began, once more.
+  std::function<std::unique_ptr<Model>(bool gradients)> load_start_model = {};
+  // Evaluates the recipe's tasks and logs their metrics as a row of `step`; null: there are none.
+  std::function<void(int64_t step)> evaluate = {};
+  StageResult result = {};
+};
+
+// The seed of a stage: it depends on the stage's name, not on its place.
+inline uint64_t stage_seed(int64_t recipe_seed, const std::string& stage_name) {
+  return static_cast<uint64_t>(recipe_seed) ^ stream_of(stage_name.c_str());
+}
+
+// The largest optimizer step of a stage, for planning.
 struct PlannedStep {
-  int64_t sequences = 0, length = 0;  // of an update; length: of the longest sample there can be
+  int64_t sequences = 0, length = 0;  // of an update; length: tokens of the longest possible sample
   int64_t updates = 1;                // of a step
-  const Objective* objective = nullptr;
+  std::shared_ptr<const Objective> objective;
   const TrainerConfig* trainer = nullptr;
-  bool reference = false, rollout = false;  // a frozen copy of the model; a KV cache
-  // Above 0: replies are written while the learner learns, by a copy of the model; so many versions are on their way to
-  // it.
+  bool reference = false;  // the stage keeps a frozen copy of the model
+  bool rollout = false;    // the stage has a KV cache
+  // Above 0: a copy of the model generates while the learner trains, and up to this many versions wait for it.
   int64_t max_versions_in_flight = 0;
 };
 
-// Samples or prompts of a step, at most.
-inline constexpr int64_t max_batch = int64_t{1} << 20;
+class Stage;
+using StageFactory = std::unique_ptr<Stage> (*)();
+Registry<StageFactory>& stages();
 
+// The settings of a stage, and what it does with them. A stage is a value: run() makes all run-time objects, and only
+// resolve() changes it.
 class Stage {
  public:
   virtual ~Stage() = default;
+  static Registry<StageFactory>& registry() { return stages(); }
   virtual void fields(Fields& f) = 0;
-  // The stage's line in reports unless the recipe names it.
+  // The stage's name unless the recipe gives one.
   virtual std::string default_name() const = 0;
-  // True if it changes the model: such stages are checkpointed and evaluated.
+  // True if the stage changes the model. Such stages are checkpointed and evaluated.
   virtual bool trains() const { return true; }
-  // False if the next stage starts from what this one started from: what it trains is for another use (a reward model),
-  // and tasks do not tell how good it is.
+  // False if the next stage starts from what this one started from. What it trains is for another use (a reward model),
+  // and evaluation tasks do not measure it.
   virtual bool hands_model_on() const { return trains(); }
-  // True if it trains model.lora's adapters where the recipe has them, instead of the weights.
+  // True if it trains the adapters of model.lora, where the recipe has them, instead of the weights.
   virtual bool trains_adapters() const { return trains(); }
-  // Steps in all: 0 for a stage that does not train, and where only the tokenized corpus can tell how many
-  // num_train_epochs makes.
+  // Optimizer steps. 0 for a stage that does not train, and if num_train_epochs counts passes over a corpus that is not
+  // tokenized yet.
   virtual int64_t steps() const { return 0; }
-  // tokenizer: null where the recipe has yet to train it.
+  // tokenizer: null if the recipe has yet to train it.
   virtual PlannedStep planned_step(const ModelShape&, const Tokenizer*) const { return {}; }
-  // Of the tokenizer a stage makes (in the run folder's tokenizer/); 0 = it makes none.
+  // Size of the vocabulary that the stage makes (in the run folder's tokenizer/); 0 = it makes none.
   virtual int64_t vocab_size() const { return 0; }
-  // Takes over what the recipe's other tables decide: the resolved recipe then says it.
-  virtual void resolve(const Recipe&) {}
-  // Fails early, before anything is written: files that are missing, settings that do not fit.
-  virtual void check(const Recipe&) const {}
-  // Settings that are allowed and seldom meant, as sentences for the log.
+  // Called once after the recipe is read: settles what other tables decide, so that the resolved recipe has it.
+  virtual void resolve(const StageSettings&) {}
+  // Throws an Error for missing files and for settings that do not fit, before anything is written.
+  virtual void check(const StageSettings&) const {}
+  // Sentences for the log about settings that are allowed and rarely intended.
   virtual std::vector<std::string> warnings() const { return {}; }
-  virtual void run(Run& run) = 0;
+  virtual void run(StageContext& stage) const = 0;
 };
-
-using StageFactory = std::unique_ptr<Stage> (*)();
-Registry<StageFactory>& stages();
 
 }  // namespace hone

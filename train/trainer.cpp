@@ -6,26 +6,22 @@
 #include "core/base/stopwatch.h"
 #include "data/sample_json.h"
 #include "kernels/optimizer/optimizer.h"
-#include "train/loss_pass.h"
-#include "train/packing.h"
+#include "train/micro_batch.h"
+#include "train/micro_batch_runner.h"
 
 namespace hone {
 
 namespace {
-
-std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config) {
-  return config.optimizer_settings ? config.optimizer_settings->with_same_settings()
-                                   : optimizers().at(config.optimizer)();
-}
 
 // What outside data can get wrong about a sample.
 void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
   const auto length = static_cast<int64_t>(sample.tokens.size());
   HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length,
              " tokens, the model ", shape.max_positions, " positions");
-  HONE_CHECK(sample.mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length,
-             " tokens and a mask of ", sample.mask.size());
-  HONE_CHECK(length == 0 || sample.mask[0] == 0, "trainer: sample ", index,
+  const std::span<const float> mask = sample.columns.find(columns::mask);
+  HONE_CHECK(mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length, " tokens and a mask of ",
+             mask.size());
+  HONE_CHECK(length == 0 || mask[0] == 0, "trainer: sample ", index,
              " trains on its first token, which nothing predicts");
   for (const int32_t id : sample.tokens)
     HONE_CHECK(id >= 0 && id < shape.vocab_size, "trainer: sample ", index, " has token ", id,
@@ -39,7 +35,7 @@ struct Trainer::Impl {
       : context(context_),
         model(model_),
         config(std::move(config_)),
-        optimizer(make_optimizer(config)),
+        optimizer(config.optimizer->make()),
         phases(context),
         update_phases(context),
         pass(context, model, config, phases),
@@ -50,7 +46,8 @@ struct Trainer::Impl {
 
   Critic& the_critic() {
     if (!critic)
-      critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), make_optimizer(config));
+      critic =
+          std::make_unique<Critic>(context, model, config.critic, config.recomputation(), config.optimizer->make());
     return *critic;
   }
   bool is_dry_run() const { return context.kind() == DeviceKind::meta; }
@@ -70,7 +67,7 @@ struct Trainer::Impl {
     Tensor clip, norm;
   };
   Norm queue_norm(const std::function<void(Tensor)>& add_squares);
-  // Adds what the objective measures of idle samples to the step's metrics.
+  // Adds the objective's metrics of samples without a gradient to those of the step.
   void measure_idle(const Objective& objective, double scale, MetricSums& metrics);
   [[noreturn]] void reject_step(const char* what, double value, std::span<const Sample* const> samples) const;
 
@@ -101,8 +98,8 @@ void Trainer::Impl::reject_step(const char* what, double value, std::span<const 
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
 }
 
-// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle ones they
-// would be those of the hard prompts alone. A forward pass is enough: an idle sample has no gradient.
+// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle samples they
+// would be those of the hard prompts alone. An idle sample has no gradient, so a forward pass is enough.
 void Trainer::Impl::measure_idle(const Objective& objective, double scale, MetricSums& metrics) {
   if (idle.empty()) return;
   const std::span<const Sample* const> all = idle;
@@ -141,9 +138,10 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   for (size_t i = 0; i < samples.size(); ++i) {
     const Sample& sample = *samples[i];
     check_sample(sample, i, m.model.shape());
-    count += count_of(needs.per, sample.mask);
+    const std::span<const float> mask = sample.columns.find(columns::mask);
+    count += count_of(needs.unit, mask);
     report.num_tokens += static_cast<int64_t>(sample.tokens.size());
-    const auto trained = std::count_if(sample.mask.begin(), sample.mask.end(), [](float v) { return v != 0; });
+    const auto trained = std::ranges::count_if(mask, [](float v) { return v != 0; });
     if (may_skip && objective.has_no_gradient(sample)) {
       if (needs.entropy && trained > 0) m.idle.push_back(&sample);
       continue;
@@ -153,7 +151,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   }
   const std::span<const Sample* const> working = m.active_samples;
   if (needs.critic) m.the_critic();
-  make_micro_batches(working, needs.per == LossUnit::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
+  make_micro_batches(working, needs.unit == LossUnit::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
   m.reserve(objective);
   const auto samples_of = [&](const MicroBatch& micro) {
     return working.subspan(micro.begin, micro.end - micro.begin);
@@ -217,7 +215,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.times.optimizer += m.update_phases.read().optimizer;  // of the last update: this one has only been queued
   m.update_phases.begin();
   const OpRange range(m.context, "optimizer");
-  const int64_t number = ++m.steps;  // before the update: an exception from here on leaves weights that are no step's
+  const int64_t number = ++m.steps;  // from here on, an exception leaves half-updated weights
   m.optimizer->update(m.context, policy.clip, number, learning_rate);
   if (m.critic) m.critic->update(critic.clip, number, learning_rate);
   m.update_phases.mark(Phase::optimizer);
@@ -278,7 +276,7 @@ TrainerMemory Trainer::memory() const {
 std::vector<float> Trainer::value_head() { return impl_->the_critic().value_head(); }
 void Trainer::set_value_head(std::span<const float> weight) { impl_->the_critic().set_value_head(weight); }
 
-// The critic's tensors stand beside the policy's: a trunk of its own has parameters of the same names.
+// Prefix of the critic's tensors: a separate trunk has parameters of the same names as the policy.
 static constexpr std::string_view critic_prefix = "critic.";
 
 void Trainer::save_state(StateSection& section) const {

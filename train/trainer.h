@@ -4,13 +4,14 @@
 #include <memory>
 #include <span>
 
+#include "core/config/choice.h"
 #include "model/forward.h"
 #include "model/token_logprobs.h"
 #include "train/critic.h"
 #include "train/memory_plan.h"
 #include "train/objective.h"
 #include "train/optim/optimizer.h"
-#include "train/phases.h"
+#include "train/phase_timer.h"
 
 namespace hone {
 
@@ -19,16 +20,15 @@ struct TrainerConfig {
       8192;  // packed tokens of one forward and backward pass; a longer sample is a micro-batch of its own
   double max_grad_norm = 1;  // 0 = no clip
   double z_loss = 0;
-  std::string recompute = "none";  // none | selective | block
-  std::string optimizer = "adamw";
+  std::string recompute = "none";  // none | selective | full
+  Choice<OptimizerSettings> optimizer{"adamw"};
   CriticConfig critic;     // the stage's to offer as keys, where objectives ask for a critic
   double temperature = 1;  // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
   double neftune_noise_alpha =
       0;  // uniform noise on embeddings (kernels/elementwise/noise.h), of noise_seed and the sample's place in the run
   uint64_t noise_seed = 0;
-  std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
-  void fields(Fields& f);                         // the optimizer's own keys included
-  Recompute recomputation() const;                // as recompute names it
+  void fields(Fields& f);           // the optimizer's own keys included
+  Recompute recomputation() const;  // as recompute names it
 };
 
 struct StepReport {
@@ -53,27 +53,26 @@ class Trainer : public Stateful {
   Trainer(Context& context, Model& model, TrainerConfig config);
   ~Trainer() override;
 
-  // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch
+  // One optimizer step over the samples. Members of a group must be adjacent if needs().unit is pair; a micro-batch
   // never splits a pair. A sample longer than micro_batch_tokens is a micro-batch of its own. One longer than the
   // model's positions is an Error that names it; so is a loss or gradient norm that is not finite. An exception leaves
-  // weights and optimizer as before the step unless steps_done() has moved. Samples that are idle() under the objective
-  // add nothing to the gradient: if it measures entropy, a forward pass alone measures them. The gradients stay in the
-  // model until the next step. The step's work is queued without waiting for the device, but once for the gradient's
-  // norm and, unless the objective is linear, once a micro-batch for what the objective reads; the update may be under
-  // way when the call returns.
+  // weights and optimizer as before the step unless steps_done() has moved. Samples with has_no_gradient() skip the
+  // backward pass; if the objective measures entropy, a forward pass measures them. The gradients stay in the
+  // model until the next step. The step waits for the device once for the gradient norm and, unless the loss is
+  // linear in logp, once for each micro-batch. The update may still be queued when the call returns.
   StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
 
-  // Where the samples of a step with a loss or gradient that is not finite are written (JSON Lines). Empty: nowhere.
+  // The file for the samples of a step whose loss or gradient is not finite (JSON Lines). Empty: none is written.
   void dump_to(std::filesystem::path path);
 
-  // The critic is made on first use. values: of each token of the samples, read off the hidden state of the token
-  // before it; 0 where mask is.
+  // The critic's values of each token of the samples, from the hidden state of the token before it; 0 where the mask is
+  // 0. The critic is made on first use.
   std::vector<std::vector<float>> values(std::span<const Sample* const> samples);
-  // The weight of its head, D numbers: a reward model's score.weight.
+  // The weight of its head: D numbers, the score.weight of a reward model.
   std::vector<float> value_head();
   void set_value_head(std::span<const float> weight);
 
-  // Optimizer updates, the one that an exception broke off included.
+  // Optimizer updates, including one that an exception interrupted.
   int64_t steps_done() const;
   // As the steps so far have made it.
   TrainerMemory memory() const;

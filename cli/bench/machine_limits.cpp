@@ -1,4 +1,4 @@
-// measure_limits: loops that do nothing but what they measure.
+// Loops that measure arithmetic and memory bandwidth.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cli/bench/machine_limits.cpp"
 #include "cli/bench/machine_limits.h"
@@ -19,11 +19,11 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-constexpr int chains = 12;  // more than a multiply-add's latency times its rate
+constexpr int chains = 12;  // independent sums: more than latency times rate of a multiply-add
 
 }  // namespace
 
-// Multiply-adds on values that never leave their registers; returns how many float operations `rounds` are.
+// Multiply-adds on values in registers. Returns the number of float operations of `rounds` rounds.
 double multiply_adds(int64_t rounds, float* sink) {
   const D d;
   const V factor = hn::Set(d, 0.999f), term = hn::Set(d, 1e-3f);
@@ -40,7 +40,7 @@ double multiply_adds(int64_t rounds, float* sink) {
   return 2.0 * chains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
 }
 
-// count: a multiple of 64.
+// Reads count floats; count is a multiple of 64.
 void read(const float* from, int64_t count, float* sink) {
   const D d;
   V sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
@@ -62,7 +62,7 @@ namespace {
 HWY_EXPORT(multiply_adds);
 HWY_EXPORT(read);
 
-// The best rate of `work` (which returns an amount) among repeats: what the machine can do when nothing else runs.
+// The best rate of the repeats of `work`, which returns an amount. Other programs slow down some of the repeats.
 template <class Work>
 double best_rate(double seconds, Work work) {
   using Clock = std::chrono::steady_clock;

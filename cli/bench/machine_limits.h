@@ -1,16 +1,16 @@
 #pragma once
-// What this machine can do at most, measured: the limits that speeds are compared with.
+// Measured peak arithmetic rate and memory bandwidth of this machine: the limits that speeds are compared with.
 #include "kernels/op.h"
 
 namespace hone {
 
-// Of a CPU, all threads of the pool together: f32 fused multiply-adds a second, times two, all in registers; bytes a
-// second read from a buffer larger than caches. Of a GPU: the vendor's product of bf16 matrices of 8192 x 8192; bytes
-// read and written by a copy.
+// CPU, with all threads of the pool: flops counts f32 fused multiply-adds in registers, two per multiply-add;
+// read_bandwidth is measured on a buffer larger than the caches. GPU: flops is cuBLASLt's GEMM of 8192 x 8192 bf16
+// matrices; read_bandwidth counts the bytes read and written by a copy. Both are per second.
 struct MachineLimits {
   double flops = 0, read_bandwidth = 0;
 };
-MachineLimits measure_limits(double seconds = 0.5);  // of the CPU
+MachineLimits measure_limits(double seconds = 0.5);  // measures the CPU
 MachineLimits measure_limits(Context& context);
 
 }  // namespace hone

@@ -47,8 +47,8 @@ TrainerConfig bench_trainer(const Context& context, const ModelBenchOptions& opt
 
 EngineConfig bench_engine(const ModelBenchOptions& options, int64_t sequences, int64_t length) {
   const std::string keys = concat("kv_cache_tokens = ", sequences * (length + 64),
-                                  "\nmax_batch_tokens = ", std::max<int64_t>(8192, sequences),
-                                  "\nmax_sequences = ", std::max<int64_t>(256, sequences), "\n");
+                                  "\nmax_num_batched_tokens = ", std::max<int64_t>(8192, sequences),
+                                  "\nmax_num_seqs = ", std::max<int64_t>(256, sequences), "\n");
   return Config::from_text(keys, "bench --engine", options.engine).as<EngineConfig>();
 }
 

@@ -1,7 +1,7 @@
-// Cases of attention. On a CPU: the shapes of GPT-2's 124M parameters in training and of SmolLM's 135M in prefill and
-// decoding. On a GPU: those of the benchmark's models, long sequences, and decoding.
-#include "cli/bench/bench_inputs.h"
+// Cases of attention. CPU: GPT-2 124M in training, SmolLM 135M in prefill and decoding. GPU: the benchmarked models,
+// long sequences, and decoding.
 #include "cli/bench/op_bench.h"
+#include "cli/bench/op_inputs.h"
 #include "kernels/attention/attention.h"
 
 namespace hone {
@@ -28,31 +28,48 @@ std::vector<BenchCase> packed(Context& context) {
                  dq = bench_numbers(context, {rows, H, d}), dk = bench_numbers(context, {rows, Hk, d}),
                  dv = bench_numbers(context, {rows, Hk, d}), offsets = bench_offsets(context, S, T);
     const AttentionShape shape{.scale = 0.125f, .max_length = T};
-    attention_forward(context, result, lse, q, k, v, offsets, shape);  // backward's cases read what forward gives
+    attention_forward(context, {.out = result,
+                                .lse = lse,
+                                .q = q,
+                                .k = k,
+                                .v = v,
+                                .offsets = offsets,
+                                .shape = shape});  // input of the backward cases
     const double flops = 2.0 * static_cast<double>(S * H * d) * static_cast<double>(T * (T + 1)),
                  bytes = 2.0 * static_cast<double>(size_of(q.dtype)) * static_cast<double>(rows * (H + Hk) * d);
     const std::string name = concat(S, " x ", T, ", ", H, "/", Hk, " heads of ", d);
-    out.push_back(bench_case(attention_forward, context, name, flops, bytes, result, lse, q, k, v, offsets, shape));
-    out.push_back(bench_case(attention_backward, context, name, 2.5 * flops, 2.5 * bytes, dq, dk, dv, dout, result, lse,
-                             q, k, v, offsets, shape));
+    out.push_back(bench_case(attention_forward, context, name, flops, bytes,
+                             {.out = result, .lse = lse, .q = q, .k = k, .v = v, .offsets = offsets, .shape = shape}));
+    out.push_back(bench_case(attention_backward, context, name, 2.5 * flops, 2.5 * bytes,
+                             {.dq = dq,
+                              .dk = dk,
+                              .dv = dv,
+                              .dout = dout,
+                              .out = result,
+                              .lse = lse,
+                              .q = q,
+                              .k = k,
+                              .v = v,
+                              .offsets = offsets,
+                              .shape = shape}));
   }
   return out;
 }
 
-struct Paged {
-  int64_t S, L, H, Hk, d;  // each sequence's one token, and its keys
+struct PagedShape {
+  int64_t S, L, H, Hk, d;  // one token and L keys per sequence
 };
 
 std::vector<BenchCase> paged(Context& context) {
   const bool cpu = context.kind() == DeviceKind::cpu;
   constexpr int64_t block = 16;
   std::vector<BenchCase> out;
-  for (const auto& [S, L, H, Hk, d] : cpu ? std::vector<Paged>{{1, 1024, 9, 3, 64}, {8, 1024, 9, 3, 64}}
-                                          : std::vector<Paged>{{1, 512, 12, 2, 128},
-                                                               {256, 512, 12, 2, 128},
-                                                               {256, 512, 14, 2, 64},
-                                                               {64, 512, 32, 8, 128},
-                                                               {1, 32768, 32, 8, 128}}) {
+  for (const auto& [S, L, H, Hk, d] : cpu ? std::vector<PagedShape>{{1, 1024, 9, 3, 64}, {8, 1024, 9, 3, 64}}
+                                          : std::vector<PagedShape>{{1, 512, 12, 2, 128},
+                                                                    {256, 512, 12, 2, 128},
+                                                                    {256, 512, 14, 2, 64},
+                                                                    {64, 512, 32, 8, 128},
+                                                                    {1, 32768, 32, 8, 128}}) {
     const Tensor q = bench_numbers(context, {S, H, d}), result = bench_numbers(context, {S, H, d}),
                  offsets = bench_offsets(context, S, 1);
     std::vector<int32_t> blocks(static_cast<size_t>(S * L / block));
@@ -66,8 +83,12 @@ std::vector<BenchCase> paged(Context& context) {
     const double elements = static_cast<double>(S * L * d);
     out.push_back(bench_case(attention_paged, context, concat(S, " x 1 of ", L, ", ", H, "/", Hk, " heads of ", d),
                              4.0 * elements * static_cast<double>(H),
-                             2.0 * static_cast<double>(size_of(q.dtype) * static_cast<size_t>(Hk)) * elements, result,
-                             q, cache, offsets, AttentionShape{.scale = 0.125f, .max_length = 1}));
+                             2.0 * static_cast<double>(size_of(q.dtype) * static_cast<size_t>(Hk)) * elements,
+                             {.out = result,
+                              .q = q,
+                              .cache = cache,
+                              .offsets = offsets,
+                              .shape = AttentionShape{.scale = 0.125f, .max_length = 1}}));
   }
   return out;
 }

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "cli/bench/bench_inputs.h"
+#include "cli/bench/op_inputs.h"
 #include "kernels/gemm/gemm.h"
 
 namespace hone {
@@ -16,8 +16,8 @@ double median(std::vector<double>& times) {
   return times[times.size() / 2];
 }
 
-// The median time of one run; the first run, which warms caches and scratch, does not count. Where work is queued, it
-// is that of runs queued together: many of what is short.
+// The median time of one run, after a warm-up run. On an asynchronous device several runs are queued together and timed
+// as one; short ones in larger numbers.
 double median_seconds(Context& context, const std::function<void()>& run, double seconds) {
   constexpr size_t fewest = 3, most = 1000;
   int64_t together = 1;
@@ -29,7 +29,7 @@ double median_seconds(Context& context, const std::function<void()>& run, double
   };
   timed();
   if (context.device().asynchronous()) {
-    constexpr double long_enough = 5e-3;  // beside which waiting for the end is nothing
+    constexpr double long_enough = 5e-3;  // seconds; the wait for the end is negligible then
     together = std::clamp<int64_t>(static_cast<int64_t>(long_enough / timed()), 1, 1000);
     timed();
   }

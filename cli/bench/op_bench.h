@@ -1,7 +1,6 @@
 #pragma once
-// How fast the bodies of operations are, beside what this machine could do. Cases join bench_cases() by themselves: a
-// file of cases for an op is one more bench_NAME.cpp. A machine that others use at the same time gives low and uneven
-// figures; ratios of neighbouring rows last longer than rows.
+// Speed of the bodies of ops, compared with the limits of this machine. A file op_NAME.cpp adds its cases to
+// bench_cases(). Figures of a busy machine are low and uneven; ratios of neighboring rows are more stable.
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,20 +10,20 @@
 
 namespace hone {
 
-// One operation at one shape. Its tensors live as long as `context`'s scratch does.
+// One op at one shape. Its tensors live in the scratch memory of `context`.
 struct BenchCase {
   struct Body {
     std::string name;
     std::function<void()> run;
   };
   std::string op, shape;
-  double flops = 0, bytes = 0;  // what one run must compute and move at least
+  double flops = 0, bytes = 0;  // least work of one run
   std::vector<Body> bodies;
 };
 using BenchCases = std::function<std::vector<BenchCase>(Context&)>;
 Registry<BenchCases>& bench_cases();
 
-// A case whose bodies are those of op on the context's device that take the arguments; the specification is left out.
+// A case with the bodies of op for the context's device that support the arguments. The specification is left out.
 template <class... A>
 BenchCase bench_case(const Op<void(A...)>& op, Context& context, std::string shape, double flops, double bytes,
                      std::type_identity_t<A>... arguments) {
@@ -39,16 +38,16 @@ BenchCase bench_case(const Op<void(A...)>& op, Context& context, std::string sha
 
 struct BenchRow {
   std::string op, shape, body;
-  double seconds = 0;            // median of the repeats; on a GPU of runs one after the other
-  double flops = 0, bytes = 0;   // a second
-  double roofline_fraction = 0;  // of the least time that the limits allow; above 1 where the data fit a cache
-  bool compute_bound = false;    // which limit that is: arithmetic, else reading
+  double seconds = 0;            // median of the repeats; on a GPU the runs are queued together
+  double flops = 0, bytes = 0;   // per second
+  double roofline_fraction = 0;  // least time by the limits / seconds; above 1 if the data fit a cache
+  bool compute_bound = false;    // true: arithmetic is the limit; false: memory
 };
-// Every case of the registry entries whose name contains `filter`, each body repeated for about `seconds`.
+// Runs all cases of the registry entries whose name contains `filter`. Each body is repeated for about `seconds`.
 std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter = "",
                                 double seconds = 0.3);
 
-// Rows as an aligned text table, below `machine`, a line that says what the limits are of.
+// The rows as an aligned text table. `machine` names the machine of the limits in the first line.
 std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>& rows,
                         const std::string& machine = {});
 

@@ -1,15 +1,13 @@
-// Cases of the matrix products. On a CPU: the layers of a 124M model at 512 tokens, few rows as in decoding, and
-// oneDNN's sgemm on the same numbers. On a GPU: the layers of the benchmark's models at a micro-batch of tokens, and
-// few rows.
+// Cases of the matrix products. CPU: the layers of a 124M model at 512 tokens, few rows as in decoding, and oneDNN's
+// sgemm on the same numbers. GPU: the layers of the benchmarked models at a micro-batch of tokens, and few rows.
 #include <dnnl.h>
 
-#include "cli/bench/bench_inputs.h"
-#include "cli/bench/bench_shapes.h"
 #include "cli/bench/op_bench.h"
+#include "cli/bench/op_inputs.h"
 #include "core/base/parallel_for.h"
 #include "kernels/gemm/gemm.h"
 
-extern "C" void omp_set_num_threads(int count);  // libgomp, which oneDNN runs on
+extern "C" void omp_set_num_threads(int count);  // of libgomp, which runs oneDNN's threads
 
 namespace hone {
 namespace {
@@ -23,7 +21,7 @@ struct Shape {
   std::string text() const { return concat(M, " x ", N, " x ", K); }
 };
 
-// With all threads of its own, as a program that calls oneDNN directly would have it.
+// Uses all of oneDNN's threads, as a direct call of oneDNN does.
 void onednn(const Shape& s, Tensor y, Tensor x, Tensor w) {
   omp_set_num_threads(num_threads());
   const dnnl_status_t status =
@@ -32,7 +30,7 @@ void onednn(const Shape& s, Tensor y, Tensor x, Tensor w) {
   HONE_CHECK(status == dnnl_success, "oneDNN: sgemm returned status ", static_cast<int>(status));
 }
 
-// Of the blocks of the benchmark's models: q, k and v, the heads' output, gate and up, down.
+// The layers of the benchmarked models: q, k and v; attention output; gate and up; down.
 std::vector<Shape> layers(int64_t rows) {
   std::vector<Shape> out;
   for (const BenchModel& m : bench_models)
@@ -59,7 +57,7 @@ std::vector<BenchCase> forward(Context& context) {
   for (const Shape& s : forward_shapes(context)) {
     const Tensor y = bench_numbers(context, {s.M, s.N}), x = bench_numbers(context, {s.M, s.K}),
                  w = bench_numbers(context, {s.N, s.K});
-    BenchCase one = bench_case(gemm_forward, context, s.text(), s.flops(), s.bytes(y.dtype), y, x, w, {}, {});
+    BenchCase one = bench_case(gemm_forward, context, s.text(), s.flops(), s.bytes(y.dtype), {.y = y, .x = x, .w = w});
     if (context.kind() == DeviceKind::cpu) one.bodies.push_back({"(oneDNN sgemm)", [=] { onednn(s, y, x, w); }});
     out.push_back(std::move(one));
   }

@@ -1,10 +1,9 @@
-// Cases of the head and of sampling, at the vocabularies of GPT-2 and Qwen; on a GPU at those of the benchmark's
-// models, and a wide one.
+// Cases of the lm_head and of sampling. CPU: the vocabularies of GPT-2 and Qwen. GPU: those of the benchmarked models,
+// and a wide one.
 #include <cstring>
 
-#include "cli/bench/bench_inputs.h"
-#include "cli/bench/bench_shapes.h"
 #include "cli/bench/op_bench.h"
+#include "cli/bench/op_inputs.h"
 #include "kernels/lm_head/logprob.h"
 #include "kernels/sampling/sample.h"
 
@@ -32,15 +31,44 @@ std::vector<BenchCase> head(Context& context) {
                  bytes = static_cast<double>(size_of(w.dtype)) * static_cast<double>(V * D);
     const std::string shape = concat(R, " x ", V, " x ", D);
     const LogprobGrad grad{dlogp, {}, 0};
-    logprob_forward(context, logp, lse, entropy, hidden, w, targets, 1.0f);  // backward's case reads what forward gives
-    out.push_back(bench_case(logprob_forward, context, shape, product, bytes, logp, lse, {}, hidden, w, targets, 1.0f));
+    logprob_forward(context, {.logp = logp,
+                              .lse = lse,
+                              .entropy = entropy,
+                              .hidden = hidden,
+                              .w = w,
+                              .targets = targets,
+                              .inv_temperature = 1.0f});  // input of the backward case
+    out.push_back(
+        bench_case(logprob_forward, context, shape, product, bytes,
+                   {.logp = logp, .lse = lse, .hidden = hidden, .w = w, .targets = targets, .inv_temperature = 1.0f}));
     if (context.kind() != DeviceKind::cpu)
-      out.push_back(bench_case(logprob_forward, context, shape + " entropy", product, bytes, logp, lse, entropy, hidden,
-                               w, targets, 1.0f));
-    out.push_back(bench_case(logprob_backward, context, shape, 3 * product, 3 * bytes, dhidden, dw, grad, lse, {},
-                             hidden, w, targets, 1.0f));
-    out.push_back(bench_case(logprob_fused, context, shape, 3 * product, 3 * bytes, logp, lse, dhidden, dw, grad,
-                             hidden, w, targets, 1.0f));
+      out.push_back(bench_case(logprob_forward, context, shape + " entropy", product, bytes,
+                               {.logp = logp,
+                                .lse = lse,
+                                .entropy = entropy,
+                                .hidden = hidden,
+                                .w = w,
+                                .targets = targets,
+                                .inv_temperature = 1.0f}));
+    out.push_back(bench_case(logprob_backward, context, shape, 3 * product, 3 * bytes,
+                             {.dhidden = dhidden,
+                              .dw = dw,
+                              .grad = grad,
+                              .lse = lse,
+                              .hidden = hidden,
+                              .w = w,
+                              .targets = targets,
+                              .inv_temperature = 1.0f}));
+    out.push_back(bench_case(logprob_fused, context, shape, 3 * product, 3 * bytes,
+                             {.logp = logp,
+                              .lse = lse,
+                              .dhidden = dhidden,
+                              .dw = dw,
+                              .grad = grad,
+                              .hidden = hidden,
+                              .w = w,
+                              .targets = targets,
+                              .inv_temperature = 1.0f}));
   }
   return out;
 }
@@ -62,7 +90,13 @@ std::vector<BenchCase> sampling(Context& context) {
       const Tensor params = context.scratch().take(DType::u8, {static_cast<int64_t>(bytes.size())});
       context.copy(params, host_view(std::span(bytes)));
       out.push_back(bench_case(sample_rows, context, concat(S, " x ", V, " ", name), 0,
-                               4.0 * static_cast<double>(S * V), ids, logp, truncated, raw, logits, params));
+                               4.0 * static_cast<double>(S * V),
+                               {.ids = ids,
+                                .logp = logp,
+                                .truncated_logp = truncated,
+                                .raw_logp = raw,
+                                .logits = logits,
+                                .params = params}));
     }
   }
   return out;

@@ -1,7 +1,6 @@
-// Cases of what decoding does to a block's normed input, each fused body beside the ops one after another.
-#include "cli/bench/bench_inputs.h"
-#include "cli/bench/bench_shapes.h"
+// Cases of the fused ops of a decoder layer, which decoding runs. The unfused bodies are measured as well.
 #include "cli/bench/op_bench.h"
+#include "cli/bench/op_inputs.h"
 #include "kernels/decoder_layer/decoder_layer.h"
 
 namespace hone {
@@ -29,23 +28,28 @@ std::vector<BenchCase> projections(Context& context) {
                    at = bench_values(context, places);
       const KvWriteTarget cache{bench_numbers(context, {rows, m.kv_heads, m.head_dim}),
                                 bench_numbers(context, {rows, m.kv_heads, m.head_dim}), at};
-      const auto add = [&](const auto& op, const Tensor& w, const Tensor& read, double written, auto... arguments) {
+      const auto add = [&]<class Args>(const Op<Args>& op, const Tensor& w, const Tensor& input, double written_bytes,
+                                       const Args& args) {
         const double numbers = static_cast<double>(w.size()),
-                     bytes = static_cast<double>(w.bytes() + read.bytes()) + written;
+                     bytes = static_cast<double>(w.bytes() + input.bytes()) + written_bytes;
         out.push_back(bench_case(op, context, concat(rows, " rows, ", m.name), 2 * numbers * static_cast<double>(rows),
-                                 bytes, arguments...));
+                                 bytes, args));
       };
       const QkvProjection to{q, {norm, 1e-6f}, {qkv, {}}, at, cos_sin, {}, {}, heads, cache};
-      add(qkv_rope_cache, qkv, x, static_cast<double>(q.bytes() + cache.k.bytes() + cache.v.bytes()), x, to);
-      add(gemm_rmsnorm, down, y, static_cast<double>(2 * x.bytes()), x, normed, y, down, Tensor(), Tensor(),
-          RmsNormWeights{norm, 1e-6f});
-      add(gate_up_swiglu, gate_up, x, static_cast<double>(y.bytes()), y, x, RmsNormWeights{norm, 1e-6f}, gate_up,
-          Tensor());
+      add(qkv_rope_cache, qkv, x, static_cast<double>(q.bytes() + cache.k.bytes() + cache.v.bytes()),
+          QkvRopeCache{.x = x, .to = to});
+      add(gemm_rmsnorm, down, y, static_cast<double>(2 * x.bytes()),
+          GemmRmsnorm{.y = x, .normed = normed, .x = y, .product = {down, {}}, .norm = {norm, 1e-6f}});
+      add(gate_up_swiglu, gate_up, x, static_cast<double>(y.bytes()),
+          GateUpSwiglu{.y = y, .x = x, .norm = {norm, 1e-6f}, .gate_up = {gate_up, {}}});
       const double numbers = static_cast<double>(output.size() + gate_up.size() + down.size() + qkv.size());
       out.push_back(bench_case(decoder_layer_tail, context, concat(rows, " rows, ", m.name),
-                               2 * numbers * static_cast<double>(rows), 2 * numbers, normed,
-                               q.view({rows, m.heads * m.head_dim}), GemmWeights{output, {}},
-                               GatedMlpWeights{{norm, 1e-6f}, {gate_up, {}}, {down, {}}}, to));
+                               2 * numbers * static_cast<double>(rows), 2 * numbers,
+                               {.x = normed,
+                                .mixed = q.view({rows, m.heads * m.head_dim}),
+                                .output = GemmWeights{output, {}},
+                                .mlp = GatedMlpWeights{{norm, 1e-6f}, {gate_up, {}}, {down, {}}},
+                                .next = to}));
     }
   }
   return out;

@@ -1,8 +1,7 @@
-// Cases of products with weights of one byte a number: the layers of the benchmark's models at few and at many rows, as
-// rollouts have them. bytes are those of such weights.
-#include "cli/bench/bench_inputs.h"
-#include "cli/bench/bench_shapes.h"
+// Cases of GEMMs with weights of one byte per number: the layers of the benchmarked models at the row counts of
+// rollouts. Bytes count the quantized weights.
 #include "cli/bench/op_bench.h"
+#include "cli/bench/op_inputs.h"
 #include "kernels/quant/gemm_quantized.h"
 
 namespace hone {
@@ -26,7 +25,7 @@ std::vector<BenchCase> forward(Context& context) {
           const double bytes = products + static_cast<double>(size_of(y.dtype)) * static_cast<double>(rows * (N + K));
           out.push_back(bench_case(gemm_quantized, context,
                                    concat(rows, " x ", N, " x ", K, format == QuantFormat::int8 ? " int8" : " fp8"),
-                                   2 * static_cast<double>(rows) * products, bytes, y, x, quantized, {}, {}));
+                                   2 * static_cast<double>(rows) * products, bytes, {.y = y, .x = x, .w = quantized}));
         }
     }
   return out;

@@ -1,7 +1,6 @@
-// Cases of the ops that go through rows or flat ranges once: moving memory bounds them.
-#include "cli/bench/bench_inputs.h"
-#include "cli/bench/bench_shapes.h"
+// Cases of the ops that read rows or flat ranges once. Memory bandwidth bounds them.
 #include "cli/bench/op_bench.h"
+#include "cli/bench/op_inputs.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/cast.h"
 #include "kernels/elementwise/embedding.h"
@@ -14,7 +13,7 @@ namespace hone {
 namespace {
 
 struct Shape {
-  int64_t R, D, F;  // F: of the MLP
+  int64_t R, D, F;  // rows, width, MLP width
 };
 std::vector<Shape> shapes(const Context& context) {
   if (context.kind() == DeviceKind::cpu) return {{1024, 768, 2048}};
@@ -34,12 +33,16 @@ std::vector<BenchCase> norms(Context& context) {
     const double bytes = bytes_of(x);
     const std::string shape = concat(R, " x ", D);
     out.push_back(bench_case(rmsnorm_forward, context, shape, 0, 2 * bytes, y, rstd, x, w, 1e-5f));
-    out.push_back(bench_case(rmsnorm_backward, context, shape, 0, 3 * bytes, dx, dw, y, x, rstd, w, false));
+    out.push_back(bench_case(rmsnorm_backward, context, shape, 0, 3 * bytes,
+                             {.dx = dx, .dw = dw, .dy = y, .x = x, .rstd = rstd, .w = w, .accumulate = false}));
     if (context.kind() == DeviceKind::cpu) continue;
-    out.push_back(bench_case(rmsnorm_backward, context, shape + " added", 0, 4 * bytes, dx, dw, y, x, rstd, w, true));
-    out.push_back(bench_case(layernorm_forward, context, shape, 0, 2 * bytes, y, mean, rstd, x, w, w, 1e-5f));
-    out.push_back(
-        bench_case(layernorm_backward, context, shape + " added", 0, 4 * bytes, dx, dw, db, y, x, mean, rstd, w, true));
+    out.push_back(bench_case(rmsnorm_backward, context, shape + " added", 0, 4 * bytes,
+                             {.dx = dx, .dw = dw, .dy = y, .x = x, .rstd = rstd, .w = w, .accumulate = true}));
+    out.push_back(bench_case(layernorm_forward, context, shape, 0, 2 * bytes,
+                             {.y = y, .mean = mean, .rstd = rstd, .x = x, .w = w, .b = w, .eps = 1e-5f}));
+    out.push_back(bench_case(
+        layernorm_backward, context, shape + " added", 0, 4 * bytes,
+        {.dx = dx, .dw = dw, .db = db, .dy = y, .x = x, .mean = mean, .rstd = rstd, .w = w, .accumulate = true}));
   }
   return out;
 }
@@ -60,7 +63,7 @@ std::vector<BenchCase> activations(Context& context) {
   return out;
 }
 
-// From the projection to attention, and back.
+// qkv_forward and qkv_backward.
 std::vector<BenchCase> heads(Context& context) {
   std::vector<BenchCase> out;
   if (context.kind() == DeviceKind::cpu) return out;
@@ -76,14 +79,34 @@ std::vector<BenchCase> heads(Context& context) {
     const QkvShape shape{.num_heads = H, .num_kv_heads = Hk, .head_dim = d, .rotary_dim = d, .norm_eps = 1e-6f};
     const double bytes = 2 * (bytes_of(q) + bytes_of(k));
     const std::string name = concat(R, " x ", H, "+", Hk, " heads of ", d);
-    out.push_back(
-        bench_case(qkv_forward, context, name, 0, bytes, q, k, {}, qkv, positions, cos_sin, {}, {}, shape, {}));
-    out.push_back(bench_case(qkv_forward, context, name + " normed", 0, bytes, q, k, rstd, qkv, positions, cos_sin,
-                             norm, norm, shape, {}));
-    out.push_back(bench_case(qkv_backward, context, name, 0, bytes, dqkv, {}, {}, q, k, {}, qkv, positions, cos_sin, {},
-                             {}, shape));
-    out.push_back(bench_case(qkv_backward, context, name + " normed", 0, 1.5 * bytes, dqkv, dnorm, dnorm, q, k, rstd,
-                             qkv, positions, cos_sin, norm, norm, shape));
+    out.push_back(bench_case(qkv_forward, context, name, 0, bytes,
+                             {.q = q, .k = k, .qkv = qkv, .positions = positions, .cos_sin = cos_sin, .shape = shape}));
+    out.push_back(bench_case(qkv_forward, context, name + " normed", 0, bytes,
+                             {.q = q,
+                              .k = k,
+                              .rstd = rstd,
+                              .qkv = qkv,
+                              .positions = positions,
+                              .cos_sin = cos_sin,
+                              .q_norm = norm,
+                              .k_norm = norm,
+                              .shape = shape}));
+    out.push_back(bench_case(
+        qkv_backward, context, name, 0, bytes,
+        {.dqkv = dqkv, .dq = q, .dk = k, .qkv = qkv, .positions = positions, .cos_sin = cos_sin, .shape = shape}));
+    out.push_back(bench_case(qkv_backward, context, name + " normed", 0, 1.5 * bytes,
+                             {.dqkv = dqkv,
+                              .dq_norm = dnorm,
+                              .dk_norm = dnorm,
+                              .dq = q,
+                              .dk = k,
+                              .rstd = rstd,
+                              .qkv = qkv,
+                              .positions = positions,
+                              .cos_sin = cos_sin,
+                              .q_norm = norm,
+                              .k_norm = norm,
+                              .shape = shape}));
   }
   return out;
 }
@@ -117,16 +140,17 @@ std::vector<BenchCase> updates(Context& context) {
   context.zero(sum);
   const auto numbers = static_cast<double>(n);
   const AdamwStep step{.learning_rate = 1e-4f};
-  std::vector<BenchCase> out{
-      bench_case(adamw_update, context, concat(n), 0, 28 * numbers, ParamRange{value, {}, grad, {}, clip}, m, v, step),
-      bench_case(sum_squares, context, concat(n), 0, 4 * numbers, sum, grad)};
+  std::vector<BenchCase> out{bench_case(adamw_update, context, concat(n), 0, 28 * numbers,
+                                        {.range = ParamRange{value, {}, grad, {}, clip}, .m = m, .v = v, .step = step}),
+                             bench_case(sum_squares, context, concat(n), 0, 4 * numbers, sum, grad)};
   if (cpu) return out;
   const Tensor rounded = bench_numbers(context, {n}), m16 = bench_numbers(context, {n}, 0),
                v16 = bench_numbers(context, {n}, 0);
   const ParamRange mixed{value, rounded, grad, {}, clip};
-  out.push_back(bench_case(adamw_update, context, concat(n, " bf16"), 0, 30 * numbers, mixed, m, v, step));
-  out.push_back(
-      bench_case(adamw_update, context, concat(n, " bf16, bf16 moments"), 0, 22 * numbers, mixed, m16, v16, step));
+  out.push_back(bench_case(adamw_update, context, concat(n, " bf16"), 0, 30 * numbers,
+                           {.range = mixed, .m = m, .v = v, .step = step}));
+  out.push_back(bench_case(adamw_update, context, concat(n, " bf16, bf16 moments"), 0, 22 * numbers,
+                           {.range = mixed, .m = m16, .v = v16, .step = step}));
   return out;
 }
 

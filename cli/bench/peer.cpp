@@ -10,7 +10,7 @@ namespace hone {
 namespace {
 
 constexpr const char* sizes[] = {"model", "B", "T", "ctx", "prompt", "new", "P", "G"};
-// Programs that know one model do not name it.
+// Programs that run one model only do not name it.
 constexpr const char* only_model = "qwen2.5-0.5b";
 
 bool measured_the_same(const Json& ours, const Json& theirs) {

@@ -1,5 +1,5 @@
 #pragma once
-// Figures of other programs, measured beside ours: JSON Lines with a row a figure, {bench, model, B, ..., tok_s}.
+// Figures of other programs on the same machine: JSON Lines, one object {bench, model, B, ..., tok_s} per figure.
 #include <string>
 #include <vector>
 
@@ -7,9 +7,9 @@
 
 namespace hone {
 
-// Finds the rows of the file that measured what `row` did: their `bench` is one of `names`, and whatever both name of
-// the size (model, B, T, ctx, prompt, new, P, G) is equal. Adds them to the row as "peers", each with "ratio", our
-// tokens a second over theirs, and returns a line for each. None is an Error.
+// Finds the rows of the file that measured the same as `row`: their `bench` is one of `names`, and the size keys that
+// both have (model, B, T, ctx, prompt, new, P, G) are equal. Adds them to the row as "peers", each with "ratio" (our
+// tokens per second / theirs). Returns one line of text per peer. Throws Error if there is none.
 std::string add_peers(Json& row, const std::vector<std::string>& names, const std::string& path);
 
 }  // namespace hone

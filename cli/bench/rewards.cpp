@@ -13,8 +13,7 @@ struct Case {
   const char* row = "{}";
 };
 
-// Worked solutions as models write them for GSM8K, MATH and countdown; right and wrong, since a wrong answer takes the
-// judge longest.
+// Solutions as models write them for GSM8K, MATH and countdown, right and wrong: a wrong answer takes the longest.
 constexpr const char* solution =
     "Janet's ducks lay 16 eggs a day. She eats 3 for breakfast and uses 4 to bake muffins, so she has 16 - 3 - 4 = "
     "<<16-3-4=9>>9 eggs left.\n"

@@ -23,18 +23,18 @@ RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<G
   const EngineStats before = engine.stats();
   const Stopwatch watch;
   engine.set_policy_version(engine.version() + 1);
-  RolloutTimes out{.replies = engine.generate(std::move(requests))};
+  RolloutTimes out{.completions = engine.generate(std::move(requests))};
   out.seconds = watch.seconds();
   out.prefill = engine.stats().prefill_seconds - before.prefill_seconds;
   out.decode = engine.stats().decode_seconds - before.decode_seconds;
   out.draft = engine.stats().draft_seconds - before.draft_seconds;
   out.drafts = engine.stats().drafts - before.drafts;
   out.accepted = engine.stats().accepted_tokens - before.accepted_tokens;
-  for (const std::vector<CompletionOutput>& replies : out.replies)
-    for (const CompletionOutput& reply : replies) {
-      HONE_CHECK(!reply.failed, "bench: a reply failed: ", reply.finish_reason);
-      HONE_CHECK(std::ssize(reply.ids) == size.new_tokens, "bench: a reply has ", reply.ids.size(), " tokens, not ",
-                 size.new_tokens);
+  for (const std::vector<CompletionOutput>& completions : out.completions)
+    for (const CompletionOutput& completion : completions) {
+      HONE_CHECK(!completion.failed, "bench: a completion failed: ", completion.finish_reason);
+      HONE_CHECK(std::ssize(completion.ids) == size.new_tokens, "bench: a completion has ", completion.ids.size(),
+                 " tokens, not ", size.new_tokens);
     }
   return out;
 }
@@ -67,10 +67,11 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
                          .num_generations = options.num_generations > 0 ? options.num_generations : 1,
                          .prompt_tokens = options.prompt_tokens,
                          .new_tokens = options.new_tokens};
-  const EngineConfig config = bench_engine(options, size.replies(), size.length());
+  const EngineConfig config = bench_engine(options, size.completions(), size.length());
   Engine engine(context, model, nullptr, config);
   std::vector<RolloutTimes> runs;
-  for (int64_t round = 0; round <= options.repeats; ++round) {  // the first one takes memory and makes recordings
+  for (int64_t round = 0; round <= options.repeats;
+       ++round) {  // round 0 is the warm-up: it takes the memory and captures CUDA graphs
     RolloutTimes times =
         time_rollout(engine, size, rollout_requests(size, model.shape().vocab_size, static_cast<uint64_t>(round)));
     if (round > 0) runs.push_back(std::move(times));
@@ -78,8 +79,10 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
   const auto middle = runs.begin() + std::ssize(runs) / 2;
   std::nth_element(runs.begin(), middle, runs.end(),
                    [](const RolloutTimes& a, const RolloutTimes& b) { return a.seconds < b.seconds; });
-  const double rate = static_cast<double>(size.replies() * size.new_tokens) / middle->seconds;
-  row.set("B", size.replies()), row.set("prompt", size.prompt_tokens), row.set("new", size.new_tokens);
+  const double rate = static_cast<double>(size.completions() * size.new_tokens) / middle->seconds;
+  row.set("B", size.completions());
+  row.set("prompt", size.prompt_tokens);
+  row.set("new", size.new_tokens);
   row.set("num_generations", size.num_generations);
   row.set("seconds", middle->seconds);
   row.set("tokens_per_second", rate);
@@ -89,8 +92,9 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
       Roofline(model, limits, config).rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
   row.set("share", row.at("roofline"));
   row.set("peak_gb", peak_gigabytes(context));
-  return format_text("%lld replies, %lld + %lld tokens: %.1f tokens/s, ", static_cast<long long>(size.replies()),
-                     static_cast<long long>(size.prompt_tokens), static_cast<long long>(size.new_tokens), rate) +
+  return format_text("%lld completions, %lld + %lld tokens: %.1f tokens/s, ",
+                     static_cast<long long>(size.completions()), static_cast<long long>(size.prompt_tokens),
+                     static_cast<long long>(size.new_tokens), rate) +
          shares;
 }
 

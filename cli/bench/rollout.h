@@ -1,5 +1,5 @@
 #pragma once
-// Rollouts through the engine: prompts of random tokens, replies of one length.
+// Rollouts through the engine: prompts of random tokens, completions of one length.
 #include "cli/bench/model_bench.h"
 #include "cli/bench/roofline.h"
 
@@ -7,24 +7,23 @@ namespace hone {
 
 struct RolloutSize {
   int64_t prompts, num_generations, prompt_tokens, new_tokens;
-  int64_t replies() const { return prompts * num_generations; }
+  int64_t completions() const { return prompts * num_generations; }
   int64_t length() const { return prompt_tokens + new_tokens; }
 };
 
-// The same whenever `round` is; each round has other prompts and draws.
+// A function of `round`: each round has other prompts and random streams.
 std::vector<GenerationRequest> rollout_requests(const RolloutSize& size, int64_t vocabulary, uint64_t round);
 
 struct RolloutTimes {
-  double seconds = 0, prefill = 0, decode = 0, draft = 0;  // by the clock; of the device's
-  int64_t drafts = 0, accepted = 0;                        // guesses, and the tokens of them that were drawn
-  std::vector<std::vector<CompletionOutput>> replies;
+  double seconds = 0, prefill = 0, decode = 0, draft = 0;  // seconds: wall time; the others: device time
+  int64_t drafts = 0, accepted = 0;                        // draft tokens, and the accepted ones
+  std::vector<std::vector<CompletionOutput>> completions;
 };
-// Generates once; what the cache held before is forgotten first. A reply that failed, or has another length, is an
-// Error.
+// Generates once, after the prefix cache is cleared. A completion that failed or has another length is an Error.
 RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<GenerationRequest> requests);
 
 // prefill_s, decode_s, draft_s, host_s (the device waited for the host), the same as shares (_share),
-// accepted_per_draft where there were guesses, roofline_s, roofline (of the whole), prefill_roofline and
+// accepted_per_draft with speculation, roofline_s, roofline (of the whole), prefill_roofline and
 // decode_roofline (of the device's time there). Returns the shares as text.
 std::string add_rollout(Json& row, const RolloutTimes& times, const Roofline::Rollout& roofline);
 

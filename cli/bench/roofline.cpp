@@ -12,7 +12,7 @@ Roofline::Roofline(Model& model, const MachineLimits& limits, const EngineConfig
   block_width_ = engine.quantization == "none" ? width_ : 1;
   key_width_ = engine.kv_cache_dtype == "auto"
                    ? width_
-                   : 1 + 4 / static_cast<double>(shape.head_dim);  // a scale for each head of a token
+                   : 1 + 4 / static_cast<double>(shape.head_dim);  // one scale per head and token
   head_ = static_cast<double>(shape.vocab_size * shape.hidden_size);
   blocks_ = count_flops(model, 1).active_params - head_;
   numbers_of_key_ = static_cast<double>(2 * shape.num_layers * shape.num_kv_heads * shape.head_dim);

@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// A llama's keys, which the other families read as well; widths of heads are the shapes' own.
+// The config keys of llama. The other families read them as well.
 Json config_of(const char* family, int64_t width, int64_t mlp, int64_t blocks, int64_t heads, int64_t kv_heads,
                int64_t head_dim, int64_t vocabulary, double eps, int64_t positions) {
   return JsonObject{
@@ -23,7 +23,7 @@ Json config_of(const char* family, int64_t width, int64_t mlp, int64_t blocks, i
       {"tie_word_embeddings", true}};
 }
 
-// Tied heads throughout, so that each has the parameters that other programs' benchmarks of the same name count.
+// All have tied embeddings: their parameter counts equal those of other programs' benchmarks of the same name.
 const std::map<std::string, Json>& shapes() {
   static const std::map<std::string, Json> all{
       {"llama-124m", config_of("llama", 768, 2048, 12, 12, 12, 64, 50257, 1e-5, 4096)},
@@ -55,7 +55,7 @@ std::unique_ptr<Model> make_bench_model(const std::string& shape) {
 
 void fill_weights(Context& context, Model& model) {
   if (context.kind() != DeviceKind::cuda) return model.initialize(context, 1);
-  constexpr int64_t piece_size = (int64_t{1} << 20) - 64;  // no multiple of a row
+  constexpr int64_t piece_size = (int64_t{1} << 20) - 64;  // not a multiple of a row
   constexpr double uniform_std = 0.28867513459481287;      // of [0, 1)
   const ScratchScope scope(context);
   const Tensor f32 = context.scratch().take(DType::f32, {piece_size}),

@@ -1,5 +1,5 @@
 #pragma once
-// The models that benches know by name, and random weights for them.
+// Model shapes of the benches by name, and random weights.
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,9 +9,9 @@
 namespace hone {
 
 std::vector<std::string> model_bench_shapes();
-// A name of model_bench_shapes() or a config.json; without memory.
+// Makes the model of a name of model_bench_shapes() or of a config.json. Its parameters have no memory yet.
 std::unique_ptr<Model> make_bench_model(const std::string& shape);
-// Random weights; on a GPU such as are quick to make: one piece of draws, over and over.
+// Fills the parameters with random weights. On a GPU one array of random numbers is copied repeatedly, which is faster.
 void fill_weights(Context& context, Model& model);
 
 }  // namespace hone

@@ -1,3 +1,4 @@
+// The bench "train": optimizer steps of SFT on random tokens.
 #include "cli/bench/model_bench.h"
 #include "core/base/format.h"
 #include "kernels/op_times.h"
@@ -15,7 +16,7 @@ std::string op_table(const JsonArray& rows) {
   return out;
 }
 
-// A sequence's first token is not trained on, which the count of FLOPs passes over.
+// The first token of a sequence is not trained on. The count of FLOPs includes it.
 std::string train(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
                   Json& row) {
   HONE_CHECK(options.tokens >= 2, "bench: a training sequence has at least 2 tokens");
@@ -25,12 +26,11 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
   std::vector<const Sample*> batch;
   for (size_t i = 0; i < samples.size(); ++i) {
     samples[i].tokens = random_tokens(options.tokens, model.shape().vocab_size, i);
-    samples[i].mask.assign(samples[i].tokens.size(), 1.0f);
-    samples[i].mask[0] = 0;
+    set_mask(samples[i]);
     batch.push_back(&samples[i]);
   }
-  const std::unique_ptr<Objective> objective = objectives().at("sft")();
-  trainer.step(batch, *objective, 1e-4);  // takes memory
+  const std::unique_ptr<Objective> objective = make_objective("sft");
+  trainer.step(batch, *objective, 1e-4);  // warm-up: takes the memory
   StepReport report;
   const double seconds = median_seconds(options.repeats, [&] { report = trainer.step(batch, *objective, 1e-4); });
   JsonArray ops;
@@ -43,7 +43,8 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
   }
   const double rate = static_cast<double>(options.batch * options.tokens) / seconds;
   const ModelFlops plan = count_flops(model, options.tokens);
-  row.set("batch", options.batch), row.set("tokens", options.tokens);
+  row.set("batch", options.batch);
+  row.set("tokens", options.tokens);
   row.set("seconds", seconds);
   row.set("tokens_per_second", rate);
   row.set("flops_per_second", rate * plan.train_flops_per_token);
@@ -58,7 +59,8 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
                                     {"backward", report.times.backward},
                                     {"optimizer", report.times.optimizer}})
     row.set(concat("time/", name), value);
-  row.set("B", options.batch), row.set("T", options.tokens);
+  row.set("B", options.batch);
+  row.set("T", options.tokens);
   row.set("tok_s", rate);
   row.set("model_tflops", rate * plan.causal_train_flops_per_token * 1e-12);
   row.set("mfu_989", rate * plan.causal_train_flops_per_token / 989e12);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "core/base/suggest.h"
+#include "core/config/renamed.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
 
@@ -30,7 +32,7 @@ std::string_view kind_of(const toml::node& node) {
   return "a date or time";
 }
 
-// An override's value, under the key "value": TOML if it is, else a string.
+// The value of an override, under the key "value": as TOML if it parses, else as a string.
 toml::table parse_override(std::string_view text, const std::string& source) {
   std::string why;
   for (const std::string& value : {std::string(text), Json(text).dump()}) {
@@ -46,7 +48,7 @@ toml::table parse_override(std::string_view text, const std::string& source) {
   fail(source, ": ", why);
 }
 
-// The element of an array of tables that a segment of an override's key names.
+// The element of an array of tables that is named by a segment of an override's key.
 toml::node& element(toml::array& array, const std::string& segment, const std::string& source) {
   size_t index = 0;
   const auto [end, error] = std::from_chars(segment.data(), segment.data() + segment.size(), index);
@@ -101,7 +103,7 @@ void apply_override(toml::table& root, std::string_view text) {
   });
 }
 
-// Reads one table; finish() complains about the keys nobody asked for.
+// Reads one table. finish() throws an Error for the first key that was not visited.
 class Reader : public Fields {
  public:
   Reader(const toml::table& table, std::string_view source) : table_(table), source_(source) {}
@@ -133,26 +135,50 @@ class Reader : public Fields {
     if (fact) return;
     const toml::node* node = ask(key);
     const std::string name = key;
-    // A required key that is absent is most likely there under a misspelt name.
+    // A missing key is most likely present under a misspelled name.
     if (!node)
       for (const auto& [other, ignored] : table_)
-        if (!asked_.contains(std::string(other.str())) && !suggestion(other.str(), {&name, 1}).empty()) unknown(other);
+        if (!is_known(other.str()) && !suggestion(other.str(), {&name, 1}).empty()) unknown(other);
     fail(place(node ? node->source() : table_.source(), source_), ": ", message);
   }
   bool reading() const override { return true; }
+  void alias(const char* old_key, const char* key) override { old_keys_[key] = old_key; }
+  void alias_value(const char* key, const char* old_value, const char* value) override {
+    old_values_[key] = {old_value, value};
+  }
+  void default_if_absent(const char* key, double value) override { defaults_[key] = value; }
 
   void finish() const {
     const toml::key* first = nullptr;
     for (const auto& [key, ignored] : table_)
-      if (!asked_.contains(std::string(key.str())) && (!first || key.source().begin < first->source().begin))
-        first = &key;
+      if (!is_known(key.str()) && (!first || key.source().begin < first->source().begin)) first = &key;
     if (first) unknown(*first);
   }
 
  private:
   const toml::node* ask(const char* key) {
     asked_.insert(key);
-    return table_.get(key);
+    const toml::node* node = table_.get(key);
+    const auto alias = old_keys_.find(key);
+    return alias == old_keys_.end() ? node : either(node, alias->second, key);
+  }
+
+  // The node of a key that has an old name, too.
+  const toml::node* either(const toml::node* node, const std::string& old_key, const char* key) {
+    const toml::node* old_node = table_.get(old_key);
+    if (!old_node) return node;
+    old_names_.insert(old_key);
+    const std::string where = place(old_node->source(), source_);
+    HONE_CHECK(!node || is_override(*node) != is_override(*old_node), where, ": '", old_key, "' is the old name of '",
+               key, "', and both are given: remove '", old_key, "'");
+    if (node && is_override(*node)) return node;
+    warn_renamed(where, old_key, key);
+    return old_node;
+  }
+  bool is_override(const toml::node& node) const { return node.source().path && *node.source().path != source_; }
+
+  bool is_known(std::string_view key) const {
+    return asked_.contains(std::string(key)) || old_names_.contains(std::string(key));
   }
 
   [[noreturn]] void unknown(const toml::key& key) const {
@@ -182,6 +208,8 @@ class Reader : public Fields {
   void convert(const char* key, const toml::node& node, std::string& v, const char* expected) const {
     const auto found = node.value_exact<std::string>();
     HONE_CHECK(found, place(node.source(), source_), ": '", key, "' should be ", expected, ", it is ", kind_of(node));
+    HONE_CHECK(found->find('\0') == std::string::npos, place(node.source(), source_), ": '", key,
+               "' has a zero character: no file name and no text of a recipe may");
     try {
       v = expand_path(*found);
     } catch (const Error& error) {
@@ -191,14 +219,26 @@ class Reader : public Fields {
 
   template <class T>
   void scalar(const char* key, T& v, const char* expected) {
-    if (const toml::node* node = ask(key)) convert(key, *node, v, expected);
+    const toml::node* node = ask(key);
+    if (node) convert(key, *node, v, expected);
+    if constexpr (std::is_same_v<T, double> || std::is_same_v<T, int64_t>)
+      if (const auto found = defaults_.find(key); !node && found != defaults_.end()) v = static_cast<T>(found->second);
+    if constexpr (std::is_same_v<T, std::string>)
+      if (const auto found = old_values_.find(key); node && found != old_values_.end() && v == found->second.first) {
+        warn_renamed(place(node->source(), source_), concat(key, " = \"", v, "\""),
+                     concat(key, " = \"", found->second.second, "\""));
+        v = found->second.second;
+      }
   }
   template <class T>
   void list(const char* key, std::vector<T>& v, const char* expected) {
     const toml::node* node = ask(key);
     if (!node) return;
     if constexpr (std::is_same_v<T, std::string>)
-      if (node->is_string()) return v.assign(1, {}), convert(key, *node, v[0], expected);  // one is a list of one
+      if (node->is_string()) {  // one string is a list of one
+        v.assign(1, {});
+        return convert(key, *node, v[0], expected);
+      }
     const toml::array* array = node->as_array();
     HONE_CHECK(array, place(node->source(), source_), ": '", key, "' should be an array, it is ", kind_of(*node));
     v.assign(array->size(), T{});
@@ -207,7 +247,10 @@ class Reader : public Fields {
 
   const toml::table& table_;
   std::string_view source_;
-  std::set<std::string> asked_;
+  std::set<std::string> asked_, old_names_;  // keys visited; old names found
+  std::map<std::string, std::string> old_keys_;
+  std::map<std::string, std::pair<std::string, std::string>> old_values_;
+  std::map<std::string, double> defaults_;
 };
 
 }  // namespace
@@ -235,6 +278,10 @@ Config Config::from_text(std::string_view text, std::string_view source, std::sp
   }
   for (const std::string& one : overrides) apply_override(impl->root, one);
   return Config(std::move(impl));
+}
+
+std::optional<std::string> Config::text_at(std::string_view place) const {
+  return toml::at_path(impl_->root, place).value_exact<std::string>();
 }
 
 void Config::read(const std::function<void(Fields&)>& fields) const {

@@ -2,6 +2,7 @@
 // Recipes and task files: TOML through core/config/fields.h. toml++ is included by config.cpp alone.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +23,9 @@ class Config {
   ~Config();
   Config(Config&&) noexcept;
 
-  // Reads the document into settings. A key nobody asked for, a wrong type, a failed require() is an Error
+  // A string of the document before it is read, by its place: "stage[0].kind". None if no string is there.
+  std::optional<std::string> text_at(std::string_view place) const;
+  // Reads the document into settings. An unknown key, a wrong type or a failed require() is an Error
   // "file:line:column: what", with the nearest known name for an unknown key.
   void read(const std::function<void(Fields&)>& fields) const;
   template <class T>
@@ -38,16 +41,16 @@ class Config {
   std::unique_ptr<Impl> impl_;
 };
 
-// Settings that came another way than by TOML (a command line): a failed require() is an Error with its message.
+// Checks settings that did not come from TOML (a command line): a failed require() is an Error with its message.
 void check_settings(const std::function<void(Fields&)>& fields);
-// Settings as TOML that reads back to the same values, every field written (the resolved recipe).
+// Settings as TOML with every key (the resolved recipe). It reads back to the same values.
 std::string to_toml(const std::function<void(Fields&)>& fields);
 // Settings as JSON, for report.json and run.json.
 Json to_json(const std::function<void(Fields&)>& fields);
-// And from it: what is missing keeps its value; an unknown member, a wrong kind, a failed require() is an Error
+// Settings from JSON. A missing member keeps its value; an unknown one, a wrong type, a failed require() is an Error
 // "source.key: what".
 void from_json(const Json& json, const std::string& source, const std::function<void(Fields&)>& fields);
-// A Markdown table of every key, its type, default and meaning (docs/reference/recipes.md is made of these).
+// A Markdown table of every key, its type, default and meaning (docs/reference/recipes/ is made of these).
 std::string document_fields(std::string_view title, const std::function<void(Fields&)>& fields);
 
 }  // namespace hone

@@ -1,10 +1,12 @@
-// Settings visited through their fields(): written as TOML, as JSON, as a page of documentation; checked.
+// Visitors that read settings through fields(): TOML, JSON and documentation writers, and the checker.
+#include <map>
+
 #include "core/config/config.h"
 
 namespace hone {
 namespace {
 
-// What all share: values arrive as Json, tables as what is in them, and nothing is being read.
+// The common part: passes values on as Json and visits the members of tables.
 class Writer : public Fields {
  public:
   void value(const char* key, bool& v, const char* doc) override { put(key, "boolean", v, doc); }
@@ -49,8 +51,8 @@ std::string toml_value(const Json& v) {
   return text;
 }
 
-// A table's own values come before the tables in it, whatever the order of the fields: TOML has no way back from a
-// header.
+// Writes the values of a table before its sub-tables, whatever the order of the fields: in TOML nothing returns to the
+// outer table after a header.
 class TomlWriter : public Writer {
  public:
   explicit TomlWriter(std::string path) : path_(std::move(path)) {}
@@ -117,11 +119,14 @@ class DocWriter : public Writer {
     if (count == 0) resize(0);
     rows += writer.rows;
   }
+  void alias(const char* old_key, const char* key) override { old_keys_[key] = old_key; }
   std::string rows;
 
  private:
   void put(const char* key, const char* type, const Json& v, const char* doc) override {
-    row(concat(path_, key), type, "`" + toml_value(v) + "`", doc);
+    const auto alias = old_keys_.find(key);
+    const std::string formerly = alias == old_keys_.end() ? "" : concat(" (formerly `", alias->second, "`)");
+    row(concat(path_, key), type, "`" + toml_value(v) + "`", doc + formerly);
   }
   void row(const std::string& key, const char* type, const std::string& initial, std::string_view doc) {
     rows += concat("| `", key, "` | ", type, " | ", cell(initial), " | ", cell(doc), " |\n");
@@ -132,6 +137,7 @@ class DocWriter : public Writer {
     return out;
   }
   std::string path_;
+  std::map<std::string, std::string> old_keys_;
 };
 
 class Checker : public Writer {

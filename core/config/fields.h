@@ -1,6 +1,6 @@
 #pragma once
-// Fields: how a struct of settings shows its members, once, for every use: reading TOML, writing the resolved recipe,
-// and the reference page.
+// Fields: a visitor of the members of a settings struct. One fields() serves every use: reading TOML or JSON, writing
+// the resolved recipe, and the reference page.
 //
 //   struct OptimizerConfig {
 //     double learning_rate = 3e-4;
@@ -8,8 +8,10 @@
 //   };
 //
 // Anything with fields() may be a member of anything else (a table), or an element of a std::vector (an array of
-// tables). A registered thing (an objective, a reward) has a virtual fields() and is chosen by a "kind"-like key of the
-// struct that holds it.
+// tables). Registered types (an objective, a reward) are chosen by a key of their table (core/config/choice.h).
+//
+// fields() visits members and nothing else: it makes no objects and writes no other members. Only readers change the
+// members that they visit.
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -34,11 +36,21 @@ class Fields {
   virtual void tables(const char* key, size_t count, const std::function<void(size_t)>& resize,
                       const std::function<void(size_t, Fields&)>& item, const char* doc) = 0;
 
-  // For checks inside fields(): throws an Error at the key's place in the recipe (file:line:column) when reading; does
-  // nothing otherwise.
+  // Checks a value inside fields(). A reader throws an Error at the key's place (file:line:column); other visitors do
+  // nothing.
   virtual void require(const char* key, bool fact, const std::string& message) = 0;
-  // True while values are being read (so a kind just read can be used to make the thing whose fields follow).
+  // True for a reader. For Choice, which makes the settings whose members it visits next.
   virtual bool reading() const = 0;
+
+  // The following three stand before the visit of `key` and say how a reader finds its value; they do not visit.
+  //
+  // An old name of `key`. A reader takes it with one warning per process and key; both names in a table are an Error,
+  // unless one of them is an override, which then counts. Nothing writes the old name.
+  virtual void alias(const char* /*old_key*/, const char* /*key*/) {}
+  // An old value of the string `key`, read as `value` with one warning per process.
+  virtual void alias_value(const char* /*key*/, const char* /*old_value*/, const char* /*value*/) {}
+  // The value of `key` where the table does not have it, if it depends on other keys.
+  virtual void default_if_absent(const char* /*key*/, double /*value*/) {}
 
   template <class T>
   requires(!std::integral<T> || std::same_as<T, bool> || std::same_as<T, int64_t>) void operator()(const char* key,

@@ -14,7 +14,7 @@ class Graph : public CapturedGraph {
  public:
   explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
   ~Graph() override { cudaGraphExecDestroy(graph_); }
-  void replay(void* stream) override { HONE_CUDA_CHECK(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream))); }
+  void launch(void* stream) override { HONE_CUDA_CHECK(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream))); }
 
  private:
   cudaGraphExec_t graph_;
@@ -167,7 +167,7 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
   }
   bool asynchronous() const override { return true; }
-  std::unique_ptr<CapturedGraph> record(void* stream, std::function<void()> work) override {
+  std::unique_ptr<CapturedGraph> capture(void* stream, std::function<void()> work) override {
     use();
     Capture capture(static_cast<cudaStream_t>(stream));
     work();

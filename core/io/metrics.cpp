@@ -1,7 +1,8 @@
 #include "core/io/metrics.h"
 
+#include <cmath>
+
 #include "core/io/file.h"
-#include "core/io/json.h"
 
 namespace hone {
 namespace {
@@ -45,6 +46,19 @@ std::unique_ptr<MetricsSink> make_jsonl_sink(const std::filesystem::path& path, 
     if (kept.size() != text.size()) write_file_atomic(path, kept);
   }
   return std::make_unique<JsonlSink>(path);
+}
+
+Json metrics_json(const Metrics& metrics) {
+  Json out = JsonObject{};
+  for (const auto& [name, value] : metrics)
+    if (std::isfinite(value)) out.set(name, value);
+  return out;
+}
+
+Metrics metrics_of(const Json& json) {
+  Metrics out;
+  for (const auto& [name, value] : json.as_object("metrics")) out[name] = value.as_double(name);
+  return out;
 }
 
 }  // namespace hone

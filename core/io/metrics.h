@@ -7,10 +7,16 @@
 #include <memory>
 #include <string>
 
+#include "core/io/json.h"
+
 namespace hone {
 
 // Sorted by name, so that a row prints the same whichever order the values came in.
 using Metrics = std::map<std::string, double>;
+
+// A JSON object. NaN and infinities, which JSON does not have, are left out.
+Json metrics_json(const Metrics& metrics);
+Metrics metrics_of(const Json& json);
 
 class MetricsSink {
  public:

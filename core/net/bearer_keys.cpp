@@ -18,10 +18,11 @@ std::vector<std::string> read_keys(const std::filesystem::path& file) {
     ++number;
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (line.empty() || line.starts_with('#')) continue;
-    HONE_CHECK(line.find_first_of(" \t") == std::string::npos, file.string(), ":", number, ": a key has no spaces");
+    HONE_CHECK(line.find_first_of(" \t") == std::string::npos, file.string(), ":", number,
+               ": a key must not contain spaces");
     out.push_back(line);
   }
-  HONE_CHECK(!out.empty(), file.string(), ": the file holds no key (one a line)");
+  HONE_CHECK(!out.empty(), file.string(), ": the file has no key; write one key per line");
   return out;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// ApiKeys: who may use a server ("Authorization: Bearer KEY").
+// ApiKeys: the keys of a server, checked against "Authorization: Bearer KEY".
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -10,22 +10,21 @@
 
 namespace hone {
 
-// One key a line; empty lines and those that begin with # are skipped. A file without a key, or a key with a space in
-// it, is an Error.
+// Reads one key per line; skips empty lines and lines that begin with #. Throws if the file has no key, or a key has a
+// space.
 std::vector<std::string> read_keys(const std::filesystem::path& file);
 
 class ApiKeys {
  public:
-  // Those of read_keys().
+  // The keys of read_keys().
   static ApiKeys load(const std::filesystem::path& file);
-  // The same; none where no file is named.
+  // The same; nullopt if `file` is "".
   static std::optional<ApiKeys> of(const std::string& file) {
     if (file.empty()) return std::nullopt;
     return load(file);
   }
   void add(std::string_view key);
-  // Of the header's value. How long it takes tells nothing of the keys: digests of one length are compared, every byte
-  // of every one.
+  // Checks the header's value. Runs in time that does not depend on the keys: it compares every byte of every digest.
   bool accepts(std::string_view authorization) const;
 
  private:

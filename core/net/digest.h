@@ -11,7 +11,7 @@ using Digest = std::array<unsigned char, 32>;
 
 Digest sha256(std::string_view bytes);
 std::string base64(std::span<const unsigned char> bytes);
-// The bytes that a text in base64 stands for; an Error that names `what` if it is none.
+// Decodes base64. Throws an Error that names `what` if text is not base64.
 std::string from_base64(std::string_view text, std::string_view what);
 
 }  // namespace hone

@@ -26,15 +26,15 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::use_awaitable;
 using asio::ip::tcp;
-using StalenessPolicy = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
 
 struct HttpChannel::Impl {
   explicit Impl(Url base) : url(std::move(base)) {}
 
   HttpResponse post(const std::string& target, const HttpRequest& request);
   asio::awaitable<HttpResponse> exchange(const std::string& target, const HttpRequest& request,
-                                         StalenessPolicy::time_point deadline);
-  asio::awaitable<void> connect(StalenessPolicy::time_point deadline);
+                                         Clock::time_point deadline);
+  asio::awaitable<void> connect(Clock::time_point deadline);
   template <class Stream>
   asio::awaitable<HttpResponse> exchange_over(Stream& stream, const std::string& target, const HttpRequest& request);
 
@@ -49,22 +49,22 @@ struct HttpChannel::Impl {
 
   const Url url;
   std::atomic<bool> aborted = false;
-  asio::io_context io{1};  // run by the thread that posts, while it does
+  asio::io_context io{1};  // runs on the posting thread during post()
   tcp::resolver resolver{io};
   std::optional<asio::ssl::context> roots;
-  std::optional<beast::tcp_stream> socket;  // while there is a connection
+  std::optional<beast::tcp_stream> socket;  // set while connected
   std::optional<beast::ssl_stream<beast::tcp_stream&>> tls;
-  beast::flat_buffer buffer;  // what came after what has been read
-  bool answered = false;      // whether a byte of the answer has come
+  beast::flat_buffer buffer;  // received bytes after the last response
+  bool got_response = false;  // the first byte of the response has come
 };
 
 HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpRequest& request) {
-  const auto deadline = StalenessPolicy::now() + std::chrono::duration_cast<StalenessPolicy::duration>(
-                                                     std::chrono::duration<double>(request.timeout));
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.timeout));
   for (;;) {
     HONE_CHECK(!aborted, name_of(target), ": the channel was aborted");
     const bool kept = socket.has_value();
-    answered = false;
+    got_response = false;
     std::optional<HttpResponse> response;
     std::exception_ptr error;
     asio::co_spawn(io, exchange(target, request, deadline), [&](const std::exception_ptr& problem, HttpResponse got) {
@@ -78,23 +78,23 @@ HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpReques
     try {
       std::rethrow_exception(error);
     } catch (const boost::system::system_error& problem) {
-      const bool late = problem.code() == beast::error::timeout;
-      if (aborted || (kept && !answered && !late)) continue;
+      const bool timed_out = problem.code() == beast::error::timeout;
+      if (aborted || (kept && !got_response && !timed_out)) continue;
       fail(name_of(target), ": ",
-           late ? concat("no answer within ", request.timeout, " seconds") : problem.code().message());
+           timed_out ? concat("no response within ", request.timeout, " seconds") : problem.code().message());
     }
   }
 }
 
 asio::awaitable<HttpResponse> HttpChannel::Impl::exchange(const std::string& target, const HttpRequest& request,
-                                                          StalenessPolicy::time_point deadline) {
+                                                          Clock::time_point deadline) {
   if (!socket) co_await connect(deadline);
   socket->expires_at(deadline);
   if (tls) co_return co_await exchange_over(*tls, target, request);
   co_return co_await exchange_over(*socket, target, request);
 }
 
-asio::awaitable<void> HttpChannel::Impl::connect(StalenessPolicy::time_point deadline) {
+asio::awaitable<void> HttpChannel::Impl::connect(Clock::time_point deadline) {
   const auto addresses = co_await resolver.async_resolve(url.host, url.port, use_awaitable);
   if (aborted) throw boost::system::system_error(asio::error::operation_aborted);
   buffer.clear();
@@ -133,15 +133,15 @@ asio::awaitable<HttpResponse> HttpChannel::Impl::exchange_over(Stream& stream, c
   http::response_parser<http::string_body> parser;
   parser.body_limit(request.max_body);
   boost::system::error_code
-      problem;  // the header by itself: Beast 1.74 otherwise reads past the limit of a stated length
+      problem;  // reads the header first: else Beast 1.74 ignores body_limit for a stated content length
   co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(use_awaitable, problem));
-  answered = parser.got_some();
+  got_response = parser.got_some();
   if (problem) throw boost::system::system_error(problem);
   co_await http::async_read(stream, buffer, parser, use_awaitable);
   HttpResponse out{
       .status = static_cast<int>(parser.get().result_int()), .body = {}, .headers = headers_of(parser.get())};
   out.body = std::move(parser.get().body());
-  if (!parser.keep_alive() || buffer.size() > 0) drop();  // what nobody asked for is no answer to the next request
+  if (!parser.keep_alive() || buffer.size() > 0) drop();  // surplus bytes are not the response to the next request
   co_return out;
 }
 
@@ -155,7 +155,7 @@ HttpResponse HttpChannel::post(const std::string& target, const HttpRequest& req
 
 bool HttpChannel::connected() const {
   if (!impl_->socket) return false;
-  pollfd closed{impl_->socket->socket().native_handle(), POLLRDHUP, 0};  // and errors, which are always told
+  pollfd closed{impl_->socket->socket().native_handle(), POLLRDHUP, 0};  // poll() always reports errors as well
   return ::poll(&closed, 1, 0) == 0;
 }
 

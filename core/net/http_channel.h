@@ -1,6 +1,6 @@
 #pragma once
-// HttpChannel: one kept connection to a server, made when it is first needed and again after it broke. Boost.Beast and
-// OpenSSL stay in http_channel.cpp.
+// HttpChannel: a persistent connection to one server. It connects at the first request, and again after a failure.
+// Boost.Beast and OpenSSL stay in http_channel.cpp.
 #include <memory>
 #include <string>
 
@@ -10,23 +10,23 @@ namespace hone {
 
 class HttpChannel {
  public:
-  // Of the URL scheme, host and port count. A server's certificate has to be valid for the host by the system's roots
-  // (or those that SSL_CERT_FILE and SSL_CERT_DIR name).
+  // Uses the URL's scheme, host and port. A server's certificate must be valid for the host under the system's roots,
+  // or those of SSL_CERT_FILE and SSL_CERT_DIR.
   explicit HttpChannel(Url base);
   ~HttpChannel();
 
-  // One exchange; blocks; one thread at a time. Whatever keeps a whole response from coming within request.timeout
-  // seconds is an Error that names the URL, and the connection is dropped. Looking up the host's name takes as long as
-  // the system takes over it. A server may close an idle connection at any moment. So a request that breaks on a kept
-  // connection before any byte of its answer came is sent once more, on a new one; the server may then have it twice.
-  // Post only what does no harm twice.
+  // Sends a request and waits for the response; one thread at a time. If no complete response arrives within
+  // request.timeout seconds, drops the connection and throws an Error that names the URL. The timeout does not cover
+  // the lookup of the host name. A server may close an idle connection at any moment: a request that fails on a kept
+  // connection before the first byte of its response is sent once more on a new one. The server may thus get it twice,
+  // so that requests must be idempotent.
   HttpResponse post(const std::string& target, const HttpRequest& request);
 
-  // Whether there is a connection that the other side has neither closed nor reset. Returns at once; the thread that
-  // posts.
+  // True if there is a connection that the server has neither closed nor reset. Does not wait. Call it on the thread
+  // that posts.
   bool connected() const;
 
-  // From any thread: ends the exchange under way, and every later one, with an Error.
+  // Any thread may call it: makes the running post() and every later one throw.
   void abort();
 
  private:

@@ -11,16 +11,16 @@ namespace hone {
 struct Url {
   bool tls = false;    // https
   std::string host;    // an IPv6 address without its brackets
-  std::string port;    // 80 or 443 unless it is named
-  std::string target;  // path and query, "/" at least
+  std::string port;    // 80 or 443 by default
+  std::string target;  // path and query; at least "/"
 };
-// Of an absolute http or https URL; an Error says what is wrong with it (another scheme, a user name, a space, ...).
+// Parses an absolute http or https URL. Throws if it has another scheme, a user name, a space and so on.
 Url parse_url(std::string_view text);
 
 struct HttpRequest {
-  std::string_view body = {};  // sent from where it is
+  std::string_view body = {};  // not copied
   std::string content_type = "application/json";
-  HttpHeaders headers = {};                // further ones
+  HttpHeaders headers = {};                // in addition to the usual ones
   double timeout = 30;                     // seconds for connection, TLS, request and response together
   uint64_t max_body = uint64_t{64} << 20;  // of the response
 };
@@ -32,8 +32,8 @@ struct HttpResponse {
   std::string_view header(std::string_view name) const { return find_header(headers, name); }
 };
 
-// One POST on a connection of its own, as HttpChannel does it (core/net/http_channel.h); any thread; blocks. A
-// redirection is not followed.
+// Sends one POST on a new connection, under the rules of HttpChannel::post(), and waits for the response. Any thread.
+// Does not follow redirections.
 HttpResponse http_post(const Url& url, HttpRequest request);
 
 }  // namespace hone

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "serve/openai_request.h"
-
 namespace hone {
 namespace {
 
@@ -13,13 +11,14 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-bool holds(const std::vector<std::string>& list, std::string_view value) {
+bool contains(const std::vector<std::string>& list, std::string_view value) {
   return std::ranges::any_of(list, [&](const std::string& one) { return one == "*" || lower(one) == value; });
 }
 
-// "localhost:8000" -> "localhost", "[::1]:8000" and "::1" -> "::1"; "" where what follows the name is no port.
+// "localhost:8000" -> "localhost", "[::1]:8000" and "::1" -> "::1"; "" if the text after the name is not a port.
 std::string host_name(std::string_view host) {
-  if (std::ranges::count(host, ':') > 1 && !host.starts_with('[')) return lower(host);  // an address as options have it
+  if (std::ranges::count(host, ':') > 1 && !host.starts_with('['))
+    return lower(host);  // an IPv6 address without brackets, as in options
   const bool bracketed = host.starts_with('[');
   const size_t end = bracketed ? host.find(']') : host.find(':');
   std::string_view port = end == std::string_view::npos ? "" : host.substr(end + (bracketed ? 1 : 0));
@@ -50,17 +49,28 @@ std::string media_type(std::string_view header) {
   return out;
 }
 
-HttpServerResponse turn_down(int status, const std::string& message, const char* code, HttpHeaders headers = {}) {
+HttpServerResponse rejection(int status, const std::string& message, const char* code, HttpHeaders headers = {}) {
   return {.status = status, .body = error_json(status, message, {}, code).dump(), .headers = std::move(headers)};
 }
 
 }  // namespace
 
+Json error_json(int status, const std::string& message, const std::string& param, const std::string& code) {
+  const char* type = status == 401   ? "authentication_error"
+                     : status == 429 ? "rate_limit_error"
+                     : status >= 500 ? "server_error"
+                                     : "invalid_request_error";
+  return JsonObject{{"error", JsonObject{{"message", message},
+                                         {"type", type},
+                                         {"param", param.empty() ? Json() : Json(param)},
+                                         {"code", code.empty() ? Json() : Json(code)}}}};
+}
+
 void ServeAccess::fields(Fields& f) {
   f("allowed_origins", allowed_origins,
-    "origins (https://host:port) whose pages may ask from a browser, besides the server's own; * = all");
+    "origins (https://host:port) whose web pages may send requests, in addition to the server's own; * = all");
   f("allowed_hosts", allowed_hosts,
-    "names by which requests may call the server, besides localhost and its addresses; * = all");
+    "host names under which clients may reach the server, in addition to localhost and its addresses; * = all");
 }
 
 bool is_loopback(std::string_view host) {
@@ -73,54 +83,54 @@ ServeGate::ServeGate(ServeAccess access, const std::string& host, std::optional<
       checks_host_(!keys && (is_loopback(host) || !access_.allowed_hosts.empty())),
       keys_(std::move(keys)) {}
 
-// HTTP/1.0 may leave it out, which browsers never do.
+// HTTP/1.0 clients may omit Host; browsers never do.
 bool ServeGate::allows_host(std::string_view host) const {
-  return !checks_host_ || host.empty() || is_loopback(host) || holds(access_.allowed_hosts, host_name(host));
+  return !checks_host_ || host.empty() || is_loopback(host) || contains(access_.allowed_hosts, host_name(host));
 }
 
-// A page from another place than this server; programs send no Origin.
-bool ServeGate::is_foreign(const HttpRequestInfo& head) const {
-  const std::string origin = lower(head.header("origin"));
+// True for a page of another origin. Programs send no Origin.
+bool ServeGate::is_foreign(const HttpRequestInfo& info) const {
+  const std::string origin = lower(info.header("origin"));
   const size_t scheme = origin.find("://");
-  return !origin.empty() && (scheme == std::string::npos || origin.substr(scheme + 3) != lower(head.header("host")));
+  return !origin.empty() && (scheme == std::string::npos || origin.substr(scheme + 3) != lower(info.header("host")));
 }
 
-bool ServeGate::allows_origin(const HttpRequestInfo& head) const {
-  return !is_foreign(head) || holds(access_.allowed_origins, lower(head.header("origin")));
+bool ServeGate::allows_origin(const HttpRequestInfo& info) const {
+  return !is_foreign(info) || contains(access_.allowed_origins, lower(info.header("origin")));
 }
 
-HttpHeaders ServeGate::headers_for(const HttpRequestInfo& head) const {
-  if (!is_foreign(head) || !allows_origin(head)) return {};
-  return {{"Access-Control-Allow-Origin", std::string(head.header("origin"))}, {"Vary", "Origin"}};
+HttpHeaders ServeGate::headers_for(const HttpRequestInfo& info) const {
+  if (!is_foreign(info) || !allows_origin(info)) return {};
+  return {{"Access-Control-Allow-Origin", std::string(info.header("origin"))}, {"Vary", "Origin"}};
 }
 
-std::optional<HttpServerResponse> ServeGate::refusal(const HttpRequestInfo& head, const HttpRoute* route) const {
-  if (!allows_host(head.header("host")))
-    return turn_down(403,
-                     concat("this server is not called '", std::string(head.header("host")).substr(0, 200),
-                            "'; --allowed-hosts lets it be, or a key (--api-key-file)"),
+std::optional<HttpServerResponse> ServeGate::reject(const HttpRequestInfo& info, const HttpRoute* route) const {
+  if (!allows_host(info.header("host")))
+    return rejection(403,
+                     concat("host '", std::string(info.header("host")).substr(0, 200),
+                            "' is not allowed; add it to --allowed-hosts, or use a key (--api-key-file)"),
                      "host_not_allowed");
-  if (!allows_origin(head))
-    return turn_down(403,
-                     concat("pages of ", std::string(head.header("origin")).substr(0, 200),
-                            " may not ask here; --allowed-origins lets them"),
+  if (!allows_origin(info))
+    return rejection(403,
+                     concat("origin ", std::string(info.header("origin")).substr(0, 200),
+                            " is not allowed; add it to --allowed-origins"),
                      "origin_not_allowed");
-  if (head.method == "OPTIONS" && is_foreign(head) && route)  // a browser asks first; it bears no key yet
+  if (info.method == "OPTIONS" && is_foreign(info) && route)  // a CORS preflight, which has no key
     return HttpServerResponse{.status = 204,
                               .headers = {{"Access-Control-Allow-Methods", route->method},
                                           {"Access-Control-Allow-Headers", "authorization, content-type"},
                                           {"Access-Control-Max-Age", "600"}}};
-  if (keys_ && !(route && route->open) && !keys_->accepts(head.header("authorization")))
-    return turn_down(401, "a key is needed: Authorization: Bearer KEY, one of the server's", "invalid_api_key",
+  if (keys_ && !(route && route->open) && !keys_->accepts(info.header("authorization")))
+    return rejection(401, "an API key is needed: send the header Authorization: Bearer KEY", "invalid_api_key",
                      {{"WWW-Authenticate", "Bearer"}});
-  if (!route) return turn_down(404, concat("there is no ", head.path.substr(0, 200), " here"), "not_found");
-  if (head.method != route->method)
-    return turn_down(405, concat(head.path, " takes ", route->method, ", not ", head.method), "method_not_allowed",
-                     {{"Allow", route->method}});
-  if (head.method == "POST" && media_type(head.header("content-type")) != "application/json")
-    return turn_down(415,
-                     concat(head.path, " takes application/json (Content-Type), not '",
-                            std::string(head.header("content-type")).substr(0, 200), "'"),
+  if (!route) return rejection(404, concat("unknown path ", info.path.substr(0, 200)), "not_found");
+  if (info.method != route->method)
+    return rejection(405, concat(info.path, " needs method ", route->method, ", not ", info.method),
+                     "method_not_allowed", {{"Allow", route->method}});
+  if (info.method == "POST" && media_type(info.header("content-type")) != "application/json")
+    return rejection(415,
+                     concat(info.path, " needs Content-Type application/json, not '",
+                            std::string(info.header("content-type")).substr(0, 200), "'"),
                      "unsupported_media_type");
   return std::nullopt;
 }

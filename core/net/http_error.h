@@ -1,52 +1,64 @@
 #pragma once
-// What a server turns down before it reads a body: a request without a key, from a page of another origin, by a name
-// that is not this machine's, with a body that is not JSON, at no path it has, or with another method.
+// ServeGate: rejects requests before their body is read: without a key, from a page of another origin, with a Host that
+// is not this machine's, with a body that is not JSON, of an unknown path, or with a wrong method.
 //
-// Without a key any page that a browser of this machine shows could ask: it may send a POST of text/plain to 127.0.0.1
-// without a question, and with a name of its own that it lets point to 127.0.0.1 (DNS rebinding) it may read the
-// answers, too. Content-Type, Origin and Host tell these apart.
+// A server without keys needs protection from web pages in a browser of this machine. Such a page may send a POST of
+// text/plain to 127.0.0.1 without a CORS preflight. With a host name of its own that resolves to 127.0.0.1 (DNS
+// rebinding) it could also read the responses. Content-Type, Origin and Host reveal these requests.
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config/fields.h"
+#include "core/io/json.h"
 #include "core/net/bearer_keys.h"
 #include "core/net/http_transaction.h"
 
 namespace hone {
 
+// An error response, in the form that OpenAI's clients read.
+class HttpError : public Error {
+ public:
+  HttpError(int status_code, const std::string& message, std::string field = {}, std::string code_name = {})
+      : Error(message), status(status_code), param(std::move(field)), code(std::move(code_name)) {}
+  int status;         // HTTP status code
+  std::string param;  // the wrong member of the request, or ""
+  std::string code;   // "model_not_found", ..., or ""
+};
+// {"error": {message, type, param, code}}
+Json error_json(int status, const std::string& message, const std::string& param = {}, const std::string& code = {});
+
 struct HttpRoute {
   const char* method = "";
-  bool open = false;  // to everybody
+  bool open = false;  // needs no key
 };
 
-// Whom a server answers besides its own page; "*" in a list stands for all.
+// Origins and hosts that a server accepts in addition to its own; "*" in a list means all.
 struct ServeAccess {
-  std::vector<std::string> allowed_origins = {};  // "https://host:port" as browsers send it
-  std::vector<std::string> allowed_hosts =
-      {};  // names without a port, besides localhost and addresses 127.x.x.x and ::1
+  std::vector<std::string> allowed_origins = {};  // "https://host:port", as browsers send it
+  std::vector<std::string> allowed_hosts = {};    // names without port, in addition to localhost, 127.x.x.x and ::1
   void fields(Fields& f);
 };
 
-// 127.x.x.x, ::1 or localhost, with or without a port.
+// True for 127.x.x.x, ::1 and localhost, with or without a port.
 bool is_loopback(std::string_view host);
 
 class ServeGate {
  public:
-  // host: the address that the server listens at. keys: those of which one is needed, if any. Host is checked where
-  // there are none and only this machine reaches the server: elsewhere its names are not known, unless allowed_hosts
-  // says them.
+  // host: the address that the server listens on. keys: requests need one of them; nullopt = none. The Host header is
+  // checked if there are no keys and either `host` is a loopback address or allowed_hosts is set: otherwise the server
+  // does not know its own names.
   ServeGate(ServeAccess access, const std::string& host, std::optional<ApiKeys> keys);
-  // route: the path's, nullptr where there is none. An answer where the request is turned down, or is a browser's
-  // question what it may ask (OPTIONS).
-  std::optional<HttpServerResponse> refusal(const HttpRequestInfo& head, const HttpRoute* route) const;
-  // That let a page of an allowed origin read the answer.
-  HttpHeaders headers_for(const HttpRequestInfo& head) const;
+  // route: of the path; nullptr if the path is unknown. Returns the response to a rejected request or to a CORS
+  // preflight (OPTIONS), and nullopt if the request may continue.
+  std::optional<HttpServerResponse> reject(const HttpRequestInfo& info, const HttpRoute* route) const;
+  // Headers that let a page of an allowed origin read the response.
+  HttpHeaders headers_for(const HttpRequestInfo& info) const;
 
  private:
   bool allows_host(std::string_view host) const;
-  bool allows_origin(const HttpRequestInfo& head) const;
-  bool is_foreign(const HttpRequestInfo& head) const;
+  bool allows_origin(const HttpRequestInfo& info) const;
+  bool is_foreign(const HttpRequestInfo& info) const;
 
   const ServeAccess access_;
   const bool checks_host_;

@@ -1,6 +1,5 @@
 #pragma once
-// HttpHeaders: the header lines of a request or a response, in their order. Where they have been received, names are in
-// lower case.
+// HttpHeaders: the headers of a request or a response, in order. Names of received headers are in lower case.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,14 +9,14 @@ namespace hone {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-// The value of the first one of that name, "" if there is none.
+// The value of the first header of that name; "" if there is none.
 inline std::string_view find_header(const HttpHeaders& headers, std::string_view name) {
   for (const auto& [key, value] : headers)
     if (key == name) return value;
   return {};
 }
 
-// Those of a Beast message, as received.
+// The headers of a received Beast message.
 template <class Message>
 HttpHeaders headers_of(const Message& message) {
   HttpHeaders out;

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -18,27 +19,33 @@ namespace beast = boost::beast;
 using asio::ip::tcp;
 
 void HttpServerConfig::fields(Fields& f) {
-  f("host", host, "address to listen at; 0.0.0.0 is every one of this machine's");
-  f("port", port, "port to listen at; 0 = any free one");
-  f("tls_cert", tls_cert, "PEM file of the certificate and its chain; none = no TLS");
-  f("tls_key", tls_key, "PEM file of the certificate's key");
-  f("max_header_bytes", max_header_bytes, "longest header of a request");
-  f("max_body_bytes", max_body_bytes, "longest body of a request");
+  f("host", host, "address to listen on; 0.0.0.0 = all addresses of this machine");
+  f("port", port, "port to listen on; 0 = any free port");
+  f("tls_cert", tls_cert, "PEM file of the certificate chain; empty = no TLS");
+  f("tls_key", tls_key, "PEM file of the certificate's private key; needed with tls_cert");
+  f("max_header_bytes", max_header_bytes, "maximum header of a request in bytes");
+  f("max_body_bytes", max_body_bytes, "maximum body of a request in bytes");
+  f("max_total_body_bytes", max_total_body_bytes,
+    "maximum bytes of all request bodies that are in memory, not counting bodies of up to 64 KiB; requests beyond it "
+    "get "
+    "status 503");
   f("max_unsent_bytes", max_unsent_bytes,
-    "of an answer that a slow reader has not taken yet; more closes the connection");
-  f("max_connections", max_connections, "open at the same time; further ones wait");
-  f("request_timeout", request_timeout, "seconds a request's header may take to arrive");
-  f("body_timeout", body_timeout, "seconds its body may take after that");
-  f("idle_timeout", idle_timeout, "seconds a connection may be without a request");
-  f("write_timeout", write_timeout, "seconds a client may take to accept a piece of the answer");
-  f("peer_timeout", peer_timeout, "seconds until a peer that vanished without a word counts as gone");
-  f("threads", threads, "that read requests and write answers");
+    "maximum bytes of a response that wait for a slow client; beyond it the connection is closed");
+  f("max_connections", max_connections, "maximum number of open connections; further ones wait");
+  f("request_timeout", request_timeout, "seconds for a request's header to arrive");
+  f("body_timeout", body_timeout, "seconds for a request's body to arrive after its header");
+  f("idle_timeout", idle_timeout, "seconds without a request after which a connection is closed");
+  f("write_timeout", write_timeout, "seconds for a client to accept a piece of a response");
+  f("peer_timeout", peer_timeout, "seconds without a TCP acknowledgment after which a client counts as gone");
+  f("threads", threads, "number of network threads");
   f.require("port", port >= 0 && port <= 65535, "port must be in [0, 65535]");
-  f.require("tls_key", tls_cert.empty() == tls_key.empty(), "tls_cert and tls_key go together");
+  f.require("tls_key", tls_cert.empty() == tls_key.empty(), "tls_cert and tls_key must be set together");
   f.require("max_header_bytes", max_header_bytes >= 1024 && max_header_bytes <= 1 << 24,
             "max_header_bytes must be in [1024, 2^24]");
   f.require("max_body_bytes", max_body_bytes > 0 && max_body_bytes <= int64_t{1} << 32,
             "max_body_bytes must be in [1, 2^32]");
+  f.require("max_total_body_bytes", max_total_body_bytes >= max_body_bytes,
+            "max_total_body_bytes must be at least max_body_bytes");
   f.require("max_unsent_bytes", max_unsent_bytes > 0, "max_unsent_bytes must be positive");
   f.require("max_connections", max_connections > 0, "max_connections must be positive");
   for (const auto& [key, seconds] : {std::pair{"request_timeout", request_timeout},
@@ -63,18 +70,19 @@ struct HttpServer::Impl {
 
   const HttpServerConfig config;
   HttpApp& app;
+  const std::shared_ptr<std::atomic<int64_t>> body_bytes = std::make_shared<std::atomic<int64_t>>(0);  // BodyShare's
   int64_t port = 0;
-  std::mutex mutex;  // of what follows, up to closed
+  std::mutex mutex;  // guards the members up to `closed`
   std::condition_variable changed;
   std::set<std::weak_ptr<HttpConnection>, std::owner_less<>> sessions;
-  bool draining = false, closed = false;  // closed: it does not listen any more
+  bool draining = false, closed = false;  // closed: the acceptor is closed
   std::optional<asio::ssl::context> tls;
-  asio::io_context io;  // holds the sessions' coroutines: it ends before what they refer to
+  asio::io_context io;  // owns the sessions' coroutines: destroyed before the members above, which they use
   tcp::acceptor acceptor;
   std::vector<std::thread> threads;
 };
 
-// A connection is an open file, and the usual limit is 1024 of them.
+// Each connection is an open file, and the usual limit of a process is 1024.
 static void allow_open_files(int64_t count) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -98,7 +106,8 @@ void HttpServer::Impl::listen() {
   boost::system::error_code error;
   const asio::ip::address address =
       asio::ip::make_address(config.host == "localhost" ? "127.0.0.1" : config.host, error);
-  HONE_CHECK(!error, "host '", config.host, "' is no address of this machine such as 127.0.0.1, 0.0.0.0 or ::1");
+  HONE_CHECK(!error, "host '", config.host,
+             "' is not an IP address; use 127.0.0.1, 0.0.0.0, ::1 or another address of this machine");
   const tcp::endpoint here(address, static_cast<uint16_t>(config.port));
   try {
     acceptor.open(here.protocol());
@@ -107,28 +116,28 @@ void HttpServer::Impl::listen() {
     acceptor.listen(asio::socket_base::max_listen_connections);
     port = acceptor.local_endpoint().port();
   } catch (const boost::system::system_error& problem) {
-    fail("cannot listen at ", config.host, " port ", config.port, ": ", problem.code().message());
+    fail("cannot listen on ", config.host, " port ", config.port, ": ", problem.code().message());
   }
 }
 
 template <class Stream>
 void HttpServer::Impl::begin(Stream stream) {
-  const auto session = std::make_shared<HttpSession<Stream>>(std::move(stream), config, app);
+  const auto session = std::make_shared<HttpSession<Stream>>(std::move(stream), config, app, body_bytes);
   const std::weak_ptr<HttpConnection> entry = session;
   {
     const std::lock_guard lock(mutex);
     sessions.insert(entry);
     if (draining) session->drain();
   }
-  const auto forget = [this, entry] {
+  const auto erase_session = [this, entry] {
     const std::lock_guard lock(mutex);
     sessions.erase(entry);
     changed.notify_all();
   };
   try {
-    session->start(forget);
+    session->start(erase_session);
   } catch (...) {
-    forget();
+    erase_session();
     throw;
   }
 }
@@ -136,17 +145,17 @@ void HttpServer::Impl::begin(Stream stream) {
 void HttpServer::Impl::start(tcp::socket socket) {
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  // A peer that vanished without a word is asked after silence, and given up where it does not acknowledge that, or
-  // what was sent to it.
+  // Detects a client that vanished: TCP probes an idle connection, and closes it if neither probes nor data are
+  // acknowledged.
   const auto seconds = [&](double share) {
     return std::clamp(static_cast<int>(share * config.peer_timeout), 1, 32767);
-  };  // what TCP takes
+  };  // the range of the socket options
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>(seconds(0.5)), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>(seconds(0.125)), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>(4), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_USER_TIMEOUT>(1000 * seconds(1)), ignored);
-  // What waits unsent in the kernel counts, too: it would take megabytes by itself.
+  // Bounds the unsent bytes in the kernel as well, which would buffer megabytes.
   const int unsent = static_cast<int>(std::min<int64_t>(config.max_unsent_bytes, INT32_MAX));
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_NOTSENT_LOWAT>(unsent), ignored);
   if (tls)
@@ -170,12 +179,12 @@ asio::awaitable<void> HttpServer::Impl::accept() {
       if (!acceptor.is_open()) co_return;
       accepted = !error && socket.is_open();
       if (accepted) start(std::move(socket));
-    } catch (const std::exception& problem) {  // no memory: this one goes, others come
-      log::warning("http: a connection was not taken: ", problem.what());
+    } catch (const std::exception& problem) {  // out of memory: only this connection is dropped
+      log::warning("http: a connection was not accepted: ", problem.what());
       accepted = false;
     }
     if (accepted) continue;
-    // No room here, no memory, or no file left in the process: some connection will end.
+    // Too many connections, out of memory, or no file descriptor left: wait for a connection to end.
     pause.expires_after(std::chrono::milliseconds(20));
     boost::system::error_code ignored;
     co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
@@ -200,7 +209,7 @@ void HttpServer::start() {
         try {
           impl->io.run();
           running = false;
-        } catch (const std::exception& problem) {  // of one handler; the others are still there
+        } catch (const std::exception& problem) {  // of one handler; the others continue
           log::error("http: ", problem.what());
         }
       }

@@ -2,27 +2,28 @@
 
 namespace hone {
 
-HttpTransaction::HttpTransaction(HttpRequestInfo head, std::string body, size_t max_unsent, std::function<void()> wake,
-                                 std::shared_ptr<const std::atomic<bool>> ended)
-    : head_(std::move(head)),
+HttpTransaction::HttpTransaction(HttpRequestInfo info, std::string body, size_t max_unsent, std::function<void()> wake,
+                                 std::shared_ptr<const std::atomic<bool>> ended, std::shared_ptr<void> body_share)
+    : info_(std::move(info)),
       body_(std::move(body)),
       max_unsent_(max_unsent),
       wake_(std::move(wake)),
-      ended_(std::move(ended)) {}
+      ended_(std::move(ended)),
+      body_share_(std::move(body_share)) {}
 
-void HttpTransaction::reply(HttpServerResponse whole) {
+void HttpTransaction::respond(HttpServerResponse response) {
   {
     const std::lock_guard lock(mutex_);
-    outgoing_.bytes = std::move(whole.body);
-    outgoing_.start = std::move(whole);
+    outgoing_.bytes = std::move(response.body);
+    outgoing_.start = std::move(response);
     outgoing_.ended = true;
   }
   wake_();
 }
 
-void HttpTransaction::begin(HttpServerResponse first) { reply(std::move(first), nullptr); }
+void HttpTransaction::begin(HttpServerResponse first) { respond(std::move(first), nullptr); }
 
-void HttpTransaction::reply(HttpServerResponse first, NextPiece next) {
+void HttpTransaction::respond(HttpServerResponse first, NextPiece next) {
   {
     const std::lock_guard lock(mutex_);
     next_ = std::move(next);
@@ -34,10 +35,10 @@ void HttpTransaction::reply(HttpServerResponse first, NextPiece next) {
 }
 
 bool HttpTransaction::write(std::string_view piece) {
-  bool idle = false;  // whether the connection has to be woken: it takes all that waits at once
+  bool idle = false;  // wake the connection only if nothing was waiting: it takes all bytes at once
   {
     const std::lock_guard lock(mutex_);
-    if (gone_) return false;
+    if (disconnected_) return false;
     idle = outgoing_.bytes.empty();
     if (outgoing_.bytes.size() + piece.size() <= max_unsent_) {
       outgoing_.bytes += piece;
@@ -45,7 +46,7 @@ bool HttpTransaction::write(std::string_view piece) {
       return true;
     }
   }
-  leave();
+  mark_disconnected();
   wake_();
   return false;
 }
@@ -62,15 +63,15 @@ void HttpTransaction::on_disconnect(std::function<void()> action) {
   {
     const std::lock_guard lock(mutex_);
     if (sent_) return;
-    if (!gone_) {
-      when_gone_ = std::move(action);
+    if (!disconnected_) {
+      on_disconnect_ = std::move(action);
       return;
     }
   }
   action();
 }
 
-HttpTransaction::Outgoing HttpTransaction::take() {
+HttpTransaction::Outgoing HttpTransaction::take_outgoing() {
   Outgoing out;
   NextPiece next;
   {
@@ -88,27 +89,27 @@ HttpTransaction::Outgoing HttpTransaction::take() {
   return out;
 }
 
-void HttpTransaction::leave() {
+void HttpTransaction::mark_disconnected() {
   std::function<void()> action;
   {
     const std::lock_guard lock(mutex_);
-    if (gone_) return;
-    gone_ = true;
-    action.swap(when_gone_);
+    if (disconnected_) return;
+    disconnected_ = true;
+    action.swap(on_disconnect_);
   }
   if (action) action();
 }
 
-void HttpTransaction::sent() {
-  std::function<void()> dropped;  // outside the lock: what it holds may be the last to hold this
+void HttpTransaction::mark_sent() {
+  std::function<void()> dropped;  // destroyed without the lock: it may hold the last reference to this object
   const std::lock_guard lock(mutex_);
   sent_ = true;
-  dropped.swap(when_gone_);
+  dropped.swap(on_disconnect_);
 }
 
-bool HttpTransaction::gone() const {
+bool HttpTransaction::disconnected() const {
   const std::lock_guard lock(mutex_);
-  return gone_ || *ended_;
+  return disconnected_ || *ended_;
 }
 
 }  // namespace hone

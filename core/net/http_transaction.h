@@ -1,5 +1,5 @@
 #pragma once
-// HttpTransaction: an HTTP request that came to a server, and its answer on the way back. Free of Asio.
+// HttpTransaction: an HTTP request to a server and its response. It does not depend on Asio.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -23,58 +23,65 @@ struct HttpServerResponse {
   int status = 200;
   std::string body = {};
   std::string content_type = "application/json";
-  HttpHeaders headers = {};  // further ones
+  HttpHeaders headers = {};  // in addition to the usual ones
 };
 
-// What the application sees of a request. It answers with a reply(), or with begin(), any number of write(), and end();
-// from any thread, then or later.
+// The app's view of a request. The app calls respond(), or begin(), any number of write() and end(); on any thread, at
+// once or later.
 class HttpTransaction {
  public:
-  // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send.
-  // ended: set once the connection has.
-  HttpTransaction(HttpRequestInfo head, std::string body, size_t max_unsent, std::function<void()> wake,
-                  std::shared_ptr<const std::atomic<bool>> ended);
-  const HttpRequestInfo& head() const { return head_; }
+  // max_unsent: bytes that may wait for a slow client. wake: tells the connection that there is something to send.
+  // ended: set when the connection has ended. body_share: lives as long as the body.
+  HttpTransaction(HttpRequestInfo info, std::string body, size_t max_unsent, std::function<void()> wake,
+                  std::shared_ptr<const std::atomic<bool>> ended, std::shared_ptr<void> body_share = nullptr);
+  const HttpRequestInfo& info() const { return info_; }
+  // Valid until the complete response is given, or drop_body().
   const std::string& body() const { return body_; }
+  // Frees the body, so that a long response does not keep it. No other thread may read it at the same time.
+  void drop_body() {
+    body_ = {};
+    body_share_.reset();
+  }
 
-  void reply(HttpServerResponse whole);
-  // The answer in pieces: first.body, then what `next` appends to the string it is given, as soon as the piece before
-  // is sent; false: nothing follows. It is called on the connection's thread, and goes with the connection. What it
-  // throws ends the connection.
+  void respond(HttpServerResponse response);
+  // Responds in pieces: first.body, then what `next` appends to its argument each time the previous piece is sent; it
+  // returns false after the last piece. The connection's thread calls it, and destroys it with the connection. An
+  // exception of `next` ends the connection.
   using NextPiece = std::function<bool(std::string& out)>;
-  void reply(HttpServerResponse first, NextPiece next);
+  void respond(HttpServerResponse first, NextPiece next);
   void begin(HttpServerResponse first);  // its body is the first piece
-  // False where the client has left, or reads so slowly that more than max_unsent bytes wait: then the connection is
-  // closed.
+  // Returns false if the client has disconnected. If more than max_unsent bytes would wait for a slow client, closes
+  // the connection and returns false as well.
   bool write(std::string_view piece);
   void end();
-  // `action` is called at most once, on the thread that notices, if the client leaves before it has the whole answer;
-  // at once if it has left already.
+  // Calls `action` once if the client disconnects before it has the complete response, on the thread that notices; at
+  // once if it has disconnected already.
   void on_disconnect(std::function<void()> action);
-  // Whether the client has left; after the answer, too, whatever its connection has carried since.
-  bool gone() const;
+  // True if the client has disconnected, before or after the response.
+  bool disconnected() const;
 
-  // The connection's side. What is to be sent, taken from here:
+  // ---- For the connection: what is to be sent.
   struct Outgoing {
-    std::optional<HttpServerResponse> start;  // the head, once; its body is empty
+    std::optional<HttpServerResponse> start;  // status and headers, once; its body is empty
     std::string bytes;
-    bool streamed = false, ended = false;  // streamed: the length is not known; ended: nothing follows
+    bool streamed = false, ended = false;  // streamed: unknown length; ended: nothing follows
   };
-  Outgoing take();
-  void leave();  // the client has left
-  void sent();   // it has the whole answer
+  Outgoing take_outgoing();
+  void mark_disconnected();
+  void mark_sent();  // the client has the complete response
 
  private:
-  const HttpRequestInfo head_;
-  const std::string body_;
+  const HttpRequestInfo info_;
+  std::string body_;
   const size_t max_unsent_;
   const std::function<void()> wake_;
   const std::shared_ptr<const std::atomic<bool>> ended_;
+  std::shared_ptr<void> body_share_;
   mutable std::mutex mutex_;
   Outgoing outgoing_;
   NextPiece next_;
-  bool gone_ = false, sent_ = false;
-  std::function<void()> when_gone_;
+  bool disconnected_ = false, sent_ = false;
+  std::function<void()> on_disconnect_;
 };
 
 }  // namespace hone

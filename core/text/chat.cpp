@@ -150,6 +150,16 @@ std::vector<int32_t> ChatFormat::stop_ids(const Tokenizer& tokenizer) const {
   return id ? std::vector<int32_t>{*id} : std::vector<int32_t>{};
 }
 
+// A template that cannot be parsed has no end of turn. Its users get the error.
+std::optional<int32_t> find_end_of_turn(const Tokenizer& tokenizer) {
+  try {
+    const std::vector<int32_t> ids = ChatFormat::make("auto", tokenizer).stop_ids(tokenizer);
+    return ids.empty() ? std::nullopt : std::optional(ids.front());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 Json messages_json(std::span<const Message> messages) {
   JsonArray out;
   for (const Message& message : messages) {

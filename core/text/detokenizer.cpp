@@ -7,14 +7,14 @@ namespace hone {
 size_t whole_characters(std::string_view text) {
   for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0) == 0x80) continue;  // goes on with a character
+    if ((byte & 0xC0) == 0x80) continue;  // a continuation byte
     const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
     return length > back ? text.size() - back : text.size();
   }
   return text.size();
 }
 
-// A special token, and an id that no token has, stand for nothing that is read.
+// Special tokens and unknown ids have no text.
 static bool has_text(const Tokenizer& tokenizer, int32_t id) {
   return !tokenizer.is_special(id) && !tokenizer.token_bytes(id).empty();
 }
@@ -27,19 +27,18 @@ std::string leading_space(const Tokenizer* tokenizer, std::span<const int32_t> i
   return within.ends_with(begun) ? within.substr(0, within.size() - begun.size()) : "";
 }
 
-std::string reply_text(const Tokenizer& tokenizer, const SamplingParams& sampling, std::span<const int32_t> ids,
-                       bool by_length) {
+std::string completion_text(const Tokenizer& tokenizer, std::span<const std::string> stops, int64_t min_tokens,
+                            std::span<const int32_t> ids, bool by_length) {
   std::string text = tokenizer.decode(ids, true);
   if (by_length) return text;
-  const size_t kept =
-      tokenizer.decode(ids.first(std::min(ids.size(), static_cast<size_t>(sampling.min_tokens))), true).size();
+  const size_t kept = tokenizer.decode(ids.first(std::min(ids.size(), static_cast<size_t>(min_tokens))), true).size();
   size_t cut = text.size();
-  for (const std::string& stop : sampling.stop)
+  for (const std::string& stop : stops)
     if (!stop.empty()) cut = std::min(cut, text.find(stop, kept - std::min(kept, stop.size() - 1)));
   return text.substr(0, cut);
 }
 
-// What an id adds to the one before: decoders may treat the beginning of a text in a way of its own.
+// An id's text is what it adds to the id before: decoders may treat the beginning of a text differently.
 std::string Detokenizer::add(int32_t id) {
   ++num_ids_;
   if (!tokenizer_ || !has_text(*tokenizer_, id)) return {};
@@ -59,7 +58,7 @@ std::string Detokenizer::add(int32_t id) {
   return out;
 }
 
-// How many of the last bytes may begin a stop string.
+// The number of last bytes that may be the beginning of a stop string.
 size_t Detokenizer::num_held_back() const {
   size_t out = 0;
   for (const std::string& stop : stops_) {
@@ -71,8 +70,8 @@ size_t Detokenizer::num_held_back() const {
   return out;
 }
 
-std::string Detokenizer::rest(const std::string& whole) const {
-  return whole.size() > shown_.size() ? whole.substr(shown_.size()) : "";
+std::string Detokenizer::rest(const std::string& text) const {
+  return text.size() > shown_.size() ? text.substr(shown_.size()) : "";
 }
 
 }  // namespace hone

@@ -1,26 +1,25 @@
 #pragma once
-// Detokenizer: the text of a reply while it is written, in pieces that are never taken back: whole characters, and
-// nothing that may turn out to be the beginning of a stop string. The pieces and the rest join to Reply::text.
+// Detokenizer: token ids in, text out while a completion is generated. Text once given is never taken back: it is
+// complete UTF-8 characters, and no possible beginning of a stop string. The pieces and the rest are the complete text.
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/text/tokenizer/tokenizer.h"
-#include "rollout/engine.h"
 
 namespace hone {
 
 class Detokenizer {
  public:
-  // tokenizer may be null: all text is empty. stops is copied; one counts once it ends after min_tokens ids. continues:
-  // with the leading_space() the reply.
+  // tokenizer may be null: all text is empty. A stop string counts if it ends after the first min_tokens ids.
+  // continues: the text begins with the leading_space().
   Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stops, int64_t min_tokens, bool continues)
       : tokenizer_(tokenizer), stops_(std::move(stops)), min_tokens_(min_tokens), continues_(continues) {}
-  // What can be shown now that the reply has one more id.
+  // The text that one more id makes certain.
   std::string add(int32_t id);
-  // What is left of the finished reply's text.
-  std::string rest(const std::string& whole) const;
+  // The text that add() has not given yet. text: of the finished completion.
+  std::string rest(const std::string& text) const;
 
  private:
   size_t num_held_back() const;
@@ -31,18 +30,19 @@ class Detokenizer {
   int64_t num_ids_ = 0;
   std::vector<int32_t> previous_;  // the last id that has text, if any
   std::string shown_, waiting_;
-  size_t early_ = 0;  // bytes of waiting_ that are of the first min_tokens ids
+  size_t early_ = 0;  // bytes of waiting_ from the first min_tokens ids
 };
 
-// The text of a finished reply: without special tokens, and cut before the stop string that ended it.
-std::string reply_text(const Tokenizer& tokenizer, const SamplingParams& sampling, std::span<const int32_t> ids,
-                       bool by_length);
+// The text of a finished completion, without special tokens and cut before the stop string that ended it. A stop string
+// counts if it ends after the first min_tokens ids. by_length: the completion ended at max_tokens, and nothing is cut.
+std::string completion_text(const Tokenizer& tokenizer, std::span<const std::string> stops, int64_t min_tokens,
+                            std::span<const int32_t> ids, bool by_length);
 
-// What has to stand before a reply's text for it to go on from a prompt: the space that decoders of SentencePiece's
-// kind strip where a text begins. tokenizer may be null.
+// The text that joins a completion to its prompt: the space that SentencePiece decoders strip from the beginning of a
+// text. tokenizer may be null.
 std::string leading_space(const Tokenizer* tokenizer, std::span<const int32_t> ids);
 
-// The length of the longest beginning of the text that does not end within a UTF-8 character.
+// The length of the longest prefix of the text that does not end inside a UTF-8 character.
 size_t whole_characters(std::string_view text);
 
 }  // namespace hone

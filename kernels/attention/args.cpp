@@ -1,3 +1,4 @@
+// Argument checks of the CPU bodies of attention, and fp8 caches converted to f32.
 #include "kernels/attention/args.h"
 
 #include "kernels/check_shape.h"
@@ -9,8 +10,9 @@ namespace {
 void check_queries(const OpBase& op, const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v,
                    const Tensor& offsets) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2);
-  HONE_CHECK(q.rank == 3 && k.rank == 3 && k.dim(1) > 0 && heads % k.dim(1) == 0 && dim > 0, op.name(), ": ", heads,
-             " heads of ", dim, " over ", k.dim(1), " kv heads");
+  HONE_CHECK(q.rank == 3 && k.rank == 3 && k.dim(1) > 0 && heads % k.dim(1) == 0 && dim > 0, op.name(), ": q has ",
+             heads, " heads of dimension ", dim, " and k has ", k.dim(1),
+             " KV heads; the heads must be a multiple of the KV heads");
   check_shape(op, "q", q, {tokens, heads, dim});
   check_shape(op, "out", out, {tokens, heads, dim});
   check_shape(op, "k", k, {k.dim(0), k.dim(1), dim});
@@ -19,18 +21,18 @@ void check_queries(const OpBase& op, const Tensor& out, const Tensor& q, const T
 }
 
 void check_blocks(const OpBase& op, const PagedKv& cache, int64_t sequences) {
-  HONE_CHECK(cache.block_size > 0, op.name(), ": block_size ", cache.block_size);
-  const int64_t max_layers = cache.block_table.dim(1), blocks = cache.k.dim(0) / cache.block_size;
-  check_shape(op, "block_table", cache.block_table, {sequences, max_layers}, DType::i32);
+  HONE_CHECK(cache.block_size > 0, op.name(), ": block_size is ", cache.block_size, "; it must be positive");
+  const int64_t max_blocks = cache.block_table.dim(1), blocks = cache.k.dim(0) / cache.block_size;
+  check_shape(op, "block_table", cache.block_table, {sequences, max_blocks}, DType::i32);
   check_shape(op, "lengths", cache.lengths, {sequences}, DType::i32);
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t length = cache.lengths.ptr<int32_t>()[s];
-    HONE_CHECK(length >= 0 && length <= max_layers * cache.block_size, op.name(), ": sequence ", s, " has ", length,
-               " keys in ", max_layers, " blocks of ", cache.block_size);
+    HONE_CHECK(length >= 0 && length <= max_blocks * cache.block_size, op.name(), ": sequence ", s, " has ", length,
+               " keys; its block table holds at most ", max_blocks * cache.block_size);
     for (int64_t b = 0; b * cache.block_size < length; ++b) {
       const int32_t block = cache.block_table.row<int32_t>(s)[b];
-      HONE_CHECK(block >= 0 && block < blocks, op.name(), ": block_table[", s, ", ", b, "] is ", block, " of ", blocks,
-                 " blocks");
+      HONE_CHECK(block >= 0 && block < blocks, op.name(), ": block_table[", s, ", ", b, "] is ", block,
+                 "; the cache has ", blocks, " blocks");
     }
   }
 }
@@ -69,7 +71,8 @@ KeySource paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t length = cache.lengths.ptr<int32_t>()[s],
                   tokens = offsets.ptr<int32_t>()[s + 1] - offsets.ptr<int32_t>()[s];
-    HONE_CHECK(length >= tokens, op.name(), ": sequence ", s, " has ", length, " keys for ", tokens, " tokens");
+    HONE_CHECK(length >= tokens, op.name(), ": sequence ", s, " has ", length, " keys, fewer than its ", tokens,
+               " tokens of this call");
     keys.max_length = std::max(keys.max_length, length);
   }
   return keys;
@@ -90,7 +93,8 @@ PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t
     return context.scratch().take(dtype, dims);
   };
   PagedKv out = cache;
-  out.k = take(DType::f32, {blocks * size, heads, dim}), out.v = take(DType::f32, {blocks * size, heads, dim});
+  out.k = take(DType::f32, {blocks * size, heads, dim});
+  out.v = take(DType::f32, {blocks * size, heads, dim});
   out.block_table = take(DType::i32, {sequences, cache.block_table.dim(1)});
   out.k_scale = out.v_scale = {};
   for (int64_t s = 0, next = 0; s < sequences; ++s)

@@ -1,3 +1,5 @@
+// CPU specification of attention_forward, attention_backward and attention_paged: one query at a time, with f64 dot
+// products.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -14,8 +16,8 @@ double dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
-// One query at `position` against keys [first_key, position]: out [d] is written, the log-sum-exp returned. weights and
-// sums are scratch.
+// Attends one query at `position` to keys [first_key, position]. Writes out [d] and returns the log-sum-exp. weights
+// and sums are scratch.
 double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim,
               const AttentionShape& shape, double* weights, double* sums) {
   const int64_t first = first_key(position, shape.window);
@@ -48,41 +50,42 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySou
       }
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-             AttentionShape shape) {
-  attend_all(context, out, lse, q, packed_keys(attention_forward, out, lse, q, k, v, offsets), offsets, shape);
+void forward(Context& context, const AttentionForward& args) {
+  attend_all(context, args.out, args.lse, args.q,
+             packed_keys(attention_forward, args.out, args.lse, args.q, args.k, args.v, args.offsets), args.offsets,
+             args.shape);
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
+void paged(Context& context, const AttentionPaged& args) {
   const ScratchScope scope(context);
-  const PagedKv kv = in_f32(context, attention_paged, cache, offsets.dim(0) - 1);
-  attend_all(context, out, {}, q, paged_keys(attention_paged, out, q, kv, offsets), offsets, shape);
+  const PagedKv kv = in_f32(context, attention_paged, args.cache, args.offsets.dim(0) - 1);
+  attend_all(context, args.out, {}, args.q, paged_keys(attention_paged, args.out, args.q, kv, args.offsets),
+             args.offsets, args.shape);
 }
 
 // With p_j = exp(scale * q . k_j - lse) and delta = dout . out:
 // dv_j += p_j * dout,  ds_j = p_j * (dout . v_j - delta) * scale,  dq = sum of ds_j * k_j,  dk_j += ds_j * q.
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
-  const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / std::max<int64_t>(k.dim(1), 1);
-  packed_keys(attention_backward, out, lse, q, k, v, offsets);
-  check_gradients(dq, dk, dv, dout, q, k);
-  HONE_CHECK(lse, "attention_backward: lse is empty");
-  context.zero(dq);
-  context.zero(dk);
-  context.zero(dv);
-  for (int64_t s = 0; s + 1 < offsets.dim(0); ++s) {
-    const int64_t begin = offsets.ptr<int32_t>()[s], end = offsets.ptr<int32_t>()[s + 1];
+void backward(Context& context, const AttentionBackward& args) {
+  const int64_t heads = args.q.dim(1), dim = args.q.dim(2), group = heads / std::max<int64_t>(args.k.dim(1), 1);
+  packed_keys(attention_backward, args.out, args.lse, args.q, args.k, args.v, args.offsets);
+  check_gradients(args.dq, args.dk, args.dv, args.dout, args.q, args.k);
+  HONE_CHECK(args.lse, "attention_backward: lse is empty; pass the lse of attention_forward");
+  context.zero(args.dq);
+  context.zero(args.dk);
+  context.zero(args.dv);
+  for (int64_t s = 0; s + 1 < args.offsets.dim(0); ++s) {
+    const int64_t begin = args.offsets.ptr<int32_t>()[s], end = args.offsets.ptr<int32_t>()[s + 1];
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t t = begin; t < end; ++t) {
         const int64_t column = h * dim, kv_column = h / group * dim;
-        const float *query = q.row<float>(t) + column, *grad = dout.row<float>(t) + column;
-        float* query_grad = dq.row<float>(t) + column;
-        const double delta = dot(grad, out.row<float>(t) + column, dim), log_sum = lse.row<float>(t)[h];
-        for (int64_t j = begin + first_key(t - begin, shape.window); j <= t; ++j) {
-          const float *key = k.row<float>(j) + kv_column, *value = v.row<float>(j) + kv_column;
-          float *key_grad = dk.row<float>(j) + kv_column, *value_grad = dv.row<float>(j) + kv_column;
-          const double weight = std::exp(double{shape.scale} * dot(query, key, dim) - log_sum);
-          const double score_grad = weight * (dot(grad, value, dim) - delta) * shape.scale;
+        const float *query = args.q.row<float>(t) + column, *grad = args.dout.row<float>(t) + column;
+        float* query_grad = args.dq.row<float>(t) + column;
+        const double delta = dot(grad, args.out.row<float>(t) + column, dim), log_sum = args.lse.row<float>(t)[h];
+        for (int64_t j = begin + first_key(t - begin, args.shape.window); j <= t; ++j) {
+          const float *key = args.k.row<float>(j) + kv_column, *value = args.v.row<float>(j) + kv_column;
+          float *key_grad = args.dk.row<float>(j) + kv_column, *value_grad = args.dv.row<float>(j) + kv_column;
+          const double weight = std::exp(double{args.shape.scale} * dot(query, key, dim) - log_sum);
+          const double score_grad = weight * (dot(grad, value, dim) - delta) * args.shape.scale;
           for (int64_t i = 0; i < dim; ++i) {
             value_grad[i] += static_cast<float>(weight * grad[i]);
             query_grad[i] += static_cast<float>(score_grad * key[i]);

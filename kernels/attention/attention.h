@@ -1,43 +1,70 @@
 #pragma once
-// Causal attention over sequences packed end to end, grouped-query (head h reads kv head h / (H / Hk)), without a [T,
-// T] matrix. Row-invariant: keys are taken in blocks of one fixed size aligned to the sequence's position 0 (sliding
-// windows included: a block outside the window is skipped whole, inside it masked), partial results are rescaled in
-// ascending order, so a query's output does not depend on which other queries are in the call, nor on whether keys come
-// packed or from a paged cache.
+// Causal attention over sequences packed end to end, without a [T, T] matrix. Grouped-query attention: head h reads KV
+// head h / (H / Hk). T tokens, H heads, Hk KV heads, head dim d, S sequences.
+//
+// Row-invariant: keys are taken in tiles of one fixed size aligned to position 0 of the sequence, and partial results
+// are rescaled in ascending order. With a sliding window, tiles outside of it are skipped and tiles at its edge are
+// masked. A query's output does not depend on the other queries of the call, nor on packed or paged keys.
 #include "kernels/op.h"
 
 namespace hone {
 
 struct AttentionShape {
-  float scale = 0;         // of q . k, usually 1 / sqrt(head_dim)
+  float scale = 0;         // factor on q . k, usually 1 / sqrt(head_dim)
   int64_t window = 0;      // a query sees itself and window - 1 keys before it; 0 = all
-  int64_t max_length = 0;  // longest sequence of the call; in a paged call, at least the most tokens that one has in it
+  int64_t max_length = 0;  // at least the largest number of tokens of a sequence in the call
 };
 
-// out [T, H, d] and lse [T, H] f32 (log-sum-exp of the scaled scores; or empty) are written. q [T, H, d]; k, v [T, Hk,
-// d], rows may lie apart. offsets [S+1] i32: sequence s is tokens offsets[s] .. offsets[s+1]; may be empty sequences.
-inline constinit Op<void(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape)>
-    attention_forward{"attention_forward"};
-// dq, dk, dv are written (dv may be a column view). out, lse from forward.
-inline constinit Op<void(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k,
-                         Tensor v, Tensor offsets, AttentionShape shape)>
-    attention_backward{"attention_backward"};
+struct AttentionForward {
+  Tensor out;      // [T, H, d], written
+  Tensor lse{};    // [T, H] f32, written: log-sum-exp of the scaled q . k; or empty
+  Tensor q, k, v;  // [T, H, d], [T, Hk, d], [T, Hk, d]; rows may have gaps
+  Tensor offsets;  // [S + 1] i32: sequence s is tokens offsets[s] to offsets[s + 1]; sequences may be empty
+  AttentionShape shape;
+  static constexpr auto access =
+      op_access(written(&AttentionForward::out, &AttentionForward::lse),
+                read(&AttentionForward::q, &AttentionForward::k, &AttentionForward::v, &AttentionForward::offsets));
+};
+inline constinit Op<AttentionForward> attention_forward{"attention_forward"};
 
-// One layer's keys and values in a paged cache: k, v [num_slots, Hk, d]; block_table [S, max_layers] i32; token p of
-// sequence s lies in slot block_table[s, p / block_size] * block_size + p % block_size. lengths [S] i32: keys in the
-// cache, the call's own tokens included. In fp8 k and v are u8 that hold e4m3, with a scale for each token and head
-// beside: a number is scale * value.
+struct AttentionBackward {
+  Tensor dq, dk, dv;  // as q, k, v, written; dv may be a column view
+  Tensor dout;        // [T, H, d]
+  Tensor out, lse;    // of attention_forward
+  Tensor q, k, v, offsets;
+  AttentionShape shape;
+  static constexpr auto access =
+      op_access(written(&AttentionBackward::dq, &AttentionBackward::dk, &AttentionBackward::dv),
+                read(&AttentionBackward::dout, &AttentionBackward::out, &AttentionBackward::lse, &AttentionBackward::q,
+                     &AttentionBackward::k, &AttentionBackward::v, &AttentionBackward::offsets));
+};
+inline constinit Op<AttentionBackward> attention_backward{"attention_backward"};
+
+// One layer's keys and values in a paged cache. Token p of sequence s lies in slot
+// block_table[s, p / block_size] * block_size + p % block_size.
 struct PagedKv {
-  Tensor k, v, block_table, lengths;
+  Tensor k, v;         // [num_slots, Hk, d]; u8 holds e4m3 and needs the scales below
+  Tensor block_table;  // [S, max_blocks] i32
+  Tensor lengths;      // [S] i32: keys in the cache, the call's own tokens included
   int64_t block_size = 0;
-  // On a GPU: what lies before each sequence's own tokens of the call, the table, the lengths and the offsets are of
-  // before the pass (before the last copy to the device, or recording's start), so that they may be read ahead of the
-  // ops that were queued before this one.
+  // True if everything but this pass's own K and V was written before the pass: before the last copy to the device, or
+  // before recording started. Kernels may then prefetch it before griddep_wait().
   bool prefetchable = false;
-  Tensor k_scale{}, v_scale{};  // [num_slots, Hk] f32, or empty
+  Tensor k_scale{}, v_scale{};  // [num_slots, Hk] f32 with e4m3: a number is scale * value; else empty
+  static constexpr auto access = op_access(
+      read(&PagedKv::k, &PagedKv::v, &PagedKv::block_table, &PagedKv::lengths, &PagedKv::k_scale, &PagedKv::v_scale));
 };
-// The call's tokens are the last offsets[s+1] - offsets[s] of each sequence's lengths[s]; out as above.
-inline constinit Op<void(Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape)> attention_paged{
-    "attention_paged"};
+
+// The tokens of the call are the last offsets[s + 1] - offsets[s] of each sequence's lengths[s].
+struct AttentionPaged {
+  Tensor out;  // [T, H, d], written
+  Tensor q;    // [T, H, d]
+  PagedKv cache;
+  Tensor offsets;  // [S + 1] i32
+  AttentionShape shape;
+  static constexpr auto access = op_access(written(&AttentionPaged::out), parts(&AttentionPaged::cache),
+                                           read(&AttentionPaged::q, &AttentionPaged::offsets));
+};
+inline constinit Op<AttentionPaged> attention_paged{"attention_paged"};
 
 }  // namespace hone

@@ -1,6 +1,6 @@
-// Flash attention (Dao et al. 2022) for vector units: a unit of work is one kv head's query heads over a tile of
-// queries, which walks the sequence's keys in blocks. The packed and the paged op run the same unit, so a query has the
-// same bits in both.
+// Flash attention (Dao et al. 2022) with SIMD on the CPU. A unit of work is the query heads of one KV head over a tile
+// of queries; it loops over the sequence's keys in blocks. The packed and the paged op run the same unit, so a query
+// has the same bits in both.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/blocked.cpp"
 #include <hwy/foreach_target.h>
@@ -11,8 +11,8 @@
 #define HONE_ATTENTION_TILE
 namespace hone {
 
-// Queries [first_query, first_query + num_queries) of a call, at positions from `position` on, each with `group` heads
-// from `first_head` on.
+// Queries [first_query, first_query + num_queries) of a call. The first is at `position`. Each has `group` heads,
+// starting with `first_head`.
 struct AttentionTile {
   Tensor out, lse, q;
   KeyRows keys;
@@ -27,8 +27,8 @@ struct AttentionTile {
 HWY_BEFORE_NAMESPACE();
 namespace hone::HWY_NAMESPACE {
 
-// Softmax of one row's scores of one block, in place, against the running maximum and sum; returns the factor that
-// earlier sums take. Scores outside the span may be anything.
+// Online softmax of one row of scores over one block, in place. Updates the running maximum `top` and sum `total`.
+// Returns the factor that rescales earlier sums. Scores outside the span may hold anything, NaN included.
 HWY_INLINE float soften(float* scores, Span span, float& top, float& total) {
   const Lanes d;
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -49,8 +49,8 @@ HWY_INLINE float soften(float* scores, Span span, float& top, float& total) {
   return factor;
 }
 
-// sums[i] += weights[i, j] * values[j] over each row's own span and no further: a key that a query does not see cannot
-// reach it, be it NaN.
+// sums[i] += weights[i, j] * values[j] over the span of row i only. A masked key never reaches a query, even if it is
+// NaN.
 HWY_INLINE void add_values(float* sums, int64_t columns, const float* weights, const Span* spans, int64_t rows,
                            const float* values) {
   Span common = spans[0];
@@ -138,17 +138,18 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySou
                 const AttentionShape& shape) {
   const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads;
   const int64_t queries =
-      std::max<int64_t>(1, 128 / group);  // of a tile: about 128 rows share the packing of a block's keys
+      std::max<int64_t>(1, 128 / group);  // queries per tile: about 128 rows share the packing of a block's keys
   const int32_t* at = offsets.ptr<int32_t>();
   const ScratchScope scope(context);
-  int64_t* tiles = context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();  // before each sequence
+  int64_t* tiles =
+      context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();  // number of tiles before each sequence
   tiles[0] = 0;
   for (int64_t s = 0; s < sequences; ++s) tiles[s + 1] = tiles[s] + (at[s + 1] - at[s] + queries - 1) / queries;
   const int64_t rows = queries * group, columns = (dim + 15) / 16 * 16, units = tiles[sequences] * all.num_kv_heads;
   const int64_t floats = rows * (2 * columns + 64 + 2) + 64 * (dim + columns);
   for_each_unit(context, units, floats, [&](int64_t index, float* scratch) {
     const int64_t unit = units - 1 - index, tile = unit / all.num_kv_heads,
-                  kv_head = unit % all.num_kv_heads;  // a sequence's later tiles, the long ones, go first
+                  kv_head = unit % all.num_kv_heads;  // the later tiles of a sequence take longest, so they start first
     const int64_t s = std::upper_bound(tiles, tiles + sequences + 1, tile) - tiles - 1,
                   first = at[s] + (tile - tiles[s]) * queries;
     HWY_DYNAMIC_DISPATCH(attend_tile)
@@ -167,24 +168,21 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySou
   });
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-             AttentionShape shape) {
-  attend_all(context, out, lse, q, packed_keys(attention_forward, out, lse, q, k, v, offsets), offsets, shape);
+void forward(Context& context, const AttentionForward& args) {
+  attend_all(context, args.out, args.lse, args.q,
+             packed_keys(attention_forward, args.out, args.lse, args.q, args.k, args.v, args.offsets), args.offsets,
+             args.shape);
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
+void paged(Context& context, const AttentionPaged& args) {
   const ScratchScope scope(context);
-  const PagedKv kv = in_f32(context, attention_paged, cache, offsets.dim(0) - 1);
-  attend_all(context, out, {}, q, paged_keys(attention_paged, out, q, kv, offsets), offsets, shape);
+  const PagedKv kv = in_f32(context, attention_paged, args.cache, args.offsets.dim(0) - 1);
+  attend_all(context, args.out, {}, args.q, paged_keys(attention_paged, args.out, args.q, kv, args.offsets),
+             args.offsets, args.shape);
 }
 
-bool forward_supports(const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&,
-                      const AttentionShape&) {
-  return q.dim(2) <= 256;
-}
-bool paged_supports(const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
-  return q.dim(2) <= 256;
-}
+bool forward_supports(const AttentionForward& args) { return args.q.dim(2) <= 256; }
+bool paged_supports(const AttentionPaged& args) { return args.q.dim(2) <= 256; }
 
 [[maybe_unused]] const bool added =
     attention_forward.add({"blocked", DeviceKind::cpu, forward, 10, forward_supports}) &&

@@ -1,9 +1,11 @@
 #pragma once
-// Tensor instructions of one warp (mma.sync m16n8k16, bf16 with f32 sums) and the shared-memory tiles that feed them.
+// Tensor core instructions of one warp (mma.sync m16n8k16, bf16 operands, f32 accumulators) and their shared-memory
+// tiles.
 //
-// An accumulator holds rows lane / 4 ([0], [1]) and lane / 4 + 8 ([2], [3]) of columns 2 (lane % 4) and the next. Tiles
-// are rows of U units of 16 bytes (U a multiple of 8), unit u of row r at place u ^ (r % 8), so that eight rows of one
-// unit, or eight units of one row, meet no bank twice.
+// Accumulator layout: a lane holds rows lane / 4 (elements 0, 1) and lane / 4 + 8 (elements 2, 3) of columns
+// 2 (lane % 4) and 2 (lane % 4) + 1.
+// Tile layout: rows of U units of 16 bytes, U a multiple of 8. Unit u of row r lies at unit u ^ (r % 8). Eight rows of
+// one unit, or eight units of one row, touch each bank once.
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
@@ -42,34 +44,34 @@ __device__ inline void mma_m16n8k16(float (&sum)[4], const uint32_t (&a)[4], uin
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Addresses that each lane gives to ldmatrix_x4:
-// 16 rows x 16 columns as the left factor;
+// Addresses that each lane passes to ldmatrix_x4.
+// 16 rows x 16 columns as the left operand:
 template <int U>
 __device__ inline uint32_t left_at(uint32_t tile, int row, int unit, int lane) {
   return unit_at<U>(tile, row + lane % 16, unit + lane / 16);
 }
-// 16 rows x 16 columns whose rows are the product's columns (keys of q . k): registers 0, 1 are rows 0..7, registers 2,
-// 3 rows 8..15;
+// 16 rows x 16 columns whose rows are output columns (keys in q . k): registers 0, 1 are rows 0 to 7, registers 2, 3
+// rows 8 to 15:
 template <int U>
 __device__ inline uint32_t right_at(uint32_t tile, int row, int unit, int lane) {
   return unit_at<U>(tile, row + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2);
 }
-// 16 rows x 16 columns whose rows are summed over (keys of p . v), transposed: registers 0, 1 are columns 0..7,
-// registers 2, 3 columns 8..15.
+// 16 rows x 16 columns whose rows are the reduction dimension (keys in p . v), transposed: registers 0, 1 are columns
+// 0 to 7, registers 2, 3 columns 8 to 15:
 template <int U>
 __device__ inline uint32_t summed_at(uint32_t tile, int row, int unit, int lane) {
   return unit_at<U>(tile, row + lane % 16, unit + lane / 16);
 }
 
-// low in the lower half.
+// `low` goes to the lower half.
 __device__ inline uint32_t pack_bf16(float low, float high) {
   uint32_t both;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
 }
 
-// Heads are rounded up to 64, 128 or 256 numbers (zeros are added in shared memory, which changes no sum). Calls
-// body(width).
+// Rounds the head dimension up to 64, 128 or 256 and calls body(width). Shared memory is padded with zeros, which
+// change no sum.
 template <class Body>
 void with_width(int dim, Body body) {
   if (dim <= 64) return body(std::integral_constant<int, 64>{});
@@ -82,11 +84,11 @@ inline bool reads_in_units(const Tensor& x) {
 }
 inline bool has_units(const Tensor& q) { return q.dtype == DType::bf16 && q.dim(2) % 8 == 0 && q.dim(2) <= 256; }
 
-// Whether a paged call's sequence of so many tokens is decoded (decode.cuh) or taken in tiles of queries (tiles.cu):
-// the same bits.
+// True if a sequence with this many tokens of a paged call is decoded (decode.cuh), false if it is computed in query
+// tiles (tiles.cu). Both give the same bits.
 __host__ __device__ inline int decoded_rows(int group) { return (group + 15) / 16 * 16; }
 __host__ __device__ inline bool decodes(int tokens, int group) { return tokens * group <= decoded_rows(group); }
 
-void launch_tiles(Context& context, const Call<Bf16>& call);
+void launch_tiles(Context& context, const AttentionCall<Bf16>& call);
 
 }  // namespace hone::attention

@@ -1,33 +1,31 @@
 #pragma once
-// The arithmetic that every CUDA forward body of attention follows, so that packed and paged calls, prefill in any
-// chunks, decode and training give a query the same bits, whichever body runs.
+// The arithmetic of all CUDA forward bodies of attention. Packed and paged calls, prefill in any chunks, decode and
+// training give a query the same bits, whichever body runs. (Caches in fp8 have their own rule: decode/fp8.cu.)
 //
-// For one query and head, c = scale * log2(e), and bf16 numbers:
-//   Keys are cut into splits of 1024 and blocks of 128, both aligned to the sequence's position 0. A split starts at m
-//   = -inf, l = 0, o = 0. Its blocks are taken in ascending order:
-//     s     = q . k in one f32 accumulator from zero, 16 numbers of the head a tensor instruction, ascending (a tail of
-//     8 is filled up with
-//             zeros); -inf where the query does not see the key.
+// For one query and head, c = scale * log2(e), bf16 operands:
+//   Keys are cut into splits of 1024 and blocks of 128, both aligned to position 0 of the sequence. A split starts with
+//   m = -inf, l = 0, o = 0. Its blocks follow in ascending order:
+//     s     = q . k in one f32 accumulator from zero, 16 elements of the head per MMA, ascending (a tail of 8 is padded
+//             with zeros); -inf where the mask hides the key.
 //     m'    = max(m, max of s);  base = base_of(m') is m', or 0 where m' is -inf.
 //     alpha = rescaling(m, base, c);  p = weight(s, c, shift_of(base, c)).
-//     o     = o * alpha, then p (rounded to bf16) . v into the same accumulator, 16 keys a tensor instruction,
-//     ascending. l     = fmaf(l, alpha, sum of p), p in f32. Of an accumulator's row, lane t of four holds columns 8 j
-//     + 2 t and 8 j + 2 t + 1: a lane adds
-//             its own from the lowest column on, then quad_sum() adds the lanes.
-//   Splits are merged into a total in ascending order: the first is the total, a later one goes through merge_factors()
-//   and merged(). out = o * reciprocal(l), lse = log_sum(m, l, scale).
-// For f32 numbers the same with s, o and the sum of p as chains of fmaf (kernels/attention_plain.cuh).
+//     o     = o * alpha, then p (rounded to bf16) . v into the same accumulator, 16 keys per MMA, ascending.
+//     l     = fmaf(l, alpha, sum of p), p in f32. In an accumulator row, lane t of four holds columns 8 j + 2 t and
+//             8 j + 2 t + 1. A lane adds its own in ascending order; then quad_sum() adds the lanes.
+//   Splits are merged into a total in ascending order. The first split is the total; later ones go through
+//   merge_factors() and merged(). out = o * reciprocal(l), lse = log_sum(m, l, scale).
+// For f32 operands the rule is the same with s, o and the sum of p as chains of fmaf (kernels/attention/plain.cu).
 //
-// What may be left out because it changes no bit: a block or a split that the query sees nothing of, 16 keys that it
-// sees nothing of, columns with p = 0 in a row's sum, a rescaling by alpha = 1 or of a zero. Keys past the sequence's
-// end must not be read as they are (0 * NaN is NaN): their v is taken as zero.
+// A body may skip what changes no bit: a block or split that is masked for the query, 16 masked keys, columns with
+// p = 0 in a row's sum, a rescaling by alpha = 1 or of zero. It must not read v past the end of the sequence as stored
+// (0 * NaN is NaN): it uses zeros.
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone::attention {
 
 inline constexpr int block_keys = 128, split_keys = 1024, split_blocks = split_keys / block_keys;
 
-// c, computed on the host so that there is one.
+// c. The host computes it, so that all kernels have the same bits.
 inline float exponent_scale(float scale) { return scale * 1.44269504f; }
 
 __device__ inline float base_of(float m) { return m == -INFINITY ? 0.0f : m; }
@@ -35,7 +33,7 @@ __device__ inline float shift_of(float base, float c) { return -base * c; }
 __device__ inline float weight(float s, float c, float shift) { return exp2_approx(fmaf(s, c, shift)); }
 __device__ inline float rescaling(float m_before, float base, float c) { return exp2_approx((m_before - base) * c); }
 
-// Over the four lanes that hold a row of an accumulator; all of them have the result.
+// Reduces over the four lanes that hold an accumulator row; all four get the result.
 __device__ inline float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
@@ -45,7 +43,7 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-// A total (m_total, l or o) and a split's (m, l or o) become merged(total, split, factors), under the new maximum.
+// merged(total, split, factors) merges l or o of a split into the total under the new maximum m.
 struct MergeFactors {
   float m, total, split;
 };

@@ -1,5 +1,13 @@
-// Attention for f32, plainly: 16 rows at a time, a thread a key for the scores and a thread a column of the head for
-// the sums. Packed and paged calls run the same kernel.
+// attention_forward and attention_paged for f32.
+//
+// Use       f32 tensors on any GPU.
+// Tile      16 rows (numbering of call.cuh) by key blocks of 128. Grid: row tiles x KV heads, long tiles first.
+// Roles     128 threads. Scores: one key per thread. Softmax: 4 warps, 4 rows each. p . v: one column per thread.
+// Pipeline  none.
+// Smem      static: q 16 * D * 4, p 8 KB, row statistics 320 bytes: 12, 16 or 24 KB for D = 64, 128, 256.
+// Numerics  numerics.cuh with f32 operands. s and o are fmaf chains in ascending order of columns and of keys.
+// PDL       none.
+// Limits    head dimension up to 256.
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
@@ -7,7 +15,7 @@ namespace {
 
 constexpr int threads = block_keys, rows = 16;
 
-// The sum of one row's weights: lane i takes i, i + 32, i + 64, i + 96 in this order, then the lanes are added.
+// Sum of one row's weights. Lane i adds elements i, i + 32, i + 64, i + 96 in this order; then the lanes are added.
 __device__ float row_sum(const float* p, int lane) {
   float sum = p[lane];
 #pragma unroll
@@ -22,9 +30,9 @@ __device__ float row_max(const float* s, int lane) {
 }
 
 template <int D>  // dim rounded up
-__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ Call<float> call) {
+__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ AttentionCall<float> call) {
   constexpr int sums =
-      rows * D / threads;  // a thread's; i is row (thread + i * threads) / D, column (thread + i * threads) % D
+      rows * D / threads;  // sums per thread; sum i: row (thread + i * threads) / D, column (thread + i * threads) % D
   __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
   __shared__ float m[rows], l[rows], alpha[rows], total_m[rows], total_l[rows];
   const Tile tile =
@@ -38,15 +46,20 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   const auto head = [&](int row) { return kv_head * call.group + row % call.group; };
   const auto token = [&](int row) { return int64_t{sequence.begin} + row / call.group; };
 
+  // Load q. Rows past the tile and columns past the head are zero.
   for (int i = thread; i < rows * D; i += threads) {
     const int row = tile.first_row + i / D, d = i % D;
     q[i / D][d] = row < tile_end && d < call.dim ? call.q[token(row) * call.q_stride + head(row) * call.dim + d] : 0;
   }
-  if (thread < rows) m[thread] = -INFINITY, l[thread] = 0;
+  if (thread < rows) {
+    m[thread] = -INFINITY;
+    l[thread] = 0;
+  }
   float o[sums], total[sums];
 #pragma unroll
   for (int i = 0; i < sums; ++i) o[i] = total[i] = 0;
   bool merges = false;
+  // Merges the split into the total. All threads take part: the barriers separate reads of m from writes.
   const auto close_split = [&] {
     if (!merges) return;
 #pragma unroll
@@ -54,26 +67,37 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       const int row = (thread + i * threads) / D;
       o[i] = merged(total[i], o[i], merge_factors(total_m[row], m[row], call.c));
     }
-    __syncthreads();
+    __syncthreads();  // all threads have read m and total_m
     if (thread < rows) {
       const MergeFactors factors = merge_factors(total_m[thread], m[thread], call.c);
-      m[thread] = factors.m, l[thread] = merged(total_l[thread], l[thread], factors);
+      m[thread] = factors.m;
+      l[thread] = merged(total_l[thread], l[thread], factors);
     }
-    __syncthreads();
+    __syncthreads();  // m and l of the merged total are complete
   };
 
   const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys,
             block_end = position(tile_end - 1) / block_keys + 1;
+  // Main loop over key blocks.
   for (int block = block_begin; block < block_end; ++block) {
-    __syncthreads();
+    __syncthreads();  // all threads have read p and alpha of the block before
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
       merges = true;
 #pragma unroll
-      for (int i = 0; i < sums; ++i) total[i] = o[i], o[i] = 0;
-      if (thread < rows) total_m[thread] = m[thread], total_l[thread] = l[thread], m[thread] = -INFINITY, l[thread] = 0;
-      __syncthreads();
+      for (int i = 0; i < sums; ++i) {
+        total[i] = o[i];
+        o[i] = 0;
+      }
+      if (thread < rows) {
+        total_m[thread] = m[thread];
+        total_l[thread] = l[thread];
+        m[thread] = -INFINITY;
+        l[thread] = 0;
+      }
+      __syncthreads();  // the totals are saved, m and l are reset
     }
+    // Scores of one key against the 16 rows.
     const int key = block * block_keys + thread;
     float s[rows] = {};
     if (key < sequence.length) {
@@ -94,17 +118,22 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       const int row = min(tile.first_row + r, tile_end - 1), last = position(row);
       p[r][thread] = key <= last && key >= first_seen(last, call.window) ? s[r] : -INFINITY;
     }
-    __syncthreads();
+    __syncthreads();  // p holds the masked scores of all keys
+    // Softmax of one row per warp.
     for (int r = warp; r < rows; r += threads / 32) {
       const float before = m[r], now = fmaxf(before, row_max(p[r], lane)), base = base_of(now),
                   shift = shift_of(base, call.c);
       for (int i = lane; i < block_keys; i += 32) p[r][i] = weight(p[r][i], call.c, shift);
       __syncwarp();
       const float factor = rescaling(before, base, call.c), sum = row_sum(p[r], lane);
-      if (lane == 0) m[r] = now, l[r] = fmaf(l[r], factor, sum), alpha[r] = factor;
+      if (lane == 0) {
+        m[r] = now;
+        l[r] = fmaf(l[r], factor, sum);
+        alpha[r] = factor;
+      }
       __syncwarp();
     }
-    __syncthreads();
+    __syncthreads();  // weights, alpha, m and l are complete
 #pragma unroll
     for (int i = 0; i < sums; ++i) o[i] *= alpha[(thread + i * threads) / D];
     const int end = min(block_keys, sequence.length - block * block_keys);
@@ -119,9 +148,10 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
         o[i] = fmaf(p[(thread + i * threads) / D][j], value[D > threads ? i % 2 : 0], o[i]);
     }
   }
-  __syncthreads();
+  __syncthreads();  // all threads have read alpha of the last block
   close_split();
 #pragma unroll
+  // Epilogue: out and lse.
   for (int i = 0; i < sums; ++i) {
     const int r = (thread + i * threads) / D, row = tile.first_row + r, d = (thread + i * threads) % D;
     if (row < tile_end && d < call.dim)
@@ -132,7 +162,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
 }
 
-void launch(Context& context, const OpBase& op, const Call<float>& call) {
+void launch(Context& context, const OpBase& op, const AttentionCall<float>& call) {
   if (call.tokens == 0) return;
   const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
                   static_cast<unsigned>(call.kv_heads));
@@ -146,24 +176,20 @@ void launch(Context& context, const OpBase& op, const Call<float>& call) {
   check_launch(op);
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-             AttentionShape shape) {
-  launch(context, attention_forward, call_of<float>(attention_forward, out, lse, q, k, v, offsets, shape));
+void forward(Context& context, const AttentionForward& args) {
+  launch(context, attention_forward, call_of<float>(attention_forward, args));
 }
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
-  launch(context, attention_paged, paged_call_of<float>(attention_paged, out, q, cache, offsets, shape));
+void paged(Context& context, const AttentionPaged& args) {
+  launch(context, attention_paged, paged_call_of<float>(attention_paged, args));
 }
 
 bool takes(const Tensor& q) { return q.dtype == DType::f32 && q.dim(2) <= 256; }
 
 [[maybe_unused]] const bool added =
-    attention_forward.add({"plain", DeviceKind::cuda, forward, 0,
-                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
-                              const Tensor&, const AttentionShape&) { return takes(q); }}) &&
-    attention_paged.add({"plain", DeviceKind::cuda, paged, 0,
-                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
-                           return takes(q);
-                         }});
+    attention_forward.add(
+        {"plain", DeviceKind::cuda, forward, 0, [](const AttentionForward& args) { return takes(args.q); }}) &&
+    attention_paged.add(
+        {"plain", DeviceKind::cuda, paged, 0, [](const AttentionPaged& args) { return takes(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

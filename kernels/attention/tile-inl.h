@@ -1,5 +1,5 @@
-// What the blocked bodies of attention, forward and backward, are made of: keys in blocks of `block_keys` aligned to
-// position 0, one small matrix product, and rows packed for it. Compiled once for each instruction set.
+// Parts of the blocked bodies of attention, forward and backward: key tiles of `block_keys` keys aligned to position 0,
+// a small matrix product, and the packing of its rows. Compiled once for each instruction set.
 #if defined(HONE_KERNELS_ATTENTION_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HONE_KERNELS_ATTENTION_TILE_INL_H
 #undef HONE_KERNELS_ATTENTION_TILE_INL_H
@@ -21,7 +21,7 @@ using Lanes = RowTag;
 using Vector = RowVector;
 constexpr int64_t lanes = row_lanes;
 constexpr int64_t block_keys = 64;
-// How many registers of columns a small product takes at once; 4 rows of them are its sums.
+// Vector registers per row of the small product; its accumulators are 4 rows of them.
 constexpr int wide = lanes >= 16 ? 4 : 2;
 
 inline int64_t padded(int64_t dim) { return (dim + 15) / 16 * 16; }
@@ -67,9 +67,9 @@ void multiply_rows(float* out, int64_t out_row, Weights w, const float* m, int64
   for (; c < columns; c += lanes) multiply_tile<R, 1>(out + c, out_row, w, m + c, m_row, begin, end, add);
 }
 
-// out[i, 0:columns) = (add ? out : 0) + sum over k in [begin, end) of w(i, k) * m[k, 0:columns), for rows i in [0,
-// rows). Every element is one chain of fused multiply-adds in ascending k: its bits depend neither on the other rows
-// nor on where chains are cut. columns is rounded up to whole vectors.
+// out[i, 0:columns) = (add ? out : 0) + sum over k in [begin, end) of w(i, k) * m[k, 0:columns), for rows i in
+// [0, rows). Each element is one chain of fused multiply-adds in ascending k. Its bits depend neither on the other rows
+// nor on the limits of k of the calls. columns is rounded up to full vectors.
 inline void multiply(float* out, int64_t out_row, Weights w, int64_t rows, const float* m, int64_t m_row, int64_t begin,
                      int64_t end, int64_t columns, bool add) {
   for (int64_t i = 0; i < rows; i += 4) {
@@ -131,7 +131,7 @@ void pack_columns(float* to, int64_t count, int64_t dim, Row row) {
   }
 }
 
-// The keys [first, last) of one block that a query sees.
+// The keys [first, last) of one key tile that a query sees.
 struct Span {
   int64_t first, last;
   bool empty() const { return first >= last; }
@@ -140,7 +140,7 @@ inline Span visible(int64_t position, int64_t window, int64_t block_start) {
   return {std::max<int64_t>(first_key(position, window) - block_start, 0),
           std::min(position + 1 - block_start, block_keys)};
 }
-// Lanes i .. i + lanes of a block's columns that lie in the span.
+// The mask of columns i to i + lanes of a key tile that lie in the span.
 HWY_INLINE hn::Mask<Lanes> in_span(Span span, int64_t i) {
   const Lanes d;
   const auto column = hn::Iota(d, static_cast<float>(i));

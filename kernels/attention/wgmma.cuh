@@ -1,6 +1,6 @@
 #pragma once
-// Hopper's instructions as attention uses them, beyond those of hopper.cuh: rings of stages, boxes of heads, and
-// products whose operands lie in registers or in rows.
+// Hopper instructions of attention beyond hopper.cuh: rings of pipeline stages, TMA boxes within a head, and wgmma
+// variants with operands in registers or MN-major. Accumulators and swizzle: hopper.cuh.
 #include "kernels/cuda/hopper.cuh"
 
 namespace hone::sm90 {
@@ -21,17 +21,20 @@ using hopper::wgmma_fence_registers;
 using hopper::wgmma_ss;
 using hopper::wgmma_wait;
 
-// A ring's place and the parity of its current round.
+// Position in a ring of pipeline stages, and the mbarrier parity of the current lap.
 template <int Stages>
 struct RingPlace {
   int stage = 0;
   uint32_t parity = 0;
   __device__ void next() {
-    if (++stage == Stages) stage = 0, parity ^= 1;
+    if (++stage == Stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
 };
 
-// A box of a tensor [tokens, heads, dim] at (token, head, column), to shared memory; its bytes count at the barrier.
+// TMA load of the box at (token, head, column) of a tensor [tokens, heads, dim]. Its bytes count at the barrier.
 __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
@@ -40,11 +43,11 @@ __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barri
       : "memory");
 }
 
-// What all lanes of a warp have anyway, so that the compiler knows: addresses of products, and branches, then cost no
-// vector instructions.
+// Broadcasts lane 0's value, which all lanes already have. The compiler then knows that it is warp-uniform: descriptor
+// arithmetic and branches need no vector instructions.
 __device__ inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-// Named barriers; 0 is __syncthreads()'s.
+// Named barriers. Id 0 is that of __syncthreads().
 __device__ inline void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -52,15 +55,15 @@ __device__ inline void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Describes a tile in shared memory whose rows of 128 bytes are swizzled by 128 bytes (1024-byte aligned groups of 8
-// rows). leading: bytes between neighbours of 64 columns, where columns are the operand's outer dim; unused otherwise.
+// wgmma descriptor of a tile with the 128-byte swizzle (hopper.cuh). leading: bytes between adjacent tiles of 64
+// columns if columns are the operand's outer dimension; unused otherwise.
 __device__ inline uint64_t smem_descriptor(uint32_t tile, uint32_t leading = 16) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{leading >> 4} << 16 | (tile >> 4 & 0x3fff);
 }
 __device__ inline uint64_t smem_descriptor(const void* tile, uint32_t leading = 16) {
   return smem_descriptor(shared_address(tile), leading);
 }
-// The descriptor of a place further on in the tile.
+// The descriptor `bytes` further into the tile.
 __device__ inline uint64_t further(uint64_t descriptor, uint32_t bytes) {
   return (descriptor & 0xffffffff00000000) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));
 }
@@ -83,7 +86,7 @@ __device__ inline void wgmma_fence_registers(uint32_t (&x)[N]) {
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%" \
   "60,%61,%62,%63"
 
-// c [64, 64] = (add ? c : 0) + a [16, 64]^T . b [16, 64], rows contiguous in both.
+// c [64, 64] = (add ? c : 0) + a [16, 64]^T . b [16, 64]; both operands MN-major (rows contiguous).
 __device__ inline void wgmma_k_major(float (&c)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
@@ -91,7 +94,7 @@ __device__ inline void wgmma_k_major(float (&c)[32], uint64_t a, uint64_t b, boo
       : HONE_R32(c, 0)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
-// c [64, 128] = (add ? c : 0) + a [64, 16] . b [128, 16]^T, a in registers, 16 columns contiguous in b.
+// c [64, 128] = (add ? c : 0) + a [64, 16] . b [128, 16]^T; a in registers, b K-major.
 __device__ inline void wgmma_mn_major(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
@@ -99,7 +102,7 @@ __device__ inline void wgmma_mn_major(float (&c)[64], const uint32_t* a, uint64_
       : HONE_R32(c, 0), HONE_R32(c, 32)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
-// c [64, 128 or 64] = (add ? c : 0) + a [64, 16] . b [16, 128 or 64], a in registers, b's rows contiguous.
+// c [64, 128 or 64] = (add ? c : 0) + a [64, 16] . b [16, 128 or 64]; a in registers, b MN-major (rows contiguous).
 __device__ inline void wgmma_rs(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
@@ -120,7 +123,7 @@ __device__ inline void wgmma_rs(float (&c)[32], const uint32_t* a, uint64_t b, b
 #undef HONE_R32
 #undef HONE_R8
 
-// Four 8 x 8 matrices of bf16 from shared memory; lane l names row l % 8 of matrix l / 8.
+// Loads four 8 x 8 matrices of bf16 from shared memory; lane l passes the address of row l % 8 of matrix l / 8.
 __device__ inline void ldmatrix_x4(uint32_t* to, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])

@@ -1,5 +1,5 @@
-// The vector twin of exp_f32 (kernels/cpu/exp.h), for bodies that Highway compiles once for each instruction set: the
-// same operations in the same order, hence the same bits wherever multiply-add is fused.
+// The vector form of exp_f32 (kernels/cpu/exp.h), for bodies that Highway compiles once for each instruction set. The
+// same operations in the same order give the same bits on processors with fused multiply-add.
 #if defined(HONE_KERNELS_EXP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HONE_KERNELS_EXP_INL_H
 #undef HONE_KERNELS_EXP_INL_H

@@ -1,6 +1,6 @@
 #pragma once
-// e^x as hone computes it on the CPU: the C library's differs between versions and has no vector form. Kernels' fast
-// bodies have a vector twin with the same operations in the same order, hence the same bits (kernels/cpu/exp-inl.h).
+// e^x of the CPU bodies. The C library's exp differs between versions and has no vector form. kernels/cpu/exp-inl.h has
+// the vector form: the same operations in the same order give the same bits.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,8 +12,9 @@ namespace exp_constants {
 inline constexpr float log2_e = 1.44269504f;
 inline constexpr float ln2_high = 0.693359375f,
                        ln2_low = -2.12194440e-4f;  // their sum is ln 2; high has few bits, so n * high is exact
-inline constexpr float smallest = -87.0f, largest = 88.0f;  // below, the result is 0; above, it is that of 88
-// Taylor coefficients 1/7! .. 1/2!: on |r| <= ln(2) / 2 the first one left out is below 6e-9.
+inline constexpr float smallest = -87.0f;          // below, the result is 0
+inline constexpr float largest = 88.0f;            // above, the result is exp(88)
+// Taylor coefficients 1/7! to 1/2!. On |r| <= ln(2) / 2 the first omitted term is below 6e-9.
 inline constexpr float taylor[] = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f};
 }  // namespace exp_constants
 

@@ -1,3 +1,4 @@
+// What the CPU supports, read once.
 #include "kernels/cpu/features.h"
 
 #include <hwy/targets.h>
@@ -6,7 +7,7 @@ namespace hone {
 
 bool has_fused_multiply_add() {
   static const bool found = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)) !=
-                            0;  // asking takes 30 us on some virtual machines
+                            0;  // SupportedTargets() takes 30 us on some virtual machines
   return found;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-// Whether this processor runs the vectorised bodies: without fused multiply-add in hardware their bits would not be the
-// specification's.
+// Features of this processor.
 
 namespace hone {
 
+// Vectorized bodies need fused multiply-add in hardware: without it their bits differ from the specification's.
 bool has_fused_multiply_add();
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// Walking a row of floats in vectors, its tail included. Compiled once for each instruction set.
+// Loops over a row of floats in vectors, the tail included. Compiled once for each instruction set.
 #if defined(HONE_KERNELS_ROW_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HONE_KERNELS_ROW_INL_H
 #undef HONE_KERNELS_ROW_INL_H
@@ -19,12 +19,12 @@ using RowTag = hn::CappedTag<float, 16>;
 using RowVector = hn::Vec<RowTag>;
 constexpr int64_t row_lanes = hn::MaxLanes(RowTag());
 
-// A whole vector of a row.
+// A full vector of a row.
 struct AllLanes {
   RowVector load(const float* from) const { return hn::LoadU(RowTag(), from); }
   void store(RowVector v, float* to) const { hn::StoreU(v, RowTag(), to); }
 };
-// The tail: lanes past it load as zero and are not stored.
+// The tail of a row: lanes past the end load zero and are not stored.
 struct FirstLanes {
   int64_t count;
   RowVector load(const float* from) const {
@@ -39,8 +39,8 @@ struct FirstLanes {
   }
 };
 
-// Calls body(i, lanes) for i = 0, row_lanes, ... below count; lanes.load and lanes.store reach what is left of the row
-// there.
+// Calls body(i, lanes) for i = 0, row_lanes, ... below count. lanes.load and lanes.store access the elements from i to
+// i + row_lanes that exist.
 template <class Body>
 HWY_INLINE void for_each_vector(int64_t count, Body body) {
   int64_t i = 0;
@@ -48,14 +48,14 @@ HWY_INLINE void for_each_vector(int64_t count, Body body) {
   if (i < count) body(i, FirstLanes{count - i});
 }
 
-// A sum over a row in one order whatever the vectors' width: element i belongs to lane i mod 16, and the 16 lanes are
-// folded in halves at the end.
+// A sum over a row whose order does not depend on the vector width: element i is added to lane i mod 16, and the 16
+// lanes are folded in halves at the end.
 class RowSum {
  public:
   RowSum() {
     for (RowVector& part : parts_) part = hn::Zero(RowTag());
   }
-  // The lanes that elements i .. i + row_lanes of the row belong to.
+  // The lanes of elements i to i + row_lanes.
   RowVector& at(int64_t i) { return parts_[i / row_lanes % parts]; }
   float total() const {
     if constexpr (parts == 1)

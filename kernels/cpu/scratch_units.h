@@ -1,5 +1,5 @@
 #pragma once
-// Units of work of uneven size, each with scratch memory of the thread that has it.
+// Work units of uneven size on all threads, with scratch memory per thread.
 #include <algorithm>
 #include <atomic>
 
@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// Calls unit(index, scratch) for every index in [0, count), on all threads, the next free index to the next free
-// thread. scratch: `floats` f32, aligned to 256 bytes, contents undefined; taken from the context and given back.
+// Calls unit(index, scratch) for each index in [0, count). A thread that is done takes the next index. scratch:
+// `floats` f32 of the context's scratch memory, aligned to 256 bytes, uninitialized, valid during the call.
 template <class Unit>
 void for_each_unit(Context& context, int64_t count, int64_t floats, Unit unit) {
   if (count <= 0) return;

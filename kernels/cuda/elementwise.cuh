@@ -1,13 +1,20 @@
 #pragma once
-// Ops that compute every number of a row from the numbers at the same place. An op gives a functor f whose run<N>(row,
-// column) does N neighbours; launch_elementwise() calls it for packs of N where tensors lie so that packs can be moved
-// at once, and for single numbers elsewhere. What is computed for a number is the same either way.
+// Kernel of elementwise ops: each output element depends only on the elements at the same row and column.
+//
+// Use       ops that pass a functor f: f.run<N>(row, column) computes N adjacent elements of a row.
+// Tile      N elements per thread, 256 threads per block. Contiguous tensors are treated as one long row.
+// Roles     all threads alike.
+// Pipeline  none: each thread runs f once.
+// Smem      none.
+// Numerics  those of f. run<N> and run<1> must give an element the same bits, so alignment does not change results.
+// PDL       with overlaps = true: triggers dependents, then waits, both at the start. Else launched without PDL.
+// Limits    vectors of N need rows aligned to min(16, N * sizeof(T)) bytes (packs_of()); else N = 1 is launched.
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pdl.cuh"
 
 namespace hone {
 
-// N numbers, in as few moves as 16 bytes a move allow.
+// Moves N elements in vectors of at most 16 bytes.
 template <int N, class T>
 __device__ inline void load_numbers(float (&to)[N], const T* from) {
   constexpr int step = N < vec_size<T> ? N : vec_size<T>;
@@ -21,7 +28,7 @@ __device__ inline void store_numbers(T* to, const float (&from)[N]) {
   for (int i = 0; i < N; i += step) store_vec(to + i, reinterpret_cast<const float(&)[step]>(from[i]));
 }
 
-// Rows and columns to go through: a single row where no tensor has gaps between its own.
+// The rows and columns to visit: a single row if all tensors are contiguous.
 struct Extent {
   int64_t rows = 0, columns = 0;
 };
@@ -31,7 +38,7 @@ Extent extent(const Tensor& first, const Others&... others) {
   return {first.dim(0), first.row_size()};
 }
 
-// Whether packs of `count` numbers can be moved in every row; `rows` as extent() gives them.
+// True if every row of x can be moved in vectors of `count` elements. `rows` is that of extent().
 inline bool packs_of(int count, int64_t rows, const Tensor& x) {
   const size_t bytes = std::min<size_t>(16, static_cast<size_t>(count) * size_of(x.dtype));
   return (rows == 1 || x.row_stride % count == 0) && reinterpret_cast<uintptr_t>(x.data) % bytes == 0;
@@ -42,7 +49,10 @@ constexpr int threads = 256;
 
 template <int N, bool overlaps, class F>
 __global__ void __launch_bounds__(threads) kernel(F f, Extent extent, int64_t packs) {
-  if (overlaps) hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  if (overlaps) {
+    hopper::griddep_launch_dependents();
+    hopper::griddep_wait();
+  }
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
   int64_t row = 0;
   if (extent.rows > 1) {
@@ -55,9 +65,9 @@ __global__ void __launch_bounds__(threads) kernel(F f, Extent extent, int64_t pa
 }
 }  // namespace elementwise
 
-// `whole`: packs of N may be moved. Nothing happens where there is nothing to do. `overlaps`: the kernel's start
-// overlaps the end of the one before it, and the next one's its own (kernels/cuda/pdl.cuh): for what never writes a
-// weight.
+// Launches f over the extent; an empty extent launches nothing. `whole`: vectors of N may be moved. `overlaps`: the
+// start overlaps the end of the kernel before, and the next kernel may start early (kernels/cuda/pdl.cuh). Do not use
+// it for kernels that write weights.
 template <int N, bool overlaps = false, class F>
 void launch_elementwise(cudaStream_t stream, Extent extent, bool whole, F f) {
   const auto launch = [&]<int count>() {

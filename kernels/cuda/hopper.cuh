@@ -1,6 +1,14 @@
 #pragma once
-// Hopper's instructions as the matrix products use them: barriers in shared memory, copies of tensor boxes, and
-// warpgroup products. Compute capability 9.0 alone. .cu files alone include it.
+// Hopper instructions of the GEMM kernels: mbarriers, TMA copies, cluster exchange, wgmma. Compute capability 9.0 only.
+// Only .cu and .cuh files include it.
+//
+// 128-byte swizzle. A tile has rows of 64 bf16 (128 bytes) in groups of 8 rows that are aligned to 1024 bytes. TMA
+// stores 16-byte unit u of row r at unit u ^ (r % 8) of the row. Eight rows of one unit, or eight units of one row,
+// then touch each bank once. Wider tiles are stored as several such tiles of 64 columns.
+//
+// wgmma accumulator d [64, N] over the 128 threads of a warpgroup: warp w holds rows 16 w .. 16 w + 15. Lane l holds
+// rows 16 w + l / 4 and 16 w + l / 4 + 8. Register i is column i / 4 * 8 + l % 4 * 2 + i % 2; the second row if
+// i / 2 % 2 is 1.
 #include <cuda.h>
 
 #include "kernels/cuda/cuda.cuh"
@@ -10,8 +18,8 @@ namespace hone::hopper {
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// A phase ends when all arrivals and all announced bytes have come; wait(parity) returns once the phase of that parity
-// has ended.
+// mbarrier in shared memory. A phase completes when all its arrivals and all expected bytes have come. wait(parity)
+// returns once the phase of that parity has completed.
 struct Barrier {
   uint64_t word;
   __device__ void init(int arrivals) {
@@ -23,7 +31,7 @@ struct Barrier {
   __device__ void arrive(uint32_t times) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(times) : "memory");
   }
-  // At the same barrier of another block of the cluster.
+  // Arrives at the same barrier of another thread block of the cluster.
   __device__ void arrive_at(uint32_t block) {
     asm volatile(
         "{\n.reg .b32 there;\n"
@@ -36,7 +44,7 @@ struct Barrier {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes)
                  : "memory");
   }
-  // When the copies (cp.async) that the thread has begun are there.
+  // Arrives when the cp.async copies that this thread has issued have landed.
   __device__ void arrive_after_copies() {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(&word)) : "memory");
   }
@@ -67,14 +75,15 @@ __device__ inline uint32_t block_rank_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Where an address of shared memory lies in a block of the cluster.
+// Maps a shared-memory address of this thread block to the same address of thread block `block` of the cluster.
 __device__ inline uint32_t map_to_cluster_block(uint32_t block, uint32_t address) {
   uint32_t there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
   return there;
 }
-// Stores in a block of the cluster; both addresses are map_to_cluster_block()'s. The bytes' arrival at the barrier
-// publishes them: no fence is needed, and earlier accesses are not waited for.
+// Stores x to the shared memory of a thread block of the cluster; `to` and `barrier` come from map_to_cluster_block().
+// The bytes count at that barrier, whose completion makes them visible. No fence is needed. Earlier accesses of the
+// thread are not ordered.
 __device__ inline void send(uint32_t to, float x, uint32_t barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
                "r"(__float_as_uint(x)), "r"(barrier)
@@ -86,18 +95,18 @@ __device__ inline void send(uint32_t to, uint4 x, uint32_t barrier) {
       "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(barrier)
       : "memory");
 }
-// One lane of a warp all of whose lanes ask: the compiler knows that it is one, and copies need no loop over lanes.
+// True in one lane of a full warp. The compiler knows that it is a single lane, so TMA copies need no loop over lanes.
 __device__ inline bool elect() {
   uint32_t yes;
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(yes)::"memory");
   return yes != 0;
 }
-// Threads of one part of a block meet; id 0 is __syncthreads()'s.
+// Barrier of `threads` threads of the thread block. Id 0 is that of __syncthreads().
 __device__ inline void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// A box of a matrix at (column, row) to shared memory; its bytes count at the barrier.
+// TMA load of the box at (column, row) into shared memory. Its bytes count at the barrier.
 __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
@@ -105,7 +114,7 @@ __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barri
       "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(row)
       : "memory");
 }
-// To the same place of all blocks in the mask, each of whose barriers counts the bytes.
+// TMA load to the same address of every thread block in `mask`; the bytes count at the barrier of each.
 __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row,
                                           uint16_t mask) {
   asm volatile(
@@ -114,19 +123,19 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, Barr
       "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(row), "h"(mask)
       : "memory");
 }
-// A box of shared memory to a matrix at (column, row); part of the thread's current group of stores.
+// TMA store of a box in shared memory to (column, row). It joins the thread's current bulk group.
 __device__ inline void tma_store(const CUtensorMap& map, const void* from, int column, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
 }
 __device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// The thread's stores have read shared memory.
+// Returns when the thread's TMA stores have read shared memory; it may then be overwritten.
 __device__ inline void tma_store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// Ordinary accesses to shared memory come before those of the copy engine that follow.
+// Orders earlier ordinary accesses to shared memory before later accesses of TMA and wgmma (the async proxy).
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 template <int Registers>
@@ -138,8 +147,7 @@ __device__ inline void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Describes a tile in shared memory whose rows are 128 bytes, swizzled by 128 bytes, in groups of 8 rows aligned to
-// 1024 bytes.
+// wgmma descriptor of a K-major tile with the 128-byte swizzle (see above).
 __device__ inline uint64_t smem_descriptor(const void* tile) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | (shared_address(tile) >> 4 & 0x3fff);
 }
@@ -149,15 +157,14 @@ template <int Pending>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
-// Keeps reads and writes of registers from moving across: products run while the program goes on.
+// Keeps the compiler from moving accesses of these registers across: wgmma reads and writes them asynchronously.
 template <int N>
 __device__ inline void wgmma_fence_registers(float (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
 
-// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T, both in shared memory, d over the warpgroup's registers: 2 * N
-// / 4 a thread.
+// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T, both in shared memory; N / 2 accumulator registers a thread.
 #define HONE_R8(i)                                                                                            \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -224,7 +231,8 @@ __device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add
 #undef HONE_R32
 #undef HONE_R8
 
-// Four 8 x 8 matrices of bf16 between a warp's fragments and shared memory; lane l names row l % 8 of matrix l / 8.
+// Four 8 x 8 matrices of bf16 between a warp's fragments and shared memory; lane l passes
+// the address of row l % 8 of matrix l / 8.
 __device__ inline void stmatrix_x4(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c),
                "r"(d)
@@ -236,7 +244,7 @@ __device__ inline void ldmatrix_x4(uint32_t from, uint32_t& a, uint32_t& b, uint
                : "r"(from)
                : "memory");
 }
-// Two numbers rounded to bf16, the first in the lower half.
+// Rounds two f32 to bf16; `low` goes to the lower half.
 __device__ inline uint32_t pack_bf16(float low, float high) {
   uint32_t packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

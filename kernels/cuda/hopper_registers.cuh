@@ -1,11 +1,11 @@
 #pragma once
-// Warpgroup products whose left factor lies in registers. Compute capability 9.0 alone. .cu files alone include it.
+// wgmma with the left operand in registers. Compute capability 9.0 only. Only .cu and .cuh files include it.
 #include "kernels/cuda/hopper.cuh"
 
 namespace hone::hopper {
 
-// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T: a over the warpgroup's registers as mma.sync has a left factor
-// of 16 rows a warp, b in shared memory (smem_descriptor()), d as in wgmma_ss().
+// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T. a is in registers: warp w has rows 16 w .. 16 w + 15 in the A
+// fragment layout of mma.sync m16n8k16. b is in shared memory (smem_descriptor()). d as in wgmma_ss().
 #define HONE_R8(i)                                                                                            \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])

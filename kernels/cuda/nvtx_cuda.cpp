@@ -1,5 +1,5 @@
-// Ranges of ops and of a step's phases for Nsight (NVTX): on where a profiler loads itself into the program, or
-// HONE_NVTX is set.
+// NVTX ranges of ops and step phases for Nsight. They are on if a profiler injects itself into the program or HONE_NVTX
+// is set.
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -20,7 +20,7 @@ class Nvtx : public OpObserver {
   }
 
  private:
-  // What is recorded into a graph runs when that is launched, not here.
+  // A captured op runs when the CUDA graph is launched, not here.
   static bool runs(Context& context) {
     if (context.kind() != DeviceKind::cuda) return false;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -1,4 +1,4 @@
-// By NVTX's memory extension ("NVTX API for Compute Sanitizer", nvtxMemCudaMarkInitialized).
+// mark_initialized() by the NVTX memory extension ("NVTX API for Compute Sanitizer", nvtxMemCudaMarkInitialized).
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
 #include <nvtx3/nvToolsExtMemCudaRt.h>
@@ -10,9 +10,13 @@
 
 namespace hone {
 
+bool sanitizer_loaded() {
+  static const bool loaded = std::getenv("NVTX_INJECTION64_PATH") != nullptr;
+  return loaded;
+}
+
 void mark_initialized(Context& context, const Tensor& x) {
-  static const bool asked_for = std::getenv("NVTX_INJECTION64_PATH") != nullptr;
-  if (!asked_for || x.size() == 0) return;
+  if (!sanitizer_loaded() || x.size() == 0) return;
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("hone");
   const bool whole = x.contiguous();
   const auto number = static_cast<int64_t>(size_of(x.dtype)), row_bytes = x.row_size() * number;
@@ -23,9 +27,11 @@ void mark_initialized(Context& context, const Tensor& x) {
     row.size = static_cast<size_t>(whole ? x.size() * number : row_bytes);
   }
   nvtxMemMarkInitializedBatch_t batch{};
-  batch.extCompatID = NVTX_EXT_COMPATID_MEM, batch.structSize = sizeof batch,
+  batch.extCompatID = NVTX_EXT_COMPATID_MEM;
+  batch.structSize = sizeof batch;
   batch.regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
-  batch.regionDescCount = rows.size(), batch.regionDescElementSize = sizeof rows[0],
+  batch.regionDescCount = rows.size();
+  batch.regionDescElementSize = sizeof rows[0];
   batch.regionDescElements = rows.data();
   nvtxMemCudaMarkInitialized(domain, static_cast<cudaStream_t>(context.stream()), 0, &batch);
 }

@@ -1,24 +1,25 @@
 #pragma once
-// How the copy engine sees a matrix.
+// Tensor maps: how TMA sees a matrix.
 #include <cuda.h>
 
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone {
 
-// Whether the copy engine can read or write a bf16 matrix: 16-byte aligned rows. Their length may be any.
+// True if TMA can read and write x: bf16 with 16-byte aligned rows. Rows may have any length.
 inline bool tma_compatible(const Tensor& x) {
   return x.dtype == DType::bf16 && x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
-// The same of a matrix of bytes.
+// The same for a matrix of bytes.
 inline bool tma_compatible_u8(const Tensor& x) {
   return x.dtype == DType::u8 && x.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
-// The driver's function, without a link to the driver. Boxes of `rows` rows and 64 columns, swizzled by their length:
-// 128 bytes of bf16, 64 of bytes; what lies outside of the tensor reads as zero and is not written. Dims and strides
-// are from the innermost dim out; a box has one index of every dim between.
+// Encodes a map with boxes of `rows` rows and 64 columns. The swizzle is as wide as a box row: 128 bytes for bf16, 64
+// for bytes. Elements outside the tensor read as zero and are not written. Sizes and strides are given from the
+// innermost dimension outward. A box has one index of every middle dimension. The driver function comes from
+// cudaGetDriverEntryPointByVersion, so the program does not link the driver.
 template <size_t Rank>
 CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const cuuint64_t (&strides)[Rank - 1],
                        int rows) {
@@ -28,29 +29,32 @@ CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const c
     cudaDriverEntryPointQueryResult found{};
     HONE_CUDA_CHECK(
         cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
-    HONE_CHECK(found == cudaDriverEntryPointSuccess, "cuda: the driver has no cuTensorMapEncodeTiled");
+    HONE_CHECK(found == cudaDriverEntryPointSuccess,
+               "cuda: the driver has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
     return reinterpret_cast<Encode>(function);
   }();
   cuuint32_t box[Rank], steps[Rank];
-  for (size_t i = 0; i < Rank; ++i)
-    box[i] = i == 0 ? 64 : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1, steps[i] = 1;
+  for (size_t i = 0; i < Rank; ++i) {
+    box[i] = i == 0 ? 64 : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1;
+    steps[i] = 1;
+  }
   CUtensorMap map;
   const bool bytes = x.dtype == DType::u8;
   const CUresult code = encode(&map, bytes ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, Rank,
                                x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                bytes ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  HONE_CHECK(code == CUDA_SUCCESS, "cuda: no tensor map of [", x.dim(0), ", ", x.row_size(), "] with rows ",
-             x.row_stride, " apart: code ", static_cast<int>(code));
+  HONE_CHECK(code == CUDA_SUCCESS, "cuda: no tensor map of [", x.dim(0), ", ", x.row_size(), "] with row stride ",
+             x.row_stride, ": code ", static_cast<int>(code));
   return map;
 }
 
-// Of a matrix of bf16 or bytes.
+// Map of a bf16 or byte matrix.
 inline CUtensorMap make_tensor_map(const Tensor& x, int rows) {
   return encode_map<2>(x, {static_cast<cuuint64_t>(x.dim(1)), static_cast<cuuint64_t>(x.dim(0))},
                        {static_cast<cuuint64_t>(x.row_stride) * size_of(x.dtype)}, rows);
 }
-// Of bf16 [tokens, heads, dim]; a box lies in one head.
+// Map of a bf16 tensor [tokens, heads, dim]; a box lies within one head.
 inline CUtensorMap map_of_heads(const Tensor& x, int rows) {
   return encode_map<3>(
       x, {static_cast<cuuint64_t>(x.dim(2)), static_cast<cuuint64_t>(x.dim(1)), static_cast<cuuint64_t>(x.dim(0))},

@@ -1,4 +1,4 @@
-// The specification on the CPU, and on a GPU what runs where nothing is fused.
+// The fused ops as their steps: the CPU specification, and the GPU body for what no fused kernel supports.
 #include <algorithm>
 
 #include "kernels/decoder_layer/internal.h"
@@ -21,78 +21,101 @@ Tensor normed(Context& context, Tensor x, const RmsNormWeights& norm) {
   return out;
 }
 
-void project_gated_steps(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias) {
+void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args) {
   const ScratchScope scope(context);
-  const Tensor gate_up = context.scratch().take(x.dtype, {x.dim(0), w.dim(0)});
-  gemm_forward(context, gate_up, normed(context, x, norm), w, bias, {});
-  swiglu_forward(context, y, gate_up);
+  const Tensor gate_up = context.scratch().take(args.x.dtype, {args.x.dim(0), args.gate_up.w.dim(0)});
+  gemm_forward(context,
+               {.y = gate_up, .x = normed(context, args.x, args.norm), .w = args.gate_up.w, .bias = args.gate_up.bias});
+  swiglu_forward(context, args.y, gate_up);
 }
 
-void project_heads_steps(Context& context, Tensor x, QkvProjection to) {
-  HONE_CHECK(to.cache.k && to.cache.v && to.cache.slots, "qkv_rope_cache: no cache");
+void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args) {
+  HONE_CHECK(args.to.cache.k && args.to.cache.v && args.to.cache.slots,
+             "qkv_rope_cache: cache.k, cache.v and cache.slots must be set");
   const ScratchScope scope(context);
-  const int64_t T = x.dim(0);
-  const Tensor qkv = context.scratch().take(x.dtype, {T, to.qkv.w.dim(0)}),
-               k = context.scratch().take(x.dtype, {T, to.shape.num_kv_heads, to.shape.head_dim});
-  gemm_forward(context, qkv, normed(context, x, to.norm), to.qkv.w, to.qkv.bias, {});
-  qkv_forward(context, to.q, k, {}, qkv, to.positions, to.cos_sin, to.q_norm, to.k_norm, to.shape, to.cache);
+  const int64_t T = args.x.dim(0);
+  const Tensor qkv = context.scratch().take(args.x.dtype, {T, args.to.qkv.w.dim(0)}),
+               k = context.scratch().take(args.x.dtype, {T, args.to.shape.num_kv_heads, args.to.shape.head_dim});
+  gemm_forward(context,
+               {.y = qkv, .x = normed(context, args.x, args.to.norm), .w = args.to.qkv.w, .bias = args.to.qkv.bias});
+  qkv_forward(context, {.q = args.to.q,
+                        .k = k,
+                        .qkv = qkv,
+                        .positions = args.to.positions,
+                        .cos_sin = args.to.cos_sin,
+                        .q_norm = args.to.q_norm,
+                        .k_norm = args.to.k_norm,
+                        .shape = args.to.shape,
+                        .cache = args.to.cache});
 }
 
-void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
-                     RmsNormWeights norm) {
-  gemm_forward(context, y, x, w, bias, residual);
-  rmsnorm_forward(context, normed, {}, y, norm.weight, norm.eps);
+GemmForward gemm_of(const GemmRmsnorm& args) {
+  return {.y = args.y, .x = args.x, .w = args.product.w, .bias = args.product.bias, .residual = args.residual};
+}
+void gemm_rmsnorm_steps(Context& context, const GemmRmsnorm& args) {
+  gemm_forward(context, gemm_of(args));
+  rmsnorm_forward(context, args.normed, {}, args.y, args.norm.weight, args.norm.eps);
 }
 
-void project_between_steps(Context& context, Tensor x, Tensor mixed, GemmWeights output, GatedMlpWeights mlp,
-                           QkvProjection next) {
+void decoder_layer_tail_steps(Context& context, const DecoderLayerTail& args) {
   const ScratchScope scope(context);
-  const int64_t T = x.dim(0);
-  const Tensor mid = context.scratch().take(x.dtype, x.dims()),
-               activated = context.scratch().take(x.dtype, {T, mlp.down.w.dim(1)}),
-               normed = T > max_rows_norm_in_gemm ? context.scratch().take(x.dtype, x.dims()) : Tensor();
+  const int64_t T = args.x.dim(0);
+  const Tensor mid = context.scratch().take(args.x.dtype, args.x.dims()),
+               activated = context.scratch().take(args.x.dtype, {T, args.mlp.down.w.dim(1)}),
+               normed = T > max_rows_norm_in_gemm ? context.scratch().take(args.x.dtype, args.x.dims()) : Tensor();
   const auto multiply = [&](Tensor y, Tensor from, const GemmWeights& product, Tensor residual,
                             const RmsNormWeights& after) {
     if (normed && after.weight)
-      gemm_rmsnorm(context, y, normed, from, product.w, product.bias, residual, after);
+      gemm_rmsnorm(context,
+                   {.y = y, .normed = normed, .x = from, .product = product, .residual = residual, .norm = after});
     else
-      gemm_forward(context, y, from, product.w, product.bias, residual);
+      gemm_forward(context, {.y = y, .x = from, .w = product.w, .bias = product.bias, .residual = residual});
   };
-  multiply(mid, mixed, output, x, mlp.norm);
-  gate_up_swiglu(context, activated, normed ? normed : mid, normed ? RmsNormWeights{} : mlp.norm, mlp.gate_up.w,
-                 mlp.gate_up.bias);
-  multiply(x, activated, mlp.down, mid, next.norm);
-  if (!next.q) return;
-  if (normed) next.norm = {};
-  qkv_rope_cache(context, normed ? normed : x, next);
+  multiply(mid, args.mixed, args.output, args.x, args.mlp.norm);
+  gate_up_swiglu(context, {.y = activated,
+                           .x = normed ? normed : mid,
+                           .norm = normed ? RmsNormWeights{} : args.mlp.norm,
+                           .gate_up = args.mlp.gate_up});
+  multiply(args.x, activated, args.mlp.down, mid, args.next.norm);
+  if (!args.next.q) return;
+  QkvRopeCache last{.x = normed ? normed : args.x, .to = args.next};
+  if (normed) last.to.norm = {};
+  qkv_rope_cache(context, last);
 }
 
-size_t project_gated_scratch(const Tensor&, const Tensor& x, const RmsNormWeights& norm, const Tensor& w,
-                             const Tensor&) {
-  return norm_bytes(x, norm) + bytes_of(x, w.dim(0));
+size_t gate_up_swiglu_scratch(const GateUpSwiglu& args) {
+  return norm_bytes(args.x, args.norm) + bytes_of(args.x, args.gate_up.w.dim(0));
 }
-size_t project_heads_scratch(const Tensor& x, const QkvProjection& to) {
-  return norm_bytes(x, to.norm) + bytes_of(x, to.qkv.w.dim(0) + to.shape.num_kv_heads * to.shape.head_dim);
+size_t qkv_rope_cache_scratch(const QkvRopeCache& args) {
+  return norm_bytes(args.x, args.to.norm) +
+         bytes_of(args.x, args.to.qkv.w.dim(0) + args.to.shape.num_kv_heads * args.to.shape.head_dim);
 }
-size_t project_between_scratch(const Tensor& x, const Tensor&, const GemmWeights&, const GatedMlpWeights& mlp,
-                               const QkvProjection& next) {
+size_t decoder_layer_tail_scratch(const DecoderLayerTail& args) {
+  const Tensor& x = args.x;
   const bool by_reader = x.dim(0) <= max_rows_norm_in_gemm;
-  QkvProjection to = next;
-  if (!by_reader) to.norm = {};
-  return bytes_of(x, x.dim(1)) * (by_reader ? 1 : 2) + bytes_of(x, mlp.down.w.dim(1)) +
-         std::max(project_gated_scratch(x, x, by_reader ? mlp.norm : RmsNormWeights{}, mlp.gate_up.w, {}),
-                  to.q ? project_heads_scratch(x, to) : 0);
+  GateUpSwiglu gate_up{.y = x, .x = x, .norm = args.mlp.norm, .gate_up = args.mlp.gate_up};
+  QkvRopeCache last{.x = x, .to = args.next};
+  if (!by_reader) {
+    gate_up.norm = {};
+    last.to.norm = {};
+  }
+  return bytes_of(x, x.dim(1)) * (by_reader ? 1 : 2) + bytes_of(x, args.mlp.down.w.dim(1)) +
+         std::max(gate_up_swiglu_scratch(gate_up), args.next.q ? qkv_rope_cache_scratch(last) : 0);
 }
 
-[[maybe_unused]] static const bool added =
-    gemm_rmsnorm.add({"specification", DeviceKind::cpu, gemm_norm_steps}) &&
-    gemm_rmsnorm.add({"steps", DeviceKind::cuda, gemm_norm_steps}) &&
-    decoder_layer_tail.add(
-        {"specification", DeviceKind::cpu, project_between_steps, 0, nullptr, project_between_scratch}) &&
-    decoder_layer_tail.add({"steps", DeviceKind::cuda, project_between_steps, 0, nullptr, project_between_scratch}) &&
-    gate_up_swiglu.add({"specification", DeviceKind::cpu, project_gated_steps, 0, nullptr, project_gated_scratch}) &&
-    gate_up_swiglu.add({"steps", DeviceKind::cuda, project_gated_steps, 0, nullptr, project_gated_scratch}) &&
-    qkv_rope_cache.add({"specification", DeviceKind::cpu, project_heads_steps, 0, nullptr, project_heads_scratch}) &&
-    qkv_rope_cache.add({"steps", DeviceKind::cuda, project_heads_steps, 0, nullptr, project_heads_scratch});
+namespace {
 
+[[maybe_unused]] const bool added =
+    gemm_rmsnorm.add({"specification", DeviceKind::cpu, gemm_rmsnorm_steps}) &&
+    gemm_rmsnorm.add({"steps", DeviceKind::cuda, gemm_rmsnorm_steps}) &&
+    decoder_layer_tail.add(
+        {"specification", DeviceKind::cpu, decoder_layer_tail_steps, 0, nullptr, decoder_layer_tail_scratch}) &&
+    decoder_layer_tail.add(
+        {"steps", DeviceKind::cuda, decoder_layer_tail_steps, 0, nullptr, decoder_layer_tail_scratch}) &&
+    gate_up_swiglu.add({"specification", DeviceKind::cpu, gate_up_swiglu_steps, 0, nullptr, gate_up_swiglu_scratch}) &&
+    gate_up_swiglu.add({"steps", DeviceKind::cuda, gate_up_swiglu_steps, 0, nullptr, gate_up_swiglu_scratch}) &&
+    qkv_rope_cache.add({"specification", DeviceKind::cpu, qkv_rope_cache_steps, 0, nullptr, qkv_rope_cache_scratch}) &&
+    qkv_rope_cache.add({"steps", DeviceKind::cuda, qkv_rope_cache_steps, 0, nullptr, qkv_rope_cache_scratch});
+
+}  // namespace
 }  // namespace hone

@@ -1,65 +1,99 @@
 #pragma once
-// The products of a decoder's block with the small ops before and after them, for passes that keep nothing for a
-// backward pass.
+// The GEMMs of a decoder layer with the small ops before and after them, for passes that keep nothing for a backward
+// pass. T tokens, D width, F MLP width, H heads, Hk KV heads, head dim d.
 //
-// x is normed first where `norm` has a weight; what is normed, multiplied and turned is rounded to its storage after
-// each of these steps, so that the results have the bits of the ops that the steps are named for. The rule of
-// gemm_forward about w holds for the norm's weight, too.
+// Each op equals a sequence of other ops, bit for bit: the result of each step (norm, GEMM, activation, rotation) is
+// rounded to its storage.
 #include "kernels/rope/qkv.h"
 
 namespace hone {
 
-// Of rmsnorm_forward; without a weight, none.
+// The norm of rmsnorm_forward. Without a weight x is taken as it is.
 struct RmsNormWeights {
-  Tensor weight;  // [K]
+  Tensor weight;  // [K] or empty; prefetched as gemm_forward's w
   float eps = 0;
+  static constexpr auto access = op_access(prefetched(&RmsNormWeights::weight));
 };
 
-// y [T, F] = swiglu_forward(gemm_forward(rmsnorm_forward(x)));  x [T, K], w [2F, K]: gates, then ups; bias [2F] or
-// empty. y is written.
-inline constinit Op<void(Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias)> gate_up_swiglu{
-    "gate_up_swiglu"};
-
-// A matrix and its bias, as gemm_forward takes them.
+// A matrix [N, K] and its bias [N] or empty, as gemm_forward takes them.
 struct GemmWeights {
   Tensor w, bias;
+  static constexpr auto access = op_access(prefetched(&GemmWeights::w), read(&GemmWeights::bias));
 };
 
-// What becomes of x in qkv_forward(gemm_forward(rmsnorm_forward(x))): q [T, H, d] and the cache's rows at its slots;
-// qkv.w [(H + 2 Hk) * d, K]: rows of q, k, v. q_norm, k_norm [d] or both empty; the other fields are qkv_forward's, the
-// cache is there.
-struct QkvProjection {
-  Tensor q;
+// y = swiglu_forward(gemm_forward(rmsnorm_forward(x)))
+struct GateUpSwiglu {
+  Tensor y;  // [T, F], written
+  Tensor x;  // [T, D]
   RmsNormWeights norm;
-  GemmWeights qkv;
-  Tensor positions, cos_sin, q_norm, k_norm;
-  QkvShape shape;
-  KvWriteTarget cache;
+  GemmWeights gate_up;  // w [2F, D]: gate rows, then up rows
+  static constexpr auto access =
+      op_access(written(&GateUpSwiglu::y), read(&GateUpSwiglu::x), parts(&GateUpSwiglu::norm, &GateUpSwiglu::gate_up));
 };
-// x [T, K].
-inline constinit Op<void(Tensor x, QkvProjection heads)> qkv_rope_cache{"qkv_rope_cache"};
+inline constinit Op<GateUpSwiglu> gate_up_swiglu{"gate_up_swiglu"};
 
-// y [T, N] = gemm_forward(x, w, bias, residual) and normed [T, N] = rmsnorm_forward(y). normed is nothing else's
-// memory.
-inline constinit Op<void(Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
-                         RmsNormWeights norm)>
-    gemm_rmsnorm{"gemm_rmsnorm"};
+// The projection to q, k and v: q and the rows of the KV cache are written.
+struct QkvProjection {
+  Tensor q;  // [T, H, d], written
+  RmsNormWeights norm;
+  GemmWeights qkv;        // w [(H + 2 Hk) * d, D]: rows of q, k, v
+  Tensor positions;       // [T] i32
+  Tensor cos_sin;         // as in qkv_forward
+  Tensor q_norm, k_norm;  // [d], or both empty
+  QkvShape shape;
+  KvWriteTarget cache;  // not empty
+  static constexpr auto access = op_access(
+      written(&QkvProjection::q), parts(&QkvProjection::cache, &QkvProjection::norm, &QkvProjection::qkv),
+      read(&QkvProjection::positions, &QkvProjection::cos_sin, &QkvProjection::q_norm, &QkvProjection::k_norm));
+};
+// qkv_forward(gemm_forward(rmsnorm_forward(x)))
+struct QkvRopeCache {
+  Tensor x;  // [T, D]
+  QkvProjection to;
+  static constexpr auto access = op_access(parts(&QkvRopeCache::to), read(&QkvRopeCache::x));
+};
+inline constinit Op<QkvRopeCache> qkv_rope_cache{"qkv_rope_cache"};
 
-// gate_up_swiglu's matrix and the one that follows it.
+// y = gemm_forward(x, w, bias, residual) and normed = rmsnorm_forward(y).
+struct GemmRmsnorm {
+  Tensor y;       // [T, N], written
+  Tensor normed;  // [T, N], written; shares no memory with the others
+  Tensor x;       // [T, K]
+  GemmWeights product;
+  Tensor residual{};  // [T, N] or empty; may be y itself
+  RmsNormWeights norm;
+  static constexpr auto access =
+      op_access(written(&GemmRmsnorm::y, &GemmRmsnorm::normed), read(&GemmRmsnorm::x, &GemmRmsnorm::residual),
+                parts(&GemmRmsnorm::product, &GemmRmsnorm::norm));
+};
+inline constinit Op<GemmRmsnorm> gemm_rmsnorm{"gemm_rmsnorm"};
+
+// The matrix of gate_up_swiglu and the one that follows it, w [D, F].
 struct GatedMlpWeights {
   RmsNormWeights norm;
   GemmWeights gate_up, down;
+  static constexpr auto access =
+      op_access(parts(&GatedMlpWeights::norm, &GatedMlpWeights::gate_up, &GatedMlpWeights::down));
 };
 
-// From the attention of one block to that of the next, x [T, C] in place:
-//   x = gemm_forward(mixed, output) + x;  x = gemm_forward(gate_up_swiglu(x, mlp), mlp.down) + x;  qkv_rope_cache(x,
-//   next), unless next.q is empty.
-// mixed [T, H * d]: what attention left.
-inline constinit Op<void(Tensor x, Tensor mixed, GemmWeights output, GatedMlpWeights mlp, QkvProjection next)>
-    decoder_layer_tail{"decoder_layer_tail"};
+// From the attention of one layer to the attention of the next:
+//   x = gemm_forward(mixed, output) + x
+//   x = gemm_forward(gate_up_swiglu(x, mlp), mlp.down) + x
+//   qkv_rope_cache(x, next), unless next.q is empty
+struct DecoderLayerTail {
+  Tensor x;      // [T, D], updated in place
+  Tensor mixed;  // [T, H * d]: the output of attention
+  GemmWeights output;
+  GatedMlpWeights mlp;
+  QkvProjection next;
+  static constexpr auto access =
+      op_access(updated(&DecoderLayerTail::x), read(&DecoderLayerTail::mixed),
+                parts(&DecoderLayerTail::output, &DecoderLayerTail::mlp, &DecoderLayerTail::next));
+};
+inline constinit Op<DecoderLayerTail> decoder_layer_tail{"decoder_layer_tail"};
 
-// Up to so many rows the norm is best left to the op that reads its result, gate_up_swiglu or qkv_rope_cache; for more,
-// to the one that writes its input, gemm_rmsnorm.
+// Up to this number of rows the op that reads a norm's result does the norm (gate_up_swiglu, qkv_rope_cache); for more
+// rows the op that writes its input does (gemm_rmsnorm). This is the faster choice.
 inline constexpr int64_t max_rows_norm_in_gemm = 8;
 
 }  // namespace hone

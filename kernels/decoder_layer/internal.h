@@ -1,22 +1,23 @@
 #pragma once
-// The ops of kernels/decoder_layer/decoder_layer.h, one after another.
+// The ops of kernels/decoder_layer/decoder_layer.h as sequences of other ops, on any device.
 #include "kernels/decoder_layer/decoder_layer.h"
 
 namespace hone {
 
-void project_gated_steps(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias);
-void project_heads_steps(Context& context, Tensor x, QkvProjection heads);
-void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
-                     RmsNormWeights norm);
-void project_between_steps(Context& context, Tensor x, Tensor mixed, GemmWeights output, GatedMlpWeights mlp,
-                           QkvProjection next);
-// x normed, in scratch, or x itself.
-Tensor normed(Context& context, Tensor x, const RmsNormWeights& norm);
+struct GemmForward;  // kernels/gemm/gemm.h
 
-size_t project_gated_scratch(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const Tensor& w,
-                             const Tensor& bias);
-size_t project_heads_scratch(const Tensor& x, const QkvProjection& heads);
-size_t project_between_scratch(const Tensor& x, const Tensor& mixed, const GemmWeights& output,
-                               const GatedMlpWeights& mlp, const QkvProjection& next);
+void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args);
+void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args);
+void gemm_rmsnorm_steps(Context& context, const GemmRmsnorm& args);
+void decoder_layer_tail_steps(Context& context, const DecoderLayerTail& args);
+// The norm of x, in scratch memory of the caller's scope; without a weight x itself.
+Tensor normed(Context& context, Tensor x, const RmsNormWeights& norm);
+// The product of gemm_rmsnorm.
+GemmForward gemm_of(const GemmRmsnorm& args);
+
+// Bytes of scratch memory of the steps.
+size_t gate_up_swiglu_scratch(const GateUpSwiglu& args);
+size_t qkv_rope_cache_scratch(const QkvRopeCache& args);
+size_t decoder_layer_tail_scratch(const DecoderLayerTail& args);
 
 }  // namespace hone

@@ -1,5 +1,15 @@
 #pragma once
-// Joins the partial sums of split_k.cuh where the rows that come of them are normed next. .cu files alone include it.
+// Split-K reduction fused with an RMSNorm: adds the partial sums of split_k.cuh, writes y, and norms its rows. Only .cu
+// and .cuh files include it.
+//
+// Use       gemm_rmsnorm when the GEMM is split along K.
+// Tile      one row per thread block, 8 columns per thread.
+// Roles     all threads alike.
+// Pipeline  none.
+// Smem      dynamic: the row in bf16, 16 bytes per thread, at most 16 KB. Static: the warps' partial sums of squares.
+// Numerics  slots in ascending order, + bias, + residual, rounded to bf16; then the bits of rmsnorm_forward.
+// PDL       triggers dependents and loads the norm's weight before griddep_wait().
+// Limits    columns a multiple of 8 up to 8192; y, normed and residual bf16 with 16-byte aligned rows.
 #include "kernels/gemm/sm90/split_k.cuh"
 #include "kernels/norm/rmsnorm_row.cuh"
 
@@ -8,15 +18,15 @@ namespace hone {
 struct RmsNormOutput {
   __nv_bfloat16* normed;
   const __nv_bfloat16* weight;
-  int64_t stride;  // of normed
+  int64_t stride;  // row stride of normed
   float eps;
   RowShape shape;
 };
 
-// Whether the kernel below takes rows of so many columns; y, normed and residual are bf16 with 16-byte aligned rows.
+// True if the kernel below supports this row length. y, normed and residual must be bf16 with 16-byte aligned rows.
 inline bool joins_norm(int64_t columns) { return columns % 8 == 0 && columns <= 8 * 1024; }
 
-// y, and y normed with the bits of rmsnorm_forward. A block has a row, a thread eight neighbours of it.
+// Writes y and normed. A block has one row; a thread has eight adjacent columns.
 static __global__ void __launch_bounds__(1024)
     gemm_join_norm_kernel(SplitKPartials from, GemmEpilogue output, RmsNormOutput norm) {
   extern __shared__ uint4 row[];
@@ -25,14 +35,16 @@ static __global__ void __launch_bounds__(1024)
   const bool inside = column < from.columns;
   hopper::griddep_launch_dependents();
   const uint4 factors[1] = {inside ? *reinterpret_cast<const uint4*>(norm.weight + column) : uint4{}};
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // the partial sums and the residual are written
   if (inside) {
     const float* at = from.sums + int64_t{m} * from.columns + column;
     const int64_t step = int64_t{from.M} * from.columns;
     float total[8], bias[8] = {}, residual[8] = {};
     const auto load = [](float(&to)[8], const float* x) {
-      load_vec(reinterpret_cast<float(&)[4]>(to), x), load_vec(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
+      load_vec(reinterpret_cast<float(&)[4]>(to), x);
+      load_vec(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
     };
+    // Reduction and epilogue.
     load(total, at);
     if (output.residual)
       load_vec(residual, static_cast<const __nv_bfloat16*>(output.residual) + m * output.residual_stride + column);
@@ -50,7 +62,7 @@ static __global__ void __launch_bounds__(1024)
     row[piece] = {word(0), word(1), word(2), word(3)};
     *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(output.y) + m * output.y_stride + column) = row[piece];
   }
-  __syncthreads();
+  __syncthreads();  // the row is in shared memory
   norm_rows([&](int, int i) { return row + i; }, 1, from.columns, norm.shape, norm.eps, factors, squares,
             static_cast<int>(blockDim.x), [] { __syncthreads(); });
   if (inside) *reinterpret_cast<uint4*>(norm.normed + m * norm.stride + column) = row[piece];

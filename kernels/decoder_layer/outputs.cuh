@@ -1,5 +1,6 @@
 #pragma once
-// Outputs (output.cuh) and checks of the projections that the Hopper bodies share. Only .cu files include it.
+// Epilogues (output.cuh) and argument checks that the Hopper bodies of the fused projections share. Only .cu and .cuh
+// files include it.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/decoder_layer/decoder_layer.h"
@@ -9,13 +10,16 @@
 
 namespace hone {
 
-// What the fused outputs share: totals + bias, rounded to bf16 as the product by itself would be.
+// Bias of the fused epilogues: total + bias is rounded to bf16 as the separate GEMM rounds it.
 template <int count>
 struct PairBias {
   float first[count] = {}, second[count] = {};
   __device__ static PairBias fetch(const __nv_bfloat16* bias, int2 n, int r) {
     PairBias out;
-    if (bias) load_vec(out.first, bias + n.x + r), load_vec(out.second, bias + n.y + r);
+    if (bias) {
+      load_vec(out.first, bias + n.x + r);
+      load_vec(out.second, bias + n.y + r);
+    }
     return out;
   }
 };
@@ -23,9 +27,9 @@ __device__ inline float rounded_sum(float total, float bias, bool has_bias) {
   return __bfloat162float(__float2bfloat16_rn(has_bias ? total + bias : total));
 }
 
-// y [M, F] = silu(gate) * up: rows of gate are run by run with their rows of up. F is a multiple of 8.
+// y [M, F] = silu(gate) * up. A tile pairs a range of gate rows with its range of up rows. F is a multiple of 8.
 struct SwigluEpilogue {
-  static constexpr bool neighbours = false;
+  static constexpr bool adjacent_ranges = false;
   __nv_bfloat16* y;
   const __nv_bfloat16* bias;
   int64_t y_stride;
@@ -58,11 +62,11 @@ struct SwigluEpilogue {
   }
 };
 
-// q [M, H, d], and k and v in the cache: the halves of a head that rotate together are a pair of runs. d is a multiple
-// of 64, and all of it rotates.
+// q [M, H, d], and k and v in the cache. The two halves of a head that RoPE rotates together are the pair of row
+// ranges. d is a multiple of 64 and all of it is rotated.
 struct QkvRopeEpilogue {
-  static constexpr bool neighbours = false;
-  __nv_bfloat16 *q, *k, *v;  // k and v: the cache's
+  static constexpr bool adjacent_ranges = false;
+  __nv_bfloat16 *q, *k, *v;  // k and v: rows of the cache
   const __nv_bfloat16* bias;
   const float* cos_sin;
   const int32_t *positions, *slots;
@@ -73,23 +77,25 @@ struct QkvRopeEpilogue {
   struct Extra {
     PairBias<count> bias;
     float cos[count], sin[count];
-    __nv_bfloat16* to = nullptr;  // the first of the pair; none beyond the last head
-    int partner;                  // how far behind it the other is
+    __nv_bfloat16* to = nullptr;  // first element of the pair; nullptr past the last head
+    int partner;                  // distance of the second element
     bool rotates;
   };
   template <int half>
   __host__ __device__ int tiles() const {
     return (heads + 2 * kv_heads) * (dim / (2 * half));
   }
-  // A tile within its head.
+  // The columns of a tile within its head.
   template <int half>
   struct PairColumns {
     int head, column, partner;
     bool rotates;
     __device__ PairColumns(const QkvRopeEpilogue& of, int tile) {
       const int a_head = of.dim / (2 * half), j = tile % a_head;
-      head = tile / a_head, rotates = head < of.heads + of.kv_heads;
-      column = rotates ? j * half : j * 2 * half, partner = rotates ? of.dim / 2 : half;
+      head = tile / a_head;
+      rotates = head < of.heads + of.kv_heads;
+      column = rotates ? j * half : j * 2 * half;
+      partner = rotates ? of.dim / 2 : half;
     }
   };
   template <int half>
@@ -105,7 +111,8 @@ struct QkvRopeEpilogue {
     out.bias = PairBias<count>::fetch(bias, row_ranges<half>(tile), r);
     if (at.rotates) {
       const float* angles = cos_sin + positions[m] * cos_sin_stride + at.column + r;
-      load_vec(out.cos, angles), load_vec(out.sin, angles + at.partner);
+      load_vec(out.cos, angles);
+      load_vec(out.sin, angles + at.partner);
     }
     if (at.head < heads)
       out.to = q + m * q_stride + at.head * dim;
@@ -113,7 +120,9 @@ struct QkvRopeEpilogue {
       out.to = k + slots[m] * k_stride + (at.head - heads) * dim;
     else
       out.to = v + slots[m] * v_stride + (at.head - heads - kv_heads) * dim;
-    out.to += at.column + r, out.partner = at.partner, out.rotates = at.rotates;
+    out.to += at.column + r;
+    out.partner = at.partner;
+    out.rotates = at.rotates;
     return out;
   }
   template <int half, int count>
@@ -123,7 +132,7 @@ struct QkvRopeEpilogue {
     float a[count], b[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      a[i] = rounded_sum(first[i], extra.bias.first[i], bias),
+      a[i] = rounded_sum(first[i], extra.bias.first[i], bias);
       b[i] = rounded_sum(second[i], extra.bias.second[i], bias);
       if (extra.rotates) rotate(a[i], b[i], extra.cos[i], extra.sin[i]);
     }
@@ -132,7 +141,7 @@ struct QkvRopeEpilogue {
   }
 };
 
-// Whether the kernels here take the matrix and the norm before it.
+// True if the fused kernels support the matrix and the norm before it.
 inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product) {
   const auto vector = [](const Tensor& v) {
     return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0);
@@ -143,9 +152,10 @@ inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const GemmWeights
 inline bool fuses_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product) {
   return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;
 }
-inline bool fuses_heads(const Tensor& x, const QkvProjection& to) {
+inline bool fuses_heads(const QkvRopeCache& args) {
+  const QkvProjection& to = args.to;
   const int64_t dim = to.shape.head_dim;
-  return fuses(x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim &&
+  return fuses(args.x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim &&
          to.cos_sin.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 &&
          tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
 }
@@ -165,11 +175,12 @@ inline SwigluEpilogue gated_output(const OpBase& op, const Tensor& y, const Tens
   check_shape(op, "y", y, {x.dim(0), F}, DType::bf16);
   return {numbers<__nv_bfloat16>(y), numbers<const __nv_bfloat16>(product.bias), y.row_stride, static_cast<int>(F)};
 }
-inline QkvRopeEpilogue heads_output(const OpBase& op, const Tensor& x, const QkvProjection& to) {
+inline QkvRopeEpilogue heads_output(const OpBase& op, const QkvRopeCache& args) {
+  const QkvProjection& to = args.to;
   const QkvShape& shape = to.shape;
   const KvWriteTarget& cache = to.cache;
-  const int64_t M = x.dim(0);
-  check_product(op, x, to.norm, to.qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
+  const int64_t M = args.x.dim(0);
+  check_product(op, args.x, to.norm, to.qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
   check_shape(op, "q", to.q, {M, shape.num_heads, shape.head_dim}, DType::bf16);
   check_shape(op, "positions", to.positions, {M}, DType::i32);
   check_shape(op, "cos_sin", to.cos_sin, {to.cos_sin.dim(0), shape.rotary_dim});
@@ -177,13 +188,19 @@ inline QkvRopeEpilogue heads_output(const OpBase& op, const Tensor& x, const Qkv
   check_shape(op, "cache.v", cache.v, {cache.k.dim(0), shape.num_kv_heads, shape.head_dim}, DType::bf16);
   check_shape(op, "cache.slots", cache.slots, {M}, DType::i32);
   QkvRopeEpilogue out{};
-  out.q = numbers<__nv_bfloat16>(to.q), out.k = numbers<__nv_bfloat16>(cache.k),
+  out.q = numbers<__nv_bfloat16>(to.q);
+  out.k = numbers<__nv_bfloat16>(cache.k);
   out.v = numbers<__nv_bfloat16>(cache.v);
-  out.bias = numbers<const __nv_bfloat16>(to.qkv.bias), out.cos_sin = numbers<const float>(to.cos_sin);
-  out.positions = numbers<const int32_t>(to.positions), out.slots = numbers<const int32_t>(cache.slots);
-  out.q_stride = to.q.row_stride, out.k_stride = cache.k.row_stride, out.v_stride = cache.v.row_stride;
+  out.bias = numbers<const __nv_bfloat16>(to.qkv.bias);
+  out.cos_sin = numbers<const float>(to.cos_sin);
+  out.positions = numbers<const int32_t>(to.positions);
+  out.slots = numbers<const int32_t>(cache.slots);
+  out.q_stride = to.q.row_stride;
+  out.k_stride = cache.k.row_stride;
+  out.v_stride = cache.v.row_stride;
   out.cos_sin_stride = to.cos_sin.row_stride;
-  out.heads = static_cast<int>(shape.num_heads), out.kv_heads = static_cast<int>(shape.num_kv_heads);
+  out.heads = static_cast<int>(shape.num_heads);
+  out.kv_heads = static_cast<int>(shape.num_kv_heads);
   out.dim = static_cast<int>(shape.head_dim);
   return out;
 }

@@ -1,6 +1,5 @@
 #pragma once
-// Epilogues of kernels/gemm/sm90/wgmma.cuh for outputs of pairs (outputs.cuh): both of a pair are among a thread's
-// totals.
+// Epilogues of wgmma.cuh for pairs (outputs.cuh): both elements of a pair are among one thread's totals.
 #include "kernels/decoder_layer/outputs.cuh"
 #include "kernels/gemm/sm90/wgmma.cuh"
 
@@ -14,7 +13,7 @@ struct GemmPairStore {
   __device__ void end(const GemmPart&) const {}
 
  protected:
-  // Columns [first, first + half) of the warpgroup's part and the next `half` are the runs of `tile`.
+  // Columns [first, first + half) of the warpgroup's part and the next `half` are the two row ranges of `tile`.
   template <int half, int first, int size, class Output>
   static __device__ void store_runs(const Output& to, const GemmPart& part, const float (&total)[size], int m, int M,
                                     int tile) {
@@ -44,7 +43,7 @@ struct SwigluStore : GemmPairStore {
   }
 };
 
-// Tiles of 128 columns; heads of 64 or 128.
+// Tiles of 128 columns; head dimension 64 or 128.
 struct QkvRopeStore : GemmPairStore {
   QkvRopeEpilogue to;
   int M;

@@ -1,8 +1,8 @@
-// decoder_layer_tail on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use;
-// else its steps, with the same bits.
-#include "kernels/decoder_layer/gemm_chain_sm90.cuh"
+// decoder_layer_tail on Hopper: one persistent kernel for few rows if this stream owns the device's cooperative
+// barrier; else the separate steps, with the same bits.
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
+#include "kernels/decoder_layer/persistent_sm90.cuh"
 
 namespace hone {
 namespace {
@@ -20,18 +20,21 @@ template <class Output>
 PersistentGemm chain_product(const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product,
                              const Output& output) {
   PersistentGemm out{};
-  out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
-  out.w_stride = product.w.row_stride, out.x_stride = x.row_stride;
+  out.w = numbers<const __nv_bfloat16>(product.w);
+  out.x = numbers<const __nv_bfloat16>(x);
+  out.w_stride = product.w.row_stride;
+  out.x_stride = x.row_stride;
   out.row_ranges = row_ranges_of(output);
   if (norm.weight)
     out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
-  out.N = static_cast<int>(product.w.dim(0)), out.K = static_cast<int>(product.w.dim(1));
-  out.n_tiles = output.template tiles<8>(),
+  out.N = static_cast<int>(product.w.dim(0));
+  out.K = static_cast<int>(product.w.dim(1));
+  out.n_tiles = output.template tiles<8>();
   out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   return out;
 }
 
-// What the busiest of so many blocks multiplies, in N tiles times their length.
+// Work of the busiest of `blocks` thread blocks: N tiles times K.
 int64_t largest_share(const PersistentLayer& chain, int blocks) {
   int64_t share = 0;
   for (int p = 0; p < chain.count; ++p)
@@ -39,8 +42,8 @@ int64_t largest_share(const PersistentLayer& chain, int blocks) {
   return share;
 }
 
-// Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little
-// more for the others.
+// Leaves a few SMs free if that costs the others at most 15% more work: the attention kernel that follows can then
+// start early.
 int num_blocks(const PersistentLayer& chain, int all) {
   const int fewer = std::max(all - 8, 1);
   int n_tiles = 1;
@@ -48,7 +51,7 @@ int num_blocks(const PersistentLayer& chain, int all) {
   return std::min(n_tiles, largest_share(chain, fewer) * 20 <= largest_share(chain, all) * 23 ? fewer : all);
 }
 
-// Shares the work out among the blocks; the bytes that they need beside their rings.
+// Partitions the GEMMs over the blocks. Returns the shared-memory bytes needed besides the rings.
 int partition(PersistentLayer& chain, int blocks) {
   int sums_bytes = 0;
   for (int p = 0; p < chain.count; ++p) {
@@ -60,7 +63,7 @@ int partition(PersistentLayer& chain, int blocks) {
   return 128 + chain.x_bytes + sums_bytes;
 }
 
-// A kernel whose rings fit: even those of one stage are faster than the steps.
+// A kernel whose rings fit shared memory. Even rings of one stage are faster than the separate steps.
 struct PersistentLayerLaunch {
   void (*kernel)(PersistentLayer) = nullptr;
   int threads = 0, bytes = 0;
@@ -72,28 +75,31 @@ bool fits(PersistentLayerLaunch& launch, int other_bytes) {
   return launch.bytes <= PersistentLayer::all_bytes;
 }
 
-bool run_fused(Context& context, Tensor x, Tensor mixed, const GemmWeights& output, const GatedMlpWeights& mlp,
-               const QkvProjection& next) {
-  const int64_t M = x.dim(0), C = x.dim(1);
+bool run_fused(Context& context, const DecoderLayerTail& args) {
+  const int64_t M = args.x.dim(0), C = args.x.dim(1);
   if (M > max_rows_norm_in_gemm || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
   const ScratchScope scope(context);
-  const Tensor mid = context.scratch().take(x.dtype, x.dims()),
-               activated = context.scratch().take(x.dtype, {M, mlp.down.w.dim(1)});
-  check_shape(decoder_layer_tail, "mixed", mixed, {M, output.w.dim(1)}, DType::bf16);
-  check_product(decoder_layer_tail, mixed, {}, output, C);
-  check_product(decoder_layer_tail, activated, {}, mlp.down, C);
+  const Tensor mid = context.scratch().take(args.x.dtype, args.x.dims()),
+               activated = context.scratch().take(args.x.dtype, {M, args.mlp.down.w.dim(1)});
+  check_shape(decoder_layer_tail, "mixed", args.mixed, {M, args.output.w.dim(1)}, DType::bf16);
+  check_product(decoder_layer_tail, args.mixed, {}, args.output, C);
+  check_product(decoder_layer_tail, activated, {}, args.mlp.down, C);
   PersistentLayer chain{};
   chain.M = static_cast<int>(M);
-  chain.output = sum_output(mid, output, x), chain.down = sum_output(x, mlp.down, mid);
-  chain.gated = gated_output(decoder_layer_tail, activated, mid, mlp.norm, mlp.gate_up);
-  chain.products[0] = chain_product(mixed, {}, output, chain.output);
-  chain.products[1] = chain_product(mid, mlp.norm, mlp.gate_up, chain.gated);
-  chain.products[2] = chain_product(activated, {}, mlp.down, chain.down);
+  chain.output = sum_output(mid, args.output, args.x);
+  chain.down = sum_output(args.x, args.mlp.down, mid);
+  chain.gated = gated_output(decoder_layer_tail, activated, mid, args.mlp.norm, args.mlp.gate_up);
+  chain.products[0] = chain_product(args.mixed, {}, args.output, chain.output);
+  chain.products[1] = chain_product(mid, args.mlp.norm, args.mlp.gate_up, chain.gated);
+  chain.products[2] = chain_product(activated, {}, args.mlp.down, chain.down);
   chain.count = 3;
-  const bool with_heads = next.q && next.norm.weight && fuses_heads(x, next);
+  QkvRopeCache last{};
+  last.x = args.x;
+  last.to = args.next;
+  const bool with_heads = args.next.q && args.next.norm.weight && fuses_heads(last);
   if (with_heads) {
-    chain.heads = heads_output(decoder_layer_tail, x, next);
-    chain.products[chain.count++] = chain_product(x, next.norm, next.qkv, chain.heads);
+    chain.heads = heads_output(decoder_layer_tail, last);
+    chain.products[chain.count++] = chain_product(args.x, args.next.norm, args.next.qkv, chain.heads);
   }
   const int blocks = num_blocks(chain, num_sms()), other_bytes = partition(chain, blocks);
   PersistentLayerLaunch launch;
@@ -106,24 +112,22 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const GemmWeights& outp
   allow_shared_memory(launch.kernel, PersistentLayer::all_bytes);
   launch_pdl(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, launch.threads, launch.bytes, 1,
              chain);
-  if (next.q && !with_heads) qkv_rope_cache(context, x, next);
+  if (args.next.q && !with_heads) qkv_rope_cache(context, last);
   check_launch(decoder_layer_tail);
   return true;
 }
 
-void between(Context& context, Tensor x, Tensor mixed, GemmWeights output, GatedMlpWeights mlp, QkvProjection next) {
-  if (x.dim(0) > 0 && !run_fused(context, x, mixed, output, mlp, next))
-    project_between_steps(context, x, mixed, output, mlp, next);
+void between(Context& context, const DecoderLayerTail& args) {
+  if (args.x.dim(0) > 0 && !run_fused(context, args)) decoder_layer_tail_steps(context, args);
 }
 
-bool supports(const Tensor& x, const Tensor& mixed, const GemmWeights& output, const GatedMlpWeights& mlp,
-              const QkvProjection&) {
-  return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight &&
-         mlp.gate_up.w.dim(0) % 16 == 0 && fuses(x, {}, mlp.down);
+bool supports(const DecoderLayerTail& args) {
+  return fuses(args.mixed, {}, args.output) && fuses(args.x, args.mlp.norm, args.mlp.gate_up) && args.mlp.norm.weight &&
+         args.mlp.gate_up.w.dim(0) % 16 == 0 && fuses(args.x, {}, args.mlp.down);
 }
 
 [[maybe_unused]] const bool added =
-    decoder_layer_tail.add({"sm90", DeviceKind::cuda, between, 10, supports, project_between_scratch});
+    decoder_layer_tail.add({"sm90", DeviceKind::cuda, between, 10, supports, decoder_layer_tail_scratch});
 
 }  // namespace
 }  // namespace hone

@@ -1,5 +1,5 @@
-// The projections of a few hundred rows at most on Hopper: what follows the product is done where its totals are, and
-// for a few rows the norm that precedes it where they come in. More rows than that are worth ops of their own.
+// gate_up_swiglu and qkv_rope_cache on Hopper for up to 512 rows: the epilogue is fused with the GEMM, and for few rows
+// also the norm before it. For more rows the separate steps are faster.
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
 #include "kernels/decoder_layer/pair_store.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t most_rows = 512;
 
-// The product with few rows, normed on the way where that can be; false where there are too many rows for it.
+// Runs the small-M GEMM, with the norm fused if possible. Returns false if x has too many rows.
 template <class Output>
 bool run_few(Context& context, const Tensor& x, const RmsNormWeights& norm, const Tensor& w, const Output& output) {
   const int64_t K = w.dim(1);
@@ -33,15 +33,15 @@ void run_heads_tile(const GemmProblem<QkvRopeEpilogue>& c, int) {
                                         QkvRopeStore(c.output, static_cast<int>(c.M())));
 }
 
-void gated(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias) {
-  const SwigluEpilogue output = gated_output(gate_up_swiglu, y, x, norm, {w, bias});
-  const int64_t M = x.dim(0);
+void gated(Context& context, const GateUpSwiglu& args) {
+  const SwigluEpilogue output = gated_output(gate_up_swiglu, args.y, args.x, args.norm, args.gate_up);
+  const int64_t M = args.x.dim(0);
   if (M == 0) return;
-  if (M > most_rows || context.numerics() == Numerics::fast) return project_gated_steps(context, y, x, norm, w, bias);
+  if (M > most_rows || context.numerics() == Numerics::fast) return gate_up_swiglu_steps(context, args);
   const ScratchScope scope(context);
-  if (!run_few(context, x, norm, w, output)) {
-    const Tensor rows = normed(context, x, norm);
-    const GemmProblem<SwigluEpilogue> call{context, rows, w, output};
+  if (!run_few(context, args.x, args.norm, args.gate_up.w, output)) {
+    const Tensor rows = normed(context, args.x, args.norm);
+    const GemmProblem<SwigluEpilogue> call{context, rows, args.gate_up.w, output};
     auto plan = gemm_rows_plan(call);
     if (M > 64) {
       plan.consider(gemm_tile_plan<GemmTile<192, 4, 1>>(call, 0.46, run_gated_tile<GemmTile<192, 4, 1>>));
@@ -53,15 +53,15 @@ void gated(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, 
   check_launch(gate_up_swiglu);
 }
 
-void heads(Context& context, Tensor x, QkvProjection to) {
-  const QkvRopeEpilogue output = heads_output(qkv_rope_cache, x, to);
-  const int64_t M = x.dim(0);
+void heads(Context& context, const QkvRopeCache& args) {
+  const QkvRopeEpilogue output = heads_output(qkv_rope_cache, args);
+  const int64_t M = args.x.dim(0);
   if (M == 0) return;
-  if (M > most_rows || context.numerics() == Numerics::fast) return project_heads_steps(context, x, to);
+  if (M > most_rows || context.numerics() == Numerics::fast) return qkv_rope_cache_steps(context, args);
   const ScratchScope scope(context);
-  if (!run_few(context, x, to.norm, to.qkv.w, output)) {
-    const Tensor rows = normed(context, x, to.norm);
-    const GemmProblem<QkvRopeEpilogue> call{context, rows, to.qkv.w, output};
+  if (!run_few(context, args.x, args.to.norm, args.to.qkv.w, output)) {
+    const Tensor rows = normed(context, args.x, args.to.norm);
+    const GemmProblem<QkvRopeEpilogue> call{context, rows, args.to.qkv.w, output};
     auto plan = gemm_rows_plan(call);
     if (M > 64) plan.consider(gemm_tile_plan<GemmTile<128, 6, 1>>(call, 0.31, run_heads_tile));
     plan.run(call, plan.splits);
@@ -69,13 +69,11 @@ void heads(Context& context, Tensor x, QkvProjection to) {
   check_launch(qkv_rope_cache);
 }
 
-bool supports_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const Tensor& w, const Tensor& bias) {
-  return fuses_gated(y, x, norm, {w, bias});
-}
+bool supports_gated(const GateUpSwiglu& args) { return fuses_gated(args.y, args.x, args.norm, args.gate_up); }
 
 [[maybe_unused]] const bool added =
-    gate_up_swiglu.add({"sm90", DeviceKind::cuda, gated, 10, supports_gated, project_gated_scratch}) &&
-    qkv_rope_cache.add({"sm90", DeviceKind::cuda, heads, 10, fuses_heads, project_heads_scratch});
+    gate_up_swiglu.add({"sm90", DeviceKind::cuda, gated, 10, supports_gated, gate_up_swiglu_scratch}) &&
+    qkv_rope_cache.add({"sm90", DeviceKind::cuda, heads, 10, fuses_heads, qkv_rope_cache_scratch});
 
 }  // namespace
 }  // namespace hone

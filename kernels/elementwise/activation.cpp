@@ -1,3 +1,4 @@
+// CPU specification of the SwiGLU and GELU ops, in f64 per element.
 #include "kernels/elementwise/activation.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// CUDA bodies of the SwiGLU and GELU ops (kernel: kernels/cuda/elementwise.cuh).
 #include "kernels/check_shape.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/elementwise/activation.cuh"
@@ -6,7 +7,7 @@
 namespace hone {
 namespace {
 
-// The derivative of x * sigmoid(a(x)) with s = sigmoid(a(x)) and slope = x * a'(x).
+// Derivative of x * sigmoid(a(x)), with s = sigmoid(a(x)) and slope = x * a'(x).
 __device__ inline float gate_gradient(float s, float slope) { return fmaf(s * (1.0f - s), slope, s); }
 
 template <class T>
@@ -53,7 +54,7 @@ struct SwigluGradient {
 };
 
 // 0.5 * (1 + tanh(a)) = sigmoid(2 a), so gelu(x) = x * sigmoid(x * (linear + cubic * x^2)).
-constexpr float gelu_linear = 1.5957691216f, gelu_cubic = 1.5957691216f * 0.044715f;  // the first: 2 sqrt(2 / pi)
+constexpr float gelu_linear = 1.5957691216f, gelu_cubic = 1.5957691216f * 0.044715f;  // gelu_linear = 2 sqrt(2 / pi)
 
 template <class T>
 struct Gelu {

@@ -1,5 +1,6 @@
 #pragma once
-// The gate of SwiGLU and GELU in f32, the same in every kernel. .cu files alone include it.
+// The gate of SwiGLU and GELU in f32. All CUDA kernels use it, so that they have the same bits. Only .cu and .cuh files
+// include it.
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone {

@@ -1,3 +1,4 @@
+// The SwiGLU and GELU ops on the CPU with SIMD (Google Highway).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise/activation_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -14,7 +15,7 @@ HWY_INLINE RowVector sigmoid(RowVector x) {
   const RowVector one = hn::Set(d, 1.0f);
   return hn::Div(one, hn::Add(one, exp_f32(d, hn::Neg(x))));
 }
-// The derivative of x * sigmoid(a(x)) with s = sigmoid(a(x)) and slope = x * a'(x).
+// Derivative of x * sigmoid(a(x)), with s = sigmoid(a(x)) and slope = x * a'(x).
 HWY_INLINE RowVector gate_gradient(RowVector s, RowVector slope) {
   return hn::MulAdd(hn::Mul(s, hn::Sub(hn::Set(RowTag(), 1.0f), s)), slope, s);
 }
@@ -46,7 +47,7 @@ void swiglu_gradient_rows(Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up, 
 }
 
 // 0.5 * (1 + tanh(a)) = sigmoid(2 a), so gelu(x) = x * sigmoid(x * (linear + cubic * x^2)).
-constexpr float gelu_linear = 1.5957691216f, gelu_cubic = 1.5957691216f * 0.044715f;  // the first: 2 sqrt(2 / pi)
+constexpr float gelu_linear = 1.5957691216f, gelu_cubic = 1.5957691216f * 0.044715f;  // gelu_linear = 2 sqrt(2 / pi)
 
 void gelu_rows(Tensor y, Tensor x, int64_t begin, int64_t end) {
   const RowTag d;

@@ -1,14 +1,15 @@
+// CPU bodies of cast (every dtype) and add_into (f32, f64).
 #include "kernels/elementwise/cast.h"
 
 #include "core/base/parallel_for.h"
-#include "kernels/cpu/half.h"
+#include "kernels/cpu/float_formats.h"
 
 namespace hone {
 namespace {
 
 constexpr int64_t per_piece = int64_t{1} << 14;
 
-// A number of one stored type, read as or written from double: every f32, bf16 and f16 is exact in it.
+// Reads or writes an element of one stored type as double, which represents every f32, bf16 and f16 exactly.
 template <class T>
 double read(T x) {
   return static_cast<double>(to_float(x));
@@ -22,8 +23,8 @@ double read(double x) {
   return x;
 }
 
-// f64 to 16 bits rounds once: through a float rounded to odd, which keeps what the second rounding needs (Boldo and
-// Melquiond 2008).
+// f64 to 16 bits with one rounding: through a float rounded to odd, which keeps what the second rounding needs (Boldo
+// and Melquiond 2008).
 float round_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) == x || !std::isfinite(nearest)) return nearest;
@@ -100,8 +101,8 @@ Convert conversion(DType to, DType from) {
 }
 
 void run_cast(Context&, Tensor y, Tensor x) {
-  HONE_CHECK(y.size() == x.size() && y.rank == x.rank && (x.rank == 0 || y.dim(0) == x.dim(0)), "cast: ", x.size(),
-             " elements to ", y.size());
+  HONE_CHECK(y.size() == x.size() && y.rank == x.rank && (x.rank == 0 || y.dim(0) == x.dim(0)), "cast: x has ",
+             x.size(), " elements, y has ", y.size(), "; their shapes must be equal");
   conversion(y.dtype, x.dtype)(y, x);
 }
 
@@ -115,9 +116,11 @@ void add_all(Tensor y, Tensor x) {
 }
 
 void run_add(Context&, Tensor y, Tensor x) {
-  HONE_CHECK(y.dtype == x.dtype && y.size() == x.size() && y.contiguous() && x.contiguous(), "add_into: ", x.size(),
-             " elements of ", name_of(x.dtype), " to ", y.size(), " of ", name_of(y.dtype), ", both contiguous");
-  HONE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, "add_into: ", name_of(x.dtype), "; it takes f32 and f64");
+  HONE_CHECK(y.dtype == x.dtype && y.size() == x.size() && y.contiguous() && x.contiguous(), "add_into: x has ",
+             x.size(), " elements of ", name_of(x.dtype), ", y has ", y.size(), " of ", name_of(y.dtype),
+             "; they must be equal, and both contiguous");
+  HONE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, "add_into: dtype is ", name_of(x.dtype),
+             "; it must be f32 or f64");
   (x.dtype == DType::f32 ? add_all<float> : add_all<double>)(y, x);
 }
 

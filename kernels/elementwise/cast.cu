@@ -1,3 +1,4 @@
+// CUDA bodies of cast and add_into (kernel: kernels/cuda/elementwise.cuh).
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/elementwise/cast.h"
 
@@ -36,7 +37,7 @@ struct Add {
 
 void check_sizes(const OpBase& op, const Tensor& y, const Tensor& x) {
   HONE_CHECK(y.size() == x.size() && (x.size() == 0 || y.row_size() == x.row_size()), "op ", op.name(), ": x has ",
-             x.size(), " elements, y ", y.size());
+             x.size(), " elements, y has ", y.size(), "; sizes and row sizes must be equal");
 }
 
 void run_cast(Context& context, Tensor y, Tensor x) {
@@ -46,8 +47,7 @@ void run_cast(Context& context, Tensor y, Tensor x) {
     with_storage(cast, x.dtype, [&](auto from) {
       using To = decltype(to);
       using From = decltype(from);
-      constexpr int N = vec_size<To>;  // what is stored in one move: 95% of copy bandwidth, where two stores of f32 in
-                                       // a row give 86%
+      constexpr int N = vec_size<To>;  // one 16-byte store: 95% of copy bandwidth; two f32 stores per row give 86%
       launch_elementwise<N>(cuda_stream(context), all, packs_of(N, all.rows, y) && packs_of(N, all.rows, x),
                             Cast<To, From>{numbers<To>(y), numbers<const From>(x), y.row_stride, x.row_stride});
     });
@@ -57,7 +57,8 @@ void run_cast(Context& context, Tensor y, Tensor x) {
 
 void run_add(Context& context, Tensor y, Tensor x) {
   check_sizes(add_into, y, x);
-  HONE_CHECK(y.dtype == x.dtype, "op add_into: x is ", name_of(x.dtype), ", y ", name_of(y.dtype));
+  HONE_CHECK(y.dtype == x.dtype, "op add_into: x is ", name_of(x.dtype), ", y is ", name_of(y.dtype),
+             "; they must be equal");
   const Extent all = extent(y, x);
   with_storage(add_into, y.dtype, [&](auto type) {
     using T = decltype(type);

@@ -1,3 +1,4 @@
+// CPU specification of dropout.
 #include "kernels/elementwise/dropout.h"
 
 #include "core/base/parallel_for.h"

@@ -1,3 +1,4 @@
+// CUDA body of dropout (kernel: kernels/cuda/elementwise.cuh). One Philox block decides four adjacent elements.
 #include "core/base/rng.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/elementwise.cuh"
@@ -36,7 +37,7 @@ void run(Context& context, Tensor y, Tensor x, float factor, Dropout which) {
   with_storage(dropout, x.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = vec_size<T>;
-    static_assert(N % 4 == 0);  // a pack begins with a draw's first word
+    static_assert(N % 4 == 0);  // a vector starts with the first word of a Philox block
     launch_elementwise<N, true>(
         cuda_stream(context), {rows, columns}, packs_of(N, rows, y) && packs_of(N, rows, x),
         Drop<T>{numbers<T>(y), numbers<const T>(x), y.row_stride, x.row_stride, (columns + 3) / 4, factor, which});

@@ -1,3 +1,4 @@
+// CPU bodies of the row ops: embedding_forward, embedding_backward, gather_rows, scatter_rows.
 #include "kernels/elementwise/embedding.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ void backward(Context&, Tensor dtable, Tensor dy, Tensor ids) {
   check_shape(embedding_backward, "dtable", dtable, {dtable.dim(0), dim});
   check_shape(embedding_backward, "ids", ids, {rows}, DType::i32);
   check_indices(embedding_backward, "ids", ids, dtable.dim(0));
-  constexpr int64_t columns_per_piece = 64;  // pieces are columns: whoever has them adds their rows in ascending order
+  constexpr int64_t columns_per_piece = 64;  // work is split by columns; each thread adds its rows in ascending order
   parallel_for(dim, columns_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t r = 0; r < rows; ++r) {
       const float* from = dy.row<float>(r);

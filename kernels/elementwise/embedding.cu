@@ -1,5 +1,18 @@
-// Indices lie on the device, where no body can refuse them: a row that a bad index asks for is NaN, a row that it sends
-// is dropped.
+// CUDA bodies of the row ops: embedding_forward, gather_rows and scatter_rows (kernels/cuda/elementwise.cuh), and
+// embedding_backward. Indices are on the device and cannot be checked on the host: a bad index reads a row of NaN and
+// writes nothing.
+//
+// embedding_backward sorts (id, row) keys with CUB; then a warp adds the rows of one id.
+//
+// Use       embedding_backward, every dtype and shape.
+// Tile      32 * N columns (N elements of 8 bytes in all, or 1 if unaligned) of one id per warp. few_kernel: ids with
+//           up to 32 rows, one sorted position per warp. many_kernel: ids with more, 32 sorted positions per warp.
+// Roles     4 warps per block, all alike. key_kernel: one row per thread.
+// Pipeline  few_kernel: 8 rows in registers. many_kernel: a ring of 6 batches of 8 rows (cp.async).
+// Smem      many_kernel: static, 6 * 8 * 128 vectors: 48 KB (8-byte vectors). Others: none.
+// Numerics  f32; starts from the value in dtable and adds the rows of an id in ascending order.
+// PDL       none.
+// Limits    none.
 #include <cub/device/device_radix_sort.cuh>
 
 #include "kernels/check_shape.h"
@@ -95,9 +108,9 @@ void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
 }
 
 constexpr int threads = 128, warps = threads / 32;
-constexpr int64_t many = 32;  // rows of one id, from which on they are fetched far ahead
+constexpr int64_t many = 32;  // ids with more rows than this are left to many_kernel
 
-// (id, t) as one number; ids outside the table come last.
+// Packs (id, t) into one key. Ids outside the table sort last.
 __global__ void key_kernel(uint64_t* keys, const int32_t* ids, int64_t count, int64_t limit) {
   const int64_t t = int64_t{blockIdx.x} * threads + threadIdx.x;
   if (t >= count) return;
@@ -105,7 +118,7 @@ __global__ void key_kernel(uint64_t* keys, const int32_t* ids, int64_t count, in
   keys[t] = static_cast<uint64_t>(id >= 0 && id < limit ? id : limit) << 32 | static_cast<uint64_t>(t);
 }
 
-// The sorted keys and what their rows are added to.
+// The sorted keys and the arrays of the reduction.
 template <class T>
 struct Sums {
   float* dtable;
@@ -119,13 +132,14 @@ struct Sums {
   __device__ bool has_many(int64_t place) const { return id(place) == id(place + many); }
 };
 
-// A warp for each place of the sorted keys and 32 * N columns; it works where an id begins that has not many rows.
+// One warp per sorted position and 32 * N columns. It works if an id with at most `many` rows begins there.
 template <int N, class T>
 __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
-  constexpr int R = 8;  // rows on their way
+  constexpr int R = 8;  // rows in flight
   const int lane = threadIdx.x % 32;
   const int64_t place = int64_t{blockIdx.x} * warps + threadIdx.x / 32, column = (int64_t{blockIdx.y} * 32 + lane) * N;
   if (!s.begins(place) || s.has_many(place)) return;
+  // The id's rows are the sorted positions with the same id; each lane holds one key.
   const uint64_t key = place + lane < s.count ? s.keys[place + lane] : ~uint64_t{0},
                  id = __shfl_sync(0xffffffffu, key, 0) >> 32;
   const int rows = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
@@ -133,6 +147,7 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
   float sum[N];
   if (live) load_numbers(sum, to);
+  // Load R rows, then add them in order.
   for (int first = 0; first < rows; first += R) {
     Pack<T, N> pack[R];
 #pragma unroll
@@ -150,9 +165,9 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
   if (live) store_numbers(to, sum);
 }
 
-// A warp for every 32 places: at most one of them begins an id of so many rows. They pass through a ring in shared
-// memory, where each lane reads what it has fetched itself. (Registers that are refilled one by one wait for the latest
-// load with each: six barriers serve all of a warp's loads.)
+// One warp per 32 sorted positions: at most one id with more than `many` rows begins there. Its rows pass through a
+// ring in shared memory; each lane reads what it has copied itself. (Registers refilled one by one would wait for the
+// latest load each time: six scoreboard barriers serve all loads of a warp.)
 template <int N, class T>
 __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
   constexpr int R = 8, batches = 6;
@@ -179,14 +194,16 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
       *to = *reinterpret_cast<const Pack<T, N>*>(from + t * s.dy_stride);
   };
   uint64_t key = 0, next_key = keys_from(place);
-  int64_t ahead = 0;  // rows that are known of and not yet fetched
+  int64_t ahead = 0;  // rows found and not yet fetched
   int window = 0, fetch_slot = 0, add_slot = 0;
-  int64_t rows = 0;  // known of and not yet added
+  int64_t rows = 0;  // rows found and not yet added
   const auto fetch = [&] {
     if (window == 0) {
-      key = next_key, next_key = keys_from(place += 32);
+      key = next_key;
+      next_key = keys_from(place += 32);
       const int more = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
-      ahead += more, rows += more;
+      ahead += more;
+      rows += more;
     }
     Pack<T, N>* const to = own + fetch_slot * R * threads;
     if (ahead >= R) {
@@ -196,13 +213,16 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
       for (int r = 0; r < ahead; ++r) fetch_row(to + r * threads, key, window + r);
     }
     cp_async_commit();
-    ahead = ahead > R ? ahead - R : 0, window = (window + R) % 32,
+    ahead = ahead > R ? ahead - R : 0;
+    window = (window + R) % 32;
     fetch_slot = fetch_slot + 1 < batches ? fetch_slot + 1 : 0;
   };
+  // Fill the ring.
   for (int batch = 0; batch < batches - 1; ++batch) fetch();
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
   float sum[N] = {};
   if (live) load_numbers(sum, to);
+  // Fetch a batch ahead, then add the oldest one in order.
   for (; rows > 0; rows -= R) {
     fetch();
     cp_async_wait<batches - 1>();

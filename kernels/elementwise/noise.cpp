@@ -1,3 +1,4 @@
+// CPU specification of add_embedding_noise.
 #include "kernels/elementwise/noise.h"
 
 #include <algorithm>

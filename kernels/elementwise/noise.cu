@@ -1,3 +1,4 @@
+// CUDA body of add_embedding_noise (kernel: kernels/cuda/elementwise.cuh).
 #include "core/base/rng.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/elementwise.cuh"
@@ -13,7 +14,7 @@ struct Add {
   int64_t stride, dim, sequences;
   EmbeddingNoise noise;
 
-  // The sequence that a row belongs to: the last that begins at or before it.
+  // The sequence of a row: the last one that begins at or before it.
   __device__ int64_t sequence_of(int64_t row) const {
     int64_t low = 0, high = sequences;
     while (high - low > 1) {

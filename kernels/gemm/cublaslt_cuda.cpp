@@ -1,6 +1,5 @@
-// Matrix products by cuBLASLt: the backward ones, and forward where the numerics are fast. Which algorithm serves a
-// product is asked once and remembered; sums that are split along their length are joined in a workspace, in a fixed
-// order.
+// GEMMs by cuBLASLt: the backward ops, and gemm_forward with fast numerics. The heuristic is queried once per problem
+// and its choice is cached. Split-K partial sums are reduced in a workspace in a fixed order.
 #include <cublasLt.h>
 
 #include <array>
@@ -12,7 +11,7 @@
 #include "core/device/cuda_check.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/sanitizer.h"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 namespace {
@@ -24,8 +23,8 @@ void check(cublasStatus_t status, const char* call) {
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-// cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. d [n, m] = op(b) . op(a) + c, in
-// our order.
+// cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. In our order, d [n, m] = op(b) .
+// op(a) + c.
 struct Matmul {
   Tensor a, b, c, d;
   bool transpose_a = false, transpose_b = false, add_c = false;
@@ -39,14 +38,14 @@ struct Choice {
   size_t workspace = 0;
 };
 
-// The largest power of two, up to 256, that divides the address: the heuristic takes 256 for granted.
+// The largest power of two up to 256 that divides the address. The heuristic assumes 256 if it is not told otherwise.
 int64_t alignment_of(const Tensor& x) {
   return int64_t{1} << std::min(std::countr_zero(reinterpret_cast<uintptr_t>(x.data)), 8);
 }
 
 cublasLtHandle_t handle() {
   static std::mutex mutex;
-  static std::map<int, cublasLtHandle_t> handles;  // live as long as the process
+  static std::map<int, cublasLtHandle_t> handles;  // never destroyed: they live as long as the process
   int device = 0;
   HONE_CUDA_CHECK(cudaGetDevice(&device));
   const std::scoped_lock lock(mutex);
@@ -68,7 +67,10 @@ struct Descriptors {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));
     }
-    layout(a, p.a), layout(b, p.b), layout(c, p.c), layout(d, p.d);
+    layout(a, p.a);
+    layout(b, p.b);
+    layout(c, p.c);
+    layout(d, p.d);
   }
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, T value) {
@@ -80,7 +82,7 @@ struct Descriptors {
   }
 };
 
-std::optional<Choice> ask(const Matmul& p, Descriptors& of) {
+std::optional<Choice> query_heuristic(const Matmul& p, Descriptors& of) {
   cublasLtMatmulPreferenceOpaque_t preference{};
   HONE_CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -100,7 +102,7 @@ std::optional<Choice> ask(const Matmul& p, Descriptors& of) {
   return Choice{result.algo, result.workspaceSize};
 }
 
-// nullopt: cuBLASLt has no such product.
+// Returns the cached choice for p, or nullopt if cuBLASLt does not support it.
 std::optional<Choice> choose(const Matmul& p, Descriptors& of) {
   static std::mutex mutex;
   static std::map<Key, std::optional<Choice>> choices;
@@ -125,7 +127,7 @@ std::optional<Choice> choose(const Matmul& p, Descriptors& of) {
                 device};
   const std::scoped_lock lock(mutex);
   const auto place = choices.find(key);
-  return place != choices.end() ? place->second : choices.emplace(key, ask(p, of)).first->second;
+  return place != choices.end() ? place->second : choices.emplace(key, query_heuristic(p, of)).first->second;
 }
 
 bool multiply(Context& context, const Matmul& p) {
@@ -135,7 +137,7 @@ bool multiply(Context& context, const Matmul& p) {
   const ScratchScope scope(context);
   Tensor workspace;
   if (choice->workspace) workspace = context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)});
-  mark_initialized(context, workspace);  // ahead: a second kernel of the product reads it
+  mark_initialized(context, workspace);  // before the call: its second kernel reads the workspace
   const float one = 1, c_factor = p.add_c ? 1.0f : 0.0f;
   HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data,
                                    &of.c, p.d.data, &of.d, &choice->algorithm, workspace.data, choice->workspace,
@@ -145,8 +147,8 @@ bool multiply(Context& context, const Matmul& p) {
 }
 
 void check_dtype(const OpBase& op, DType dtype) {
-  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, op.name(), ": numbers are f32 or bf16 on cuda, not ",
-             name_of(dtype));
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, op.name(), ": dtype is ", name_of(dtype),
+             "; it must be f32 or bf16 on cuda");
 }
 
 void zero_rows(Context& context, const Tensor& x) {
@@ -165,7 +167,8 @@ void backward_input(Context& context, Tensor dx, Tensor dy, Tensor w) {
   if (dx.size() == 0) return;
   if (N == 0) return zero_rows(context, dx);
   const bool done = multiply(context, {.a = w, .b = dy, .c = dx, .d = dx, .m = K, .n = M, .k = N});
-  HONE_CHECK(done, op.name(), ": cuBLASLt has no product of ", M, " x ", N, " x ", K, " for these numbers");
+  HONE_CHECK(done, op.name(), ": cuBLASLt has no GEMM of M = ", M, ", N = ", N, ", K = ", K,
+             " for these dtypes and alignments");
 }
 
 void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tensor x) {
@@ -181,7 +184,8 @@ void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tenso
   if (dw.size() == 0) return;
   const bool done = multiply(
       context, {.a = x, .b = dy, .c = dw, .d = dw, .transpose_b = true, .add_c = true, .m = K, .n = N, .k = M});
-  HONE_CHECK(done, op.name(), ": cuBLASLt has no product of ", M, " x ", N, " x ", K, " for these numbers");
+  HONE_CHECK(done, op.name(), ": cuBLASLt has no GEMM of M = ", M, ", N = ", N, ", K = ", K,
+             " for these dtypes and alignments");
 }
 
 [[maybe_unused]] const bool added = gemm_backward_input.add({"cublaslt", DeviceKind::cuda, backward_input}) &&
@@ -189,29 +193,29 @@ void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tenso
 
 }  // namespace
 
-void check_gemm_forward_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                             const Tensor& residual) {
-  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
+void check_gemm_forward_cuda(const GemmForward& args) {
+  const int64_t M = args.x.dim(0), N = args.w.dim(0), K = args.w.dim(1);
   const auto wide = [&](const Tensor& t) { return t.dtype == DType::f32 ? DType::f32 : DType::bf16; };
-  check_dtype(gemm_forward, x.dtype);
-  check_shape(gemm_forward, "w", w, {N, K}, x.dtype);
-  check_shape(gemm_forward, "x", x, {M, K}, x.dtype);
-  check_shape(gemm_forward, "y", y, {M, N}, y.dtype == DType::f32 ? DType::f32 : x.dtype);
-  check_optional(gemm_forward, "bias", bias, {N}, wide(bias));
-  check_optional(gemm_forward, "residual", residual, {M, N}, wide(residual));
+  check_dtype(gemm_forward, args.x.dtype);
+  check_shape(gemm_forward, "w", args.w, {N, K}, args.x.dtype);
+  check_shape(gemm_forward, "x", args.x, {M, K}, args.x.dtype);
+  check_shape(gemm_forward, "y", args.y, {M, N}, args.y.dtype == DType::f32 ? DType::f32 : args.x.dtype);
+  check_optional(gemm_forward, "bias", args.bias, {N}, wide(args.bias));
+  check_optional(gemm_forward, "residual", args.residual, {M, N}, wide(args.residual));
 }
 
-bool run_gemm_forward_fast(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
-  if (context.numerics() != Numerics::fast || K == 0 || y.size() == 0) return false;
-  if ((bias && bias.dtype != y.dtype) || (residual && residual.dtype != y.dtype)) return false;
-  return multiply(context, {.a = w,
-                            .b = x,
-                            .c = residual ? residual : y,
-                            .d = y,
+bool run_gemm_forward_fast(Context& context, const GemmForward& args) {
+  const int64_t M = args.x.dim(0), N = args.w.dim(0), K = args.w.dim(1);
+  if (context.numerics() != Numerics::fast || K == 0 || args.y.size() == 0) return false;
+  if ((args.bias && args.bias.dtype != args.y.dtype) || (args.residual && args.residual.dtype != args.y.dtype))
+    return false;
+  return multiply(context, {.a = args.w,
+                            .b = args.x,
+                            .c = args.residual ? args.residual : args.y,
+                            .d = args.y,
                             .transpose_a = true,
-                            .add_c = static_cast<bool>(residual),
-                            .bias = bias,
+                            .add_c = static_cast<bool>(args.residual),
+                            .bias = args.bias,
                             .m = N,
                             .n = M,
                             .k = K});

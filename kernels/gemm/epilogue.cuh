@@ -1,5 +1,6 @@
 #pragma once
-// The end of gemm_forward, the same in every body: total + bias, + residual, rounded once. .cu files alone include it.
+// Epilogue of gemm_forward, the same in all CUDA bodies: total + bias + residual in f32, rounded once. Only .cu and
+// .cuh files include it.
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone {
@@ -26,7 +27,7 @@ struct GemmEpilogue {
     return from_bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i])
                      : static_cast<const float*>(from)[i];
   }
-  // What is added to an element, which can be read before its total is there.
+  // What is added to an element. It may be loaded before the element's total is complete.
   struct Extra {
     float bias, residual;
   };
@@ -45,7 +46,8 @@ struct GemmEpilogue {
       static_cast<float*>(y)[m * y_stride + n] = x;
   }
   __device__ void store(float total, int64_t m, int64_t n) const { put(finish(total, fetch(m, n)), m, n); }
-  // Columns n and n + 1, as far as they are among N; `pairs`: y can be written two numbers at a time, and n is even.
+  // Stores columns n and n + 1, unless they lie past N. `pairs`: y can be written two elements at a time, and n is
+  // even.
   __device__ void store_pair(float first, float second, int64_t m, int64_t n, int64_t N, bool pairs) const {
     const bool both = n + 1 < N;
     if (n >= N) return;

@@ -1,30 +1,30 @@
+// CPU specification of the GEMM ops. Every forward body has its bits: see gemm_chunk in kernels/gemm/gemm.h.
 #include "kernels/gemm/gemm.h"
 
 #include <cmath>
 
 #include "core/base/parallel_for.h"
-#include "kernels/gemm/gemm_check.h"
+#include "kernels/gemm/internal.h"
 
-// The specification. Forward's sums are exact to the bit for every body: see gemm_chunk in kernels/gemm/gemm.h.
 namespace hone {
 namespace {
 
-void forward(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  check_gemm_forward(y, x, w, bias, residual);
-  const int64_t N = w.dim(0), K = w.dim(1);
-  parallel_for(y.dim(0), 1, [&](int64_t begin, int64_t end) {
+void forward(Context&, const GemmForward& args) {
+  check_gemm_forward(args);
+  const int64_t N = args.w.dim(0), K = args.w.dim(1);
+  parallel_for(args.y.dim(0), 1, [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m)
       for (int64_t n = 0; n < N; ++n) {
         float total = 0;
         for (int64_t first = 0; first < K; first += gemm_chunk) {
           float sum = 0;
           for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k)
-            sum = std::fma(x.row<float>(m)[k], w.row<float>(n)[k], sum);
+            sum = std::fma(args.x.row<float>(m)[k], args.w.row<float>(n)[k], sum);
           total = first == 0 ? sum : total + sum;
         }
-        if (bias) total += bias.ptr<float>()[n];
-        if (residual) total += residual.row<float>(m)[n];
-        y.row<float>(m)[n] = total;
+        if (args.bias) total += args.bias.ptr<float>()[n];
+        if (args.residual) total += args.residual.row<float>(m)[n];
+        args.y.row<float>(m)[n] = total;
       }
   });
 }

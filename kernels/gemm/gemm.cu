@@ -1,14 +1,23 @@
-// gemm_forward for every shape, alignment and dtype: 64 x 64 tiles of y, staged through shared memory. Other bodies are
-// faster and have its bits.
+// gemm_forward for every shape, alignment and dtype. The other CUDA bodies are faster and have the same bits.
+//
+// Use       shapes, alignments and GPUs without a faster body.
+// Tile      64 x 64 elements of y, K step 32.
+// Roles     bf16: 4 warps of 32 x 32 (mma.sync). f32: 256 threads of 4 x 4 elements. All threads copy.
+// Pipeline  one smem buffer of x and one of w, no overlap.
+// Smem      static: bf16 2 * 64 * 40 * 2 = 10 KB, f32 2 * 64 * 36 * 4 = 18 KB (rows padded against bank conflicts).
+// Numerics  f32 accumulators. K chunks of gemm_cuda_chunk, each from zero, added in ascending order. f32: a chunk is an
+//           fmaf chain in ascending k.
+// PDL       none.
+// Limits    none.
 #include "kernels/gemm/epilogue.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 namespace {
 
 constexpr int tile = 64;
 
-// Rows [row, row + tile) of a matrix, columns [k, k + depth): 8 numbers at a time, zero outside of it.
+// Copies rows [row, row + tile) and columns [k, k + depth) of a matrix in vectors; elements outside are zero.
 template <class T, int threads, int depth, int pitch>
 __device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_t row, int64_t rows, int64_t k,
                            int64_t K, bool packed) {
@@ -32,7 +41,7 @@ __device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_
 
 __device__ inline uint32_t pair(const __nv_bfloat16* at) { return *reinterpret_cast<const uint32_t*>(at); }
 
-// d += a . b over one step of 16 along k.
+// d += a . b over a K step of 16.
 __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -40,11 +49,11 @@ __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four warps, each 32 x 32 of the tile.
+// Four warps; each computes 32 x 32 of the tile.
 __global__ void __launch_bounds__(128)
     bf16_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t M, int64_t N, int64_t K, int64_t x_stride,
                 int64_t w_stride, bool x_packed, bool w_packed, GemmEpilogue epilogue) {
-  constexpr int depth = 32, pitch = depth + 8;  // the pitch spreads a fragment's rows over all banks
+  constexpr int depth = 32, pitch = depth + 8;  // the pitch avoids bank conflicts of fragment loads
   __shared__ alignas(16) __nv_bfloat16 xs[tile][pitch], ws[tile][pitch];
   const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4,
@@ -54,7 +63,7 @@ __global__ void __launch_bounds__(128)
   for (int64_t k = 0; k < K; k += depth) {
     load_stage<__nv_bfloat16, 128, depth, pitch>(xs, x, x_stride, m0, M, k, K, x_packed);
     load_stage<__nv_bfloat16, 128, depth, pitch>(ws, w, w_stride, n0, N, k, K, w_packed);
-    __syncthreads();
+    __syncthreads();  // x and w of the K step are in shared memory
 #pragma unroll
     for (int step = 0; step < depth; step += 16) {
       uint32_t a[2][4], b[4][2];
@@ -71,7 +80,8 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
         for (int j = 0; j < 4; ++j) mma_k16(sum[i][j], a[i], b[j]);
     }
-    __syncthreads();
+    __syncthreads();  // all warps have read them
+    // End of a chunk: add it to the total.
     const bool chunk_ends = (k + depth) % gemm_cuda_chunk == 0 || k + depth >= K;
     if (!chunk_ends) continue;
 #pragma unroll
@@ -85,6 +95,7 @@ __global__ void __launch_bounds__(128)
         }
   }
 #pragma unroll
+  // Epilogue.
   for (int i = 0; i < 2; ++i)
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -95,7 +106,7 @@ __global__ void __launch_bounds__(128)
       }
 }
 
-// Each of 256 threads has 4 x 4 elements; a chunk is a chain of fused multiply-adds in ascending k.
+// Each of 256 threads computes 4 x 4 elements.
 __global__ void __launch_bounds__(256)
     f32_kernel(const float* x, const float* w, int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t w_stride,
                bool x_packed, bool w_packed, GemmEpilogue epilogue) {
@@ -107,7 +118,7 @@ __global__ void __launch_bounds__(256)
   for (int64_t k = 0; k < K; k += depth) {
     load_stage<float, 256, depth, pitch>(xs, x, x_stride, m0, M, k, K, x_packed);
     load_stage<float, 256, depth, pitch>(ws, w, w_stride, n0, N, k, K, w_packed);
-    __syncthreads();
+    __syncthreads();  // x and w of the K step are in shared memory
 #pragma unroll 2
     for (int step = 0; step < depth; step += 4) {
       float a[4][4], b[4][4];
@@ -122,7 +133,8 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
           for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(a[i][s], b[j][s], sum[i][j]);
     }
-    __syncthreads();
+    __syncthreads();  // all warps have read them
+    // End of a chunk: add it to the total.
     const bool chunk_ends = (k + depth) % gemm_cuda_chunk == 0 || k + depth >= K;
     if (!chunk_ends) continue;
 #pragma unroll
@@ -134,6 +146,7 @@ __global__ void __launch_bounds__(256)
       }
   }
 #pragma unroll
+  // Epilogue.
   for (int i = 0; i < 4; ++i)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -142,7 +155,7 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// Unlike packs(), lets the row's length be any: its end is read one by one.
+// Unlike packs(), allows any row length: the end of a row is read element by element.
 template <class T>
 bool rows_aligned(const Tensor& x) {
   return x.row_stride % vec_size<T> == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
@@ -158,13 +171,13 @@ void launch(Context& context, Kernel* kernel, int threads, const Tensor& y, cons
                                                      GemmEpilogue(y, bias, residual));
 }
 
-void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  check_gemm_forward_cuda(y, x, w, bias, residual);
-  if (y.size() == 0 || run_gemm_forward_fast(context, y, x, w, bias, residual)) return;
-  if (x.dtype == DType::bf16)
-    launch<__nv_bfloat16>(context, bf16_kernel, 128, y, x, w, bias, residual);
+void forward(Context& context, const GemmForward& args) {
+  check_gemm_forward_cuda(args);
+  if (args.y.size() == 0 || run_gemm_forward_fast(context, args)) return;
+  if (args.x.dtype == DType::bf16)
+    launch<__nv_bfloat16>(context, bf16_kernel, 128, args.y, args.x, args.w, args.bias, args.residual);
   else
-    launch<float>(context, f32_kernel, 256, y, x, w, bias, residual);
+    launch<float>(context, f32_kernel, 256, args.y, args.x, args.w, args.bias, args.residual);
   check_launch(gemm_forward);
 }
 

@@ -1,16 +1,16 @@
-// The backward matrix products by oneDNN's sgemm. Its bits depend on its number of threads, so it always has one: the
-// outputs are cut into pieces by their shape alone, and our pool runs the pieces.
+// The backward GEMMs on the CPU by oneDNN's sgemm. Its bits depend on its number of threads, so it always runs with
+// one: the outputs are cut into parts by their shape only, and our thread pool runs the parts.
 #include <dnnl.h>
 
 #include "core/base/parallel_for.h"
-#include "kernels/gemm/gemm_check.h"
+#include "kernels/gemm/internal.h"
 
-extern "C" void omp_set_num_threads(int count);  // libgomp, which oneDNN runs on
+extern "C" void omp_set_num_threads(int count);  // libgomp, the runtime of oneDNN
 
 namespace hone {
 namespace {
 
-// out (+)= op(a) . b, all row-major; a is [rows, inner], or [inner, rows] when transposed.
+// out (+)= op(a) . b, all row-major. a is [rows, inner], or [inner, rows] if transposed.
 struct Matmul {
   Tensor out, a, b;
   bool transposed = false, accumulate = false;
@@ -27,8 +27,8 @@ void run_piece(const Matmul& p, int64_t row, int64_t rows, int64_t column, int64
              static_cast<int>(status));
 }
 
-// Even pieces of at most 256 x 512, and smaller ones where that makes too few to share, as long as each is worth a
-// thread's waking.
+// Equal parts of at most 256 x 512, smaller if there are too few for the threads, as long as a part is worth waking a
+// thread.
 struct Pieces {
   int64_t rows = 256, columns = 512, down = 0, across = 0;
   Pieces(int64_t R, int64_t C, int64_t inner) {
@@ -48,7 +48,8 @@ struct Pieces {
       piece = ((size + count - 1) / count + multiple - 1) / multiple * multiple;
       return (size + piece - 1) / piece;
     };
-    down = even(R, rows), across = even(C, columns);
+    down = even(R, rows);
+    across = even(C, columns);
   }
 };
 

@@ -1,6 +1,6 @@
-// gemm_forward by Google Highway. A tile of y is a few rows by a few vectors of neighbouring n; w is transposed on the
-// way into a small buffer, a panel of n and a chunk of K at a time, so that each lane runs the specification's chain of
-// sums and the vector's width leaves no trace in the bits.
+// gemm_forward on the CPU by Google Highway. A tile of y is a few rows by a few vectors of adjacent n. w is transposed
+// into a small buffer, one panel of n and one chunk of K at a time. Each lane therefore runs the specification's chain
+// of sums, and the vector width does not change the bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/simd.cpp"
 #include <hwy/cache_control.h>
@@ -9,7 +9,7 @@
 
 #include "core/base/parallel_for.h"
 #include "kernels/cpu/features.h"
-#include "kernels/gemm/gemm_check.h"
+#include "kernels/gemm/internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hone {
@@ -22,28 +22,24 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 constexpr int64_t lanes = HWY_LANES(float);
-constexpr int tile_rows = lanes >= 16 ? 8 : 4;  // with tile_vectors: as many sums as there are registers for
+constexpr int tile_rows = lanes >= 16 ? 8 : 4;  // with tile_vectors: as many sums as fit the registers
 constexpr int tile_vectors = 3;
-constexpr int64_t panel = tile_vectors * lanes;  // columns of y that one packed piece of w makes
-constexpr int64_t block_rows = 256;              // rows of y that use a packed piece before it is dropped
+constexpr int64_t panel = tile_vectors * lanes;  // columns of y per packed panel of w
+constexpr int64_t block_rows = 256;              // rows of y that use a packed panel before it is dropped
 
-struct Call {
-  Tensor y, x, w, bias, residual;
-};
-
-// A vector's worth of rows of w from n; lanes past the last row repeat it.
-struct Rows {
+// One vector of rows of w, starting at n; lanes past the last row repeat it.
+struct WeightRows {
   const float* at[lanes];
-  HWY_ATTR Rows(const Tensor& w, int64_t n) {
+  HWY_ATTR WeightRows(const Tensor& w, int64_t n) {
     for (int64_t i = 0; i < lanes; ++i) at[i] = w.row<float>(std::min(n + i, w.dim(0) - 1));
   }
 };
 
-// column[j] = w[n ..][k + j], for j in 0 .. 3.
-HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) {
+// column[j] = w[n ..][k + j], j = 0 to 3.
+HWY_ATTR HWY_INLINE void transpose(const WeightRows& rows, int64_t k, V (&column)[4]) {
   const D d;
   const hn::Repartition<double, D> d64;
-  V quad[4];  // quad[i]: in 128-bit block b, row 4 b + i
+  V quad[4];  // quad[i]: row 4 b + i in 128-bit block b
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     quad[i] = hn::LoadDup128(d, rows.at[lanes - 4 + i] + k);
@@ -61,14 +57,14 @@ HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) 
   column[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
   column[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
 }
-HWY_ATTR HWY_INLINE V gather(const Rows& rows, int64_t k) {
+HWY_ATTR HWY_INLINE V gather(const WeightRows& rows, int64_t k) {
   alignas(64) float column[lanes];
   for (int64_t i = 0; i < lanes; ++i) column[i] = rows.at[i][k];
   return hn::Load(D(), column);
 }
 
-// What is needed next lies `ahead` of k: 16 short rows at a time are more than the processor's own prefetching follows.
-HWY_ATTR HWY_INLINE void prefetch(const Rows& rows, int64_t k, int64_t ahead) {
+// Prefetches what is needed next, `ahead` of k: hardware prefetchers do not follow 16 short rows at a time.
+HWY_ATTR HWY_INLINE void prefetch(const WeightRows& rows, int64_t k, int64_t ahead) {
   constexpr int64_t line = 16;
   if (k % line != 0) return;
 #pragma GCC unroll 16
@@ -76,7 +72,7 @@ HWY_ATTR HWY_INLINE void prefetch(const Rows& rows, int64_t k, int64_t ahead) {
 }
 
 // packed[k][0 .. lanes) = w[n ..][first + k].
-HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead, float* packed) {
+HWY_ATTR void pack(const WeightRows& rows, int64_t first, int64_t count, int64_t ahead, float* packed) {
   const D d;
   int64_t k = 0;
   for (; k + 4 <= count; k += 4, packed += 4 * panel) {
@@ -89,15 +85,15 @@ HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead
   for (; k < count; ++k, packed += panel) hn::Store(gather(rows, first + k), d, packed);
 }
 
-// How far from the chunk of K at `first`, in the rows of w from n, what is read after it lies: the next chunk, or the
-// first one `step` rows on.
-int64_t next_read(const Call& call, int64_t n, int64_t step, int64_t first) {
+// Distance from the chunk of K at `first` to what is read after it, in the rows of w from n: the next chunk, or the
+// first chunk `step` rows later.
+int64_t next_read(const GemmForward& call, int64_t n, int64_t step, int64_t first) {
   if (first + gemm_chunk < call.w.dim(1)) return gemm_chunk;
   return n + 2 * step <= call.w.dim(0) ? step * call.w.row_stride - first : 0;
 }
 
-// y[m][n ..] from its finished sum.
-HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total) {
+// Writes y[m][n ..] from its finished sum.
+HWY_ATTR HWY_INLINE void finish(const GemmForward& call, int64_t m, int64_t n, V total) {
   const D d;
   const auto inside = hn::FirstN(d, static_cast<size_t>(call.y.dim(1) - n));
   if (call.bias) total = hn::Add(total, hn::MaskedLoad(inside, d, call.bias.ptr<float>() + n));
@@ -105,10 +101,10 @@ HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total)
   hn::BlendedStore(total, inside, d, call.y.row<float>(m) + n);
 }
 
-// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sum of the chunks
-// before; the last chunk finishes y.
+// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sums of the
+// chunks before; the last chunk writes y.
 template <int rows, int vectors>
-HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed,
+HWY_ATTR void tile(const GemmForward& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed,
                    float* partial) {
   const D d;
   V sum[rows][vectors];
@@ -144,13 +140,13 @@ HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_
     }
 }
 
-// All of K for a call of `rows` rows, one vector from n: w goes from memory through registers, at the speed of memory.
+// All of K for a call of `rows` rows and one vector from n: w goes from memory directly to registers, at memory speed.
 // The next call is for n + lanes.
 template <int rows>
-HWY_ATTR void stream(const Call& call, int64_t n) {
+HWY_ATTR void stream(const GemmForward& call, int64_t n) {
   const D d;
   const int64_t K = call.x.dim(1);
-  const Rows w(call.w, n);
+  const WeightRows w(call.w, n);
   const float* x[rows];
   V total[rows];
 #pragma GCC unroll 8
@@ -183,7 +179,7 @@ HWY_ATTR void stream(const Call& call, int64_t n) {
   for (int r = 0; r < rows; ++r) finish(call, r, n, total[r]);
 }
 
-using Tile = void (*)(const Call&, int64_t, int64_t, int64_t, int64_t, const float*, float*);
+using Tile = void (*)(const GemmForward&, int64_t, int64_t, int64_t, int64_t, const float*, float*);
 
 template <int vectors, int... rows>
 Tile tile_of(int64_t count, std::integer_sequence<int, rows...>) {
@@ -197,8 +193,8 @@ Tile tile_of(int64_t rows, int64_t vectors) {
                         : tile_of<3>(rows, sequence);
 }
 
-// Rows [m, end) of y, columns [n, n + panel).
-HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
+// Computes rows [m, end) of y, columns [n, n + panel).
+HWY_ATTR void block(const GemmForward& call, int64_t m, int64_t end, int64_t n) {
   alignas(64) float packed[gemm_chunk * panel], partial[block_rows * panel];
   const int64_t N = call.y.dim(1), K = call.x.dim(1),
                 vectors = std::min<int64_t>(tile_vectors, (N - n + lanes - 1) / lanes);
@@ -206,7 +202,8 @@ HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
   for (int64_t first = 0; first < K; first += gemm_chunk) {
     const int64_t count = std::min(gemm_chunk, K - first);
     const int64_t ahead = next_read(call, n, panel, first);
-    for (int64_t v = 0; v < vectors; ++v) pack(Rows(call.w, n + v * lanes), first, count, ahead, packed + v * lanes);
+    for (int64_t v = 0; v < vectors; ++v)
+      pack(WeightRows(call.w, n + v * lanes), first, count, ahead, packed + v * lanes);
     for (int64_t r = m; r < end; r += tile_rows) {
       const Tile run = end - r >= tile_rows ? full : tile_of(end - r, vectors);
       run(call, r, n, first, count, packed, partial + (r - m) * panel);
@@ -214,8 +211,8 @@ HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
   }
 }
 
-// Pieces to a thread at a time: all of them where waking another thread costs more than it saves.
-int64_t grain(const Call& call, int64_t usual) {
+// Parts per thread; all of them if waking another thread costs more than it saves.
+int64_t grain(const GemmForward& call, int64_t usual) {
   constexpr int64_t worth_sharing = int64_t{1} << 20;
   return std::max<int64_t>(call.y.dim(0), tile_rows) * call.w.size() < worth_sharing
              ? std::numeric_limits<int32_t>::max()
@@ -223,15 +220,15 @@ int64_t grain(const Call& call, int64_t usual) {
 }
 
 template <int... rows>
-void stream_all(const Call& call, std::integer_sequence<int, rows...>) {
-  static constexpr void (*streams[])(const Call&, int64_t) = {stream<rows + 1>...};
+void stream_all(const GemmForward& call, std::integer_sequence<int, rows...>) {
+  static constexpr void (*streams[])(const GemmForward&, int64_t) = {stream<rows + 1>...};
   const auto run = streams[call.y.dim(0) - 1];
   parallel_for((call.y.dim(1) + lanes - 1) / lanes, grain(call, 4), [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) run(call, piece * lanes);
   });
 }
 
-void forward(const Call& call) {
+void forward(const GemmForward& call) {
   const int64_t M = call.y.dim(0), panels = (call.y.dim(1) + panel - 1) / panel,
                 blocks = (M + block_rows - 1) / block_rows;
   if (M == 0) return;
@@ -245,11 +242,9 @@ void forward(const Call& call) {
 }
 
 }  // namespace
-void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  forward({y, x, w, bias, residual});
-}
+void gemm_forward_simd(const GemmForward& args) { forward(args); }
 #else
-void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // supports() says no
+void gemm_forward_simd(const GemmForward&) {}  // never called: supports() returns false
 #endif
 }  // namespace HWY_NAMESPACE
 }  // namespace hone
@@ -261,15 +256,13 @@ namespace {
 
 HWY_EXPORT(gemm_forward_simd);
 
-void run(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  check_gemm_forward(y, x, w, bias, residual);
-  HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(y, x, w, bias, residual);
+void run(Context&, const GemmForward& args) {
+  check_gemm_forward(args);
+  HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(args);
 }
 
-// K = 0 has no chunk to sum.
-bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) {
-  return has_fused_multiply_add() && x.dim(1) > 0;
-}
+// With K = 0 there is no chunk to sum.
+bool supports(const GemmForward& args) { return has_fused_multiply_add() && args.x.dim(1) > 0; }
 
 [[maybe_unused]] const bool added = gemm_forward.add({"simd", DeviceKind::cpu, run, 10, supports});
 

@@ -1,15 +1,15 @@
+// CPU specification of the lm_head ops, one row at a time.
 #include "kernels/lm_head/logprob.h"
 
 #include "kernels/cpu/exp.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/lm_head/logprob_check.h"
+#include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.h"
 
-// The specification: one row at a time.
 namespace hone {
 namespace {
 
-struct Row {
+struct LogitRow {
   int64_t V = 0, target = 0;
   const float* logits = nullptr;
   float inv_temperature = 1;
@@ -21,12 +21,12 @@ void for_each_row(Context& context, Tensor hidden, Tensor w, Tensor targets, flo
   const ScratchScope scope(context);
   const Tensor logits = context.scratch().take(DType::f32, {1, w.dim(0)});
   for (int64_t r = 0; r < hidden.dim(0); ++r) {
-    gemm_forward(context, logits, hidden.rows(r, 1), w, {}, {});
-    visit(r, Row{w.dim(0), targets.ptr<int32_t>()[r], logits.ptr<float>(), inv_temperature});
+    gemm_forward(context, {.y = logits, .x = hidden.rows(r, 1), .w = w});
+    visit(r, LogitRow{w.dim(0), targets.ptr<int32_t>()[r], logits.ptr<float>(), inv_temperature});
   }
 }
 
-void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss, float lse, float entropy,
+void add_row_gradient(const LogitRow& row, float dlogp, float dentropy, float z_loss, float lse, float entropy,
                       float* dhidden, const float* hidden, Tensor w, Tensor dw) {
   const float dlse = 2 * z_loss * std::fabs(dlogp) * lse;
   for (int64_t v = 0; v < row.V; ++v) {
@@ -41,35 +41,33 @@ void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss,
   }
 }
 
-void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-             float inv_temperature) {
-  check_logprob_forward(logp, lse, entropy, hidden, w, targets, inv_temperature);
-  for_each_row(context, hidden, w, targets, inv_temperature, [&](int64_t r, const Row& row) {
-    const LogSumExp sums = log_sum_exp(row.logits, row.V, inv_temperature);
-    lse.ptr<float>()[r] = sums.value();
-    logp.ptr<float>()[r] = row.z(row.target) - sums.value();
-    if (entropy) entropy.ptr<float>()[r] = sums.entropy();
+void forward(Context& context, const LogprobForward& args) {
+  check_logprob_forward(args);
+  for_each_row(context, args.hidden, args.w, args.targets, args.inv_temperature, [&](int64_t r, const LogitRow& row) {
+    const LogSumExp sums = log_sum_exp(row.logits, row.V, args.inv_temperature);
+    args.lse.ptr<float>()[r] = sums.value();
+    args.logp.ptr<float>()[r] = row.z(row.target) - sums.value();
+    if (args.entropy) args.entropy.ptr<float>()[r] = sums.entropy();
   });
 }
 
-void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
-              Tensor w, Tensor targets, float inv_temperature) {
-  check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
-  context.zero(dhidden);
-  for_each_row(context, hidden, w, targets, inv_temperature, [&](int64_t r, const Row& row) {
-    const float dentropy = grad.entropy ? grad.entropy.ptr<float>()[r] : 0;
-    add_row_gradient(row, grad.logp.ptr<float>()[r], dentropy, grad.z_loss, lse.ptr<float>()[r],
-                     entropy ? entropy.ptr<float>()[r] : 0, dhidden.row<float>(r), hidden.row<float>(r), w, dw);
+void backward(Context& context, const LogprobBackward& args) {
+  check_logprob_backward(args);
+  context.zero(args.dhidden);
+  for_each_row(context, args.hidden, args.w, args.targets, args.inv_temperature, [&](int64_t r, const LogitRow& row) {
+    const float dentropy = args.grad.entropy ? args.grad.entropy.ptr<float>()[r] : 0;
+    add_row_gradient(row, args.grad.logp.ptr<float>()[r], dentropy, args.grad.z_loss, args.lse.ptr<float>()[r],
+                     args.entropy ? args.entropy.ptr<float>()[r] : 0, args.dhidden.row<float>(r),
+                     args.hidden.row<float>(r), args.w, args.dw);
   });
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden,
-           Tensor w, Tensor targets, float inv_temperature) {
-  check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
+void fused(Context& context, const LogprobFused& args) {
+  check_logprob_fused(args);
   const ScratchScope scope(context);
-  const Tensor entropy = grad.entropy ? context.scratch().take(DType::f32, {hidden.dim(0)}) : Tensor();
-  forward(context, logp, lse, entropy, hidden, w, targets, inv_temperature);
-  backward(context, dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
+  const Tensor entropy = args.grad.entropy ? context.scratch().take(DType::f32, {args.hidden.dim(0)}) : Tensor();
+  forward(context, forward_of(args, entropy));
+  backward(context, backward_of(args, entropy));
 }
 
 [[maybe_unused]] const bool added = logprob_forward.add({"specification", DeviceKind::cpu, forward}) &&
@@ -77,4 +75,26 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
                                     logprob_fused.add({"specification", DeviceKind::cpu, fused});
 
 }  // namespace
+
+LogprobForward forward_of(const LogprobFused& args, Tensor entropy) {
+  return {.logp = args.logp,
+          .lse = args.lse,
+          .entropy = entropy,
+          .hidden = args.hidden,
+          .w = args.w,
+          .targets = args.targets,
+          .inv_temperature = args.inv_temperature};
+}
+LogprobBackward backward_of(const LogprobFused& args, Tensor entropy) {
+  return {.dhidden = args.dhidden,
+          .dw = args.dw,
+          .grad = args.grad,
+          .lse = args.lse,
+          .entropy = entropy,
+          .hidden = args.hidden,
+          .w = args.w,
+          .targets = args.targets,
+          .inv_temperature = args.inv_temperature};
+}
+
 }  // namespace hone

@@ -1,17 +1,17 @@
-// The head by blocks of rows. The log-probs alone need a block's logits by pieces of the vocabulary; gradients need the
-// whole vocabulary's, in the model's dtype, as one operand of two matrix products. Scratch is bounded whatever the
-// batch.
+// The lm_head ops on a GPU, in blocks of rows. Log-probs need the logits of a block of rows in parts of the vocabulary.
+// Gradients need those of the full vocabulary, in the model's dtype, as an operand of two GEMMs. Scratch memory is
+// bounded for any batch.
 #include "kernels/check_shape.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/lm_head/logprob_cuda.h"
+#include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.cuh"
 
 namespace hone {
 namespace {
 
-constexpr int64_t most_rows = 2048;                        // every block of rows reads and writes dw once
+constexpr int64_t most_rows = 2048;                        // each block of rows reads and writes dw once
 constexpr size_t most_gradient_bytes = size_t{600} << 20;  // dlogits of a block of rows
-constexpr int64_t most_logits = int64_t{1} << 24;          // in f32, of a piece of the vocabulary
+constexpr int64_t most_logits = int64_t{1} << 24;          // f32 logits of a part of the vocabulary
 constexpr int64_t row_multiple = 128, column_multiple = 64;
 
 struct Head {
@@ -24,7 +24,7 @@ struct Head {
 
 int64_t rounded_up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-// So many equal blocks of rows as `most` asks for.
+// Rows per block: equal blocks of at most about `most` rows, rounded up to row_multiple.
 int64_t block_rows(int64_t R, int64_t most) {
   const int64_t blocks = (R + most - 1) / most;
   return std::min(R, rounded_up((R + blocks - 1) / blocks, row_multiple));
@@ -32,12 +32,13 @@ int64_t block_rows(int64_t R, int64_t most) {
 
 void check_head_cuda(const OpBase& op, const Head& head) {
   const DType dtype = head.hidden.dtype;
-  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": numbers are f32 or bf16 on cuda, not ",
-             name_of(dtype));
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": dtype is ", name_of(dtype),
+             "; it must be f32 or bf16 on cuda");
   check_shape(op, "w", head.w, {head.V(), head.D()}, dtype);
   check_shape(op, "hidden", head.hidden, {head.R(), head.D()}, dtype);
   check_shape(op, "targets", head.targets, {head.R()}, DType::i32);
-  HONE_CHECK(head.inv_temperature > 0, op.name(), ": inverse temperature is ", head.inv_temperature, ", not positive");
+  HONE_CHECK(head.inv_temperature > 0, op.name(), ": inverse temperature is ", head.inv_temperature,
+             "; it must be positive");
   HONE_CHECK(head.V() > 0, op.name(), ": the vocabulary is empty");
 }
 void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const Tensor& dw,
@@ -49,13 +50,13 @@ void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidd
   check_optional(op, "dentropy", grad.entropy, {head.R()});
 }
 
-// The width of a piece.
+// Columns of a part of the vocabulary.
 int64_t piece_columns(int64_t rows, int64_t V) {
   return std::min(rounded_up(V, column_multiple),
                   std::max(column_multiple, most_logits / rows / column_multiple * column_multiple));
 }
 
-// Calls visit(first column, logits of the rows) for the pieces of the vocabulary.
+// Calls visit(first column, logits of the rows) for each part of the vocabulary.
 template <class Visit>
 void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Visit visit) {
   const ScratchScope scope(context);
@@ -63,12 +64,16 @@ void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Vis
   const Tensor memory = context.scratch().take(DType::f32, {hidden.dim(0), columns_at_once});
   for (int64_t first = 0; first < V; first += columns_at_once) {
     const Tensor logits = memory.columns(0, std::min(columns_at_once, V - first));
-    gemm_forward(context, logits, hidden, w.rows(first, logits.dim(1)), {}, {});
+    GemmForward product{};
+    product.y = logits;
+    product.x = hidden;
+    product.w = w.rows(first, logits.dim(1));
+    gemm_forward(context, product);
     visit(first, logits);
   }
 }
 
-// Memory of one block's columns.
+// Scratch memory for the per-row results of one block.
 HeadRows take_rows(Context& context, const Head& head, int64_t rows, bool entropy) {
   Arena& arena = context.scratch();
   const int64_t chunks = num_logsumexp_chunks(head.V());
@@ -82,40 +87,41 @@ HeadRows take_rows(Context& context, const Head& head, int64_t rows, bool entrop
 
 Tensor rows_of(const Tensor& x, int64_t first, int64_t count) { return x ? x.rows(first, count) : Tensor(); }
 
-void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-             float inv_temperature) {
-  const Head head{hidden, w, targets, inv_temperature};
+void forward(Context& context, const LogprobForward& args) {
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   const int64_t R = head.R();
   check_head_cuda(logprob_forward, head);
-  check_shape(logprob_forward, "logp", logp, {R});
-  check_shape(logprob_forward, "lse", lse, {R});
-  check_optional(logprob_forward, "entropy", entropy, {R});
+  check_shape(logprob_forward, "logp", args.logp, {R});
+  check_shape(logprob_forward, "lse", args.lse, {R});
+  check_optional(logprob_forward, "entropy", args.entropy, {R});
   if (R == 0) return;
   const ScratchScope scope(context);
   const int64_t step = block_rows(R, most_rows);
-  HeadRows rows = take_rows(context, head, step, static_cast<bool>(entropy));
+  HeadRows rows = take_rows(context, head, step, static_cast<bool>(args.entropy));
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
-    rows.targets = targets.rows(first, count), rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
-    rows.entropy = rows_of(entropy, first, count);
-    const Tensor block = hidden.rows(first, count);
-    if (head_is_direct(block, w))
-      head_sums_direct(context, rows, block, w);
+    rows.targets = args.targets.rows(first, count);
+    rows.logp = args.logp.rows(first, count);
+    rows.lse = args.lse.rows(first, count);
+    rows.entropy = rows_of(args.entropy, first, count);
+    const Tensor block = args.hidden.rows(first, count);
+    if (head_is_direct(block, args.w))
+      head_sums_direct(context, rows, block, args.w);
     else
-      for_each_piece(context, block, w,
+      for_each_piece(context, block, args.w,
                      [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
     head_finish(context, rows, head.V());
   }
 }
 
-// Rows whose gradients, of the whole vocabulary, are held at once.
+// Rows per block if the gradients of the full vocabulary are stored.
 int64_t gradient_rows(const Head& head) {
   const size_t bytes = static_cast<size_t>(rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype);
   const int64_t most =
       std::max<int64_t>(1, static_cast<int64_t>(most_gradient_bytes / bytes) / row_multiple) * row_multiple;
   return block_rows(head.R(), std::min(most, most_rows));
 }
-// The columns after the vocabulary are zero: products read 16 bytes at a time.
+// The columns past the vocabulary are zero: the GEMMs read 16 bytes at a time.
 Tensor take_gradient(Context& context, const Head& head, int64_t rows) {
   const Tensor padded = context.scratch().take(head.hidden.dtype, {rows, rounded_up(head.V(), column_multiple)});
   const size_t element = size_of(padded.dtype), width = static_cast<size_t>(padded.dim(1)) * element,
@@ -126,15 +132,14 @@ Tensor take_gradient(Context& context, const Head& head, int64_t rows) {
   return padded.columns(0, head.V());
 }
 
-void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
-              Tensor w, Tensor targets, float inv_temperature) {
-  const Head head{hidden, w, targets, inv_temperature};
+void backward(Context& context, const LogprobBackward& args) {
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   const int64_t R = head.R();
   check_head_cuda(logprob_backward, head);
-  check_gradient_cuda(logprob_backward, head, dhidden, dw, grad);
-  check_shape(logprob_backward, "lse", lse, {R});
-  check_optional(logprob_backward, "entropy", entropy, {R});
-  HONE_CHECK(!grad.entropy || entropy, "logprob_backward: a gradient of entropy needs the entropy of forward");
+  check_gradient_cuda(logprob_backward, head, args.dhidden, args.dw, args.grad);
+  check_shape(logprob_backward, "lse", args.lse, {R});
+  check_optional(logprob_backward, "entropy", args.entropy, {R});
+  HONE_CHECK(!args.grad.entropy || args.entropy, "logprob_backward: a gradient of the entropy needs forward's entropy");
   if (R == 0) return;
   const ScratchScope scope(context);
   const int64_t step = gradient_rows(head);
@@ -142,67 +147,76 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     HeadRows rows;
-    rows.targets = targets.rows(first, count), rows.lse = lse.rows(first, count),
-    rows.dlogp = grad.logp.rows(first, count);
-    if (grad.entropy) rows.dentropy = grad.entropy.rows(first, count), rows.entropy = entropy.rows(first, count);
-    rows.inv_temperature = inv_temperature, rows.z_loss = grad.z_loss;
-    const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count);
-    if (head_is_direct(block, w))
-      head_gradient_direct(context, rows, gradient, block, w);
+    rows.targets = args.targets.rows(first, count);
+    rows.lse = args.lse.rows(first, count);
+    rows.dlogp = args.grad.logp.rows(first, count);
+    if (args.grad.entropy) {
+      rows.dentropy = args.grad.entropy.rows(first, count);
+      rows.entropy = args.entropy.rows(first, count);
+    }
+    rows.inv_temperature = args.inv_temperature;
+    rows.z_loss = args.grad.z_loss;
+    const Tensor block = args.hidden.rows(first, count), gradient = gradients.rows(0, count);
+    if (head_is_direct(block, args.w))
+      head_gradient_direct(context, rows, gradient, block, args.w);
     else
-      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) {
+      for_each_piece(context, block, args.w, [&](int64_t column, const Tensor& logits) {
         head_gradient(context, rows, gradient, logits, column);
       });
-    gemm_backward_input(context, dhidden.rows(first, count), gradient, w);
-    if (dw) gemm_backward_weight(context, dw, {}, gradient, block);
+    gemm_backward_input(context, args.dhidden.rows(first, count), gradient, args.w);
+    if (args.dw) gemm_backward_weight(context, args.dw, {}, gradient, block);
   }
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden,
-           Tensor w, Tensor targets, float inv_temperature) {
-  const Head head{hidden, w, targets, inv_temperature};
+void fused(Context& context, const LogprobFused& args) {
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   const int64_t R = head.R(), D = head.D();
   check_head_cuda(logprob_fused, head);
-  check_gradient_cuda(logprob_fused, head, dhidden, dw, grad);
-  check_shape(logprob_fused, "logp", logp, {R});
-  check_shape(logprob_fused, "lse", lse, {R});
+  check_gradient_cuda(logprob_fused, head, args.dhidden, args.dw, args.grad);
+  check_shape(logprob_fused, "logp", args.logp, {R});
+  check_shape(logprob_fused, "lse", args.lse, {R});
   if (R == 0) return;
   const ScratchScope scope(context);
   Arena& arena = context.scratch();
-  if (grad.entropy) {  // no multiple of p
+  if (args.grad.entropy) {  // the entropy's gradient is not a multiple of p
     const Tensor entropy = arena.take(DType::f32, {R});
-    forward(context, logp, lse, entropy, hidden, w, targets, inv_temperature);
-    return backward(context, dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
+    forward(context, forward_of(args, entropy));
+    return backward(context, backward_of(args, entropy));
   }
   const int64_t step = gradient_rows(head);
   const Tensor gradients = take_gradient(context, head, step);
-  const Tensor unscaled = arena.take(DType::f32, {step, D}), scaled = arena.take(hidden.dtype, {step, D});
+  const Tensor unscaled = arena.take(DType::f32, {step, D}), scaled = arena.take(args.hidden.dtype, {step, D});
   HeadRows rows = take_rows(context, head, step, false);
   const Tensor guess = arena.take(DType::f32, {R});
-  rows.targets = targets, rows.guess = guess;
-  head_guess(context, rows, hidden, w);
-  rows.scale = arena.take(DType::f32, {step}), rows.z_loss = grad.z_loss;
+  rows.targets = args.targets;
+  rows.guess = guess;
+  head_guess(context, rows, args.hidden, args.w);
+  rows.scale = arena.take(DType::f32, {step});
+  rows.z_loss = args.grad.z_loss;
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
-    const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count),
+    const Tensor block = args.hidden.rows(first, count), gradient = gradients.rows(0, count),
                  scale = rows.scale.rows(0, count);
-    rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
-    rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count), rows.guess = guess.rows(first, count);
-    if (head_is_direct(block, w))
-      head_exponentials_direct(context, rows, gradient, block, w);
+    rows.targets = args.targets.rows(first, count);
+    rows.dlogp = args.grad.logp.rows(first, count);
+    rows.logp = args.logp.rows(first, count);
+    rows.lse = args.lse.rows(first, count);
+    rows.guess = guess.rows(first, count);
+    if (head_is_direct(block, args.w))
+      head_exponentials_direct(context, rows, gradient, block, args.w);
     else
-      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) {
+      for_each_piece(context, block, args.w, [&](int64_t column, const Tensor& logits) {
         head_exponentials(context, rows, gradient, logits, column);
       });
     head_finish(context, rows, head.V());
-    head_scale(context, rows, gradient, scaled.rows(0, count), block, w);
-    gemm_backward_input(context, unscaled.rows(0, count), gradient, w);
-    scale_rows(context, dhidden.rows(first, count), unscaled.rows(0, count), scale);
-    if (dw) gemm_backward_weight(context, dw, {}, gradient, scaled.rows(0, count));
+    head_scale(context, rows, gradient, scaled.rows(0, count), block, args.w);
+    gemm_backward_input(context, unscaled.rows(0, count), gradient, args.w);
+    scale_rows(context, args.dhidden.rows(first, count), unscaled.rows(0, count), scale);
+    if (args.dw) gemm_backward_weight(context, args.dw, {}, gradient, scaled.rows(0, count));
   }
 }
 
-// What the bodies take of scratch memory.
+// Scratch memory of the bodies, in bytes.
 struct Scratch {
   Head head;
   int64_t step;
@@ -218,32 +232,28 @@ struct Scratch {
     return static_cast<size_t>(step * rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype);
   }
   size_t blocks_of_hidden() const { return static_cast<size_t>(step * head.D()) * (4 + size_of(head.hidden.dtype)); }
-  // Sums of products that are split along the vocabulary.
+  // Workspace of the split GEMMs.
   size_t products() const { return std::min(size_t{64} << 20, 16 * static_cast<size_t>(step * head.D())); }
 };
 
-size_t forward_scratch(const Tensor&, const Tensor&, const Tensor& entropy, const Tensor& hidden, const Tensor& w,
-                       const Tensor& targets, const float&) {
-  if (hidden.dim(0) == 0) return 0;
-  const Scratch of{{hidden, w, targets}, block_rows(hidden.dim(0), most_rows)};
-  return of.rows(static_cast<bool>(entropy)) + of.pieces();
+size_t forward_scratch(const LogprobForward& args) {
+  if (args.hidden.dim(0) == 0) return 0;
+  const Scratch of{{args.hidden, args.w, args.targets}, block_rows(args.hidden.dim(0), most_rows)};
+  return of.rows(static_cast<bool>(args.entropy)) + of.pieces();
 }
-size_t backward_scratch(const Tensor&, const Tensor&, const LogprobGrad&, const Tensor&, const Tensor&,
-                        const Tensor& hidden, const Tensor& w, const Tensor& targets, const float&) {
-  if (hidden.dim(0) == 0) return 0;
-  const Head head{hidden, w, targets};
+size_t backward_scratch(const LogprobBackward& args) {
+  if (args.hidden.dim(0) == 0) return 0;
+  const Head head{args.hidden, args.w, args.targets};
   const Scratch of{head, gradient_rows(head)};
   return of.gradient() + std::max(of.pieces(), of.products());
 }
-size_t fused_scratch(const Tensor& logp, const Tensor& lse, const Tensor& dhidden, const Tensor& dw,
-                     const LogprobGrad& grad, const Tensor& hidden, const Tensor& w, const Tensor& targets,
-                     const float& inv_temperature) {
-  if (hidden.dim(0) == 0) return 0;
-  const size_t row = 4 * static_cast<size_t>(hidden.dim(0));
-  if (grad.entropy)
-    return row + std::max(forward_scratch(logp, lse, grad.entropy, hidden, w, targets, inv_temperature),
-                          backward_scratch(dhidden, dw, grad, lse, grad.entropy, hidden, w, targets, inv_temperature));
-  const Head head{hidden, w, targets};
+size_t fused_scratch(const LogprobFused& args) {
+  if (args.hidden.dim(0) == 0) return 0;
+  const size_t row = 4 * static_cast<size_t>(args.hidden.dim(0));
+  if (args.grad.entropy)
+    return row + std::max(forward_scratch(forward_of(args, args.grad.entropy)),
+                          backward_scratch(backward_of(args, args.grad.entropy)));
+  const Head head{args.hidden, args.w, args.targets};
   const Scratch of{head, gradient_rows(head)};
   return row + of.gradient() + of.blocks_of_hidden() + of.rows(false) + std::max(of.pieces(), of.products());
 }

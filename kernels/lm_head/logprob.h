@@ -1,36 +1,65 @@
 #pragma once
-// The head: hidden [R, D] and w [V, D] to log-probabilities and back, by blocks of rows: [R, V] never exists. logits =
-// hidden . w^T (gemm_forward's sums), z = logits * inv_temperature, lse = log sum exp z over fixed chunks of the
-// vocabulary, combined in ascending order. Row-invariant.
+// The lm_head: from hidden [R, D] and w [V, D] to log-probabilities and back, by ranges of rows. [R, V] never exists.
+// logits = hidden . w^T (gemm_forward's sums), z = logits * inv_temperature, lse = log sum exp z over fixed chunks of
+// the vocabulary, merged in ascending order. Row-invariant.
 #include "kernels/op.h"
 
 namespace hone {
 
-// logp[r] = z[r, targets[r]] - lse[r]; entropy[r] = lse - sum_v p_v z_v. logp, lse [R] f32 are written; entropy [R] f32
-// too unless empty. targets [R] i32; one outside the vocabulary is an Error, on a GPU a logp of NaN and no gradient of
-// its own.
-inline constinit Op<void(Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-                         float inv_temperature)>
-    logprob_forward{"logprob_forward"};
-
-// What a loss wants of the logits: dLoss/dlogp [R] f32, dLoss/dentropy [R] f32 or empty, and z_loss: Loss += z_loss *
-// sum_r |dlogp[r]| * lse[r]^2 (so that it is averaged as the loss is).
-struct LogprobGrad {
-  Tensor logp, entropy;
-  float z_loss = 0;
+// logp[r] = z[r, targets[r]] - lse[r]; entropy[r] = lse[r] - sum_v p_v z_v.
+// A target outside of the vocabulary is an Error; on a GPU it has a logp of NaN and no gradient of its own.
+struct LogprobForward {
+  Tensor logp, lse;  // [R] f32, written
+  Tensor entropy{};  // [R] f32, written; or empty
+  Tensor hidden;     // [R, D]
+  Tensor w;          // [V, D]
+  Tensor targets;    // [R] i32
+  float inv_temperature;
+  static constexpr auto access =
+      op_access(written(&LogprobForward::logp, &LogprobForward::lse, &LogprobForward::entropy),
+                read(&LogprobForward::hidden, &LogprobForward::w, &LogprobForward::targets));
 };
-// dhidden [R, D] is written; dw [V, D] is added to, or empty (a frozen head). lse from forward; entropy from forward
-// where its gradient is given.
-//   dz[r, v] = dlogp[r] * (onehot(targets[r]) - p_v) - dentropy[r] * p_v * (log p_v + entropy[r]) + 2 * z_loss *
-//   |dlogp[r]| * lse[r] * p_v dlogits = dz * inv_temperature
-inline constinit Op<void(Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
-                         Tensor w, Tensor targets, float inv_temperature)>
-    logprob_backward{"logprob_backward"};
+inline constinit Op<LogprobForward> logprob_forward{"logprob_forward"};
 
-// Both at once where dLoss/dlogp is known beforehand (pretraining, SFT): logp and lse are written with forward's bits,
-// the logits are computed once.
-inline constinit Op<void(Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w,
-                         Tensor targets, float inv_temperature)>
-    logprob_fused{"logprob_fused"};
+// The gradient of a loss by its inputs from the lm_head. The z-loss adds z_loss * sum_r |dlogp[r]| * lse[r]^2 to the
+// loss: it is averaged as the loss is.
+struct LogprobGrad {
+  Tensor logp;     // [R] f32: dLoss/dlogp
+  Tensor entropy;  // [R] f32: dLoss/dentropy; or empty
+  float z_loss = 0;
+  static constexpr auto access = op_access(read(&LogprobGrad::logp, &LogprobGrad::entropy));
+};
+// dlogits = dz * inv_temperature with
+//   dz[r, v] = dlogp[r] * (onehot(targets[r]) - p_v) - dentropy[r] * p_v * (log p_v + entropy[r])
+//              + 2 * z_loss * |dlogp[r]| * lse[r] * p_v
+struct LogprobBackward {
+  Tensor dhidden;  // [R, D], written
+  Tensor dw{};     // [V, D] f32, added to; empty for a frozen lm_head
+  LogprobGrad grad;
+  Tensor lse;        // of logprob_forward
+  Tensor entropy{};  // of logprob_forward, if grad.entropy is there
+  Tensor hidden, w, targets;
+  float inv_temperature;
+  static constexpr auto access =
+      op_access(written(&LogprobBackward::dhidden), added(&LogprobBackward::dw), parts(&LogprobBackward::grad),
+                read(&LogprobBackward::lse, &LogprobBackward::entropy, &LogprobBackward::hidden, &LogprobBackward::w,
+                     &LogprobBackward::targets));
+};
+inline constinit Op<LogprobBackward> logprob_backward{"logprob_backward"};
+
+// Forward and backward at once, for losses whose dLoss/dlogp is known beforehand (pretraining, SFT). The logits are
+// computed once. logp and lse have logprob_forward's bits.
+struct LogprobFused {
+  Tensor logp, lse;  // [R] f32, written
+  Tensor dhidden;    // [R, D], written
+  Tensor dw{};       // [V, D] f32, added to; empty for a frozen lm_head
+  LogprobGrad grad;
+  Tensor hidden, w, targets;
+  float inv_temperature;
+  static constexpr auto access =
+      op_access(written(&LogprobFused::logp, &LogprobFused::lse, &LogprobFused::dhidden), added(&LogprobFused::dw),
+                parts(&LogprobFused::grad), read(&LogprobFused::hidden, &LogprobFused::w, &LogprobFused::targets));
+};
+inline constinit Op<LogprobFused> logprob_fused{"logprob_fused"};
 
 }  // namespace hone

@@ -1,18 +1,18 @@
-// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are
-// vectorised. A block holds at most 2^25 logits, so the size of what is in flight does not grow with the batch.
+// The lm_head ops on the CPU in blocks of rows: one GEMM for the logits of a block, two for its gradients, and SIMD
+// passes over each row. A block holds at most 2^25 logits, so scratch memory does not grow with the batch.
 #include <cmath>
 
 #include "core/base/parallel_for.h"
 #include "kernels/cpu/features.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/lm_head/logprob_check.h"
+#include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.h"
 #include "kernels/lm_head/vocab_row.h"
 
 namespace hone {
 namespace {
 
-// What forward finds of a row and backward reads.
+// Results of forward per row, which backward reads.
 struct Columns {
   Tensor logp, lse, entropy;  // logp or entropy may be empty
 };
@@ -22,7 +22,7 @@ struct Head {
   float inv_temperature = 1;
 };
 
-// Calls visit(first, logits of the rows from first).
+// Calls visit(first row, logits) for each block of rows.
 template <class Visit>
 void for_each_block(Context& context, const Head& head, Visit visit) {
   constexpr int64_t most_logits = int64_t{1} << 25, multiple = 8;
@@ -31,12 +31,12 @@ void for_each_block(Context& context, const Head& head, Visit visit) {
   for (int64_t first = 0; first < R; first += most_rows) {
     const ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {std::min(most_rows, R - first), V});
-    gemm_forward(context, logits, head.hidden.rows(first, logits.dim(0)), head.w, {}, {});
+    gemm_forward(context, {.y = logits, .x = head.hidden.rows(first, logits.dim(0)), .w = head.w});
     visit(first, logits);
   }
 }
 
-// Calls visit(row) for the rows of a block, on all threads.
+// Calls visit(row) for the rows of a block in parallel.
 template <class Visit>
 void for_each_row(const Tensor& logits, Visit visit) {
   constexpr int64_t worth_sharing = 65536;
@@ -67,7 +67,10 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
                     .lse = lse,
                     .inv_temperature = head.inv_temperature,
                     .target = head.targets.ptr<int32_t>()[at]};
-    if (grad.entropy) row.dentropy = grad.entropy.ptr<float>()[at], row.entropy = columns.entropy.ptr<float>()[at];
+    if (grad.entropy) {
+      row.dentropy = grad.entropy.ptr<float>()[at];
+      row.entropy = columns.entropy.ptr<float>()[at];
+    }
     if (row.dlogp == 0 && row.dentropy == 0)
       std::fill_n(logits.row<float>(r), logits.dim(1), 0.0f);
     else
@@ -77,33 +80,31 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
   if (dw) gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
 }
 
-void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-             float inv_temperature) {
-  check_logprob_forward(logp, lse, entropy, hidden, w, targets, inv_temperature);
-  const Head head{hidden, w, targets, inv_temperature};
+void forward(Context& context, const LogprobForward& args) {
+  check_logprob_forward(args);
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
-    write_columns(head, first, logits, {logp, lse, entropy});
+    write_columns(head, first, logits, {args.logp, args.lse, args.entropy});
   });
 }
 
-void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
-              Tensor w, Tensor targets, float inv_temperature) {
-  check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
-  const Head head{hidden, w, targets, inv_temperature};
+void backward(Context& context, const LogprobBackward& args) {
+  check_logprob_backward(args);
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
-    add_gradients(context, head, first, logits, {{}, lse, entropy}, grad, dhidden, dw);
+    add_gradients(context, head, first, logits, {{}, args.lse, args.entropy}, args.grad, args.dhidden, args.dw);
   });
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden,
-           Tensor w, Tensor targets, float inv_temperature) {
-  check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
+void fused(Context& context, const LogprobFused& args) {
+  check_logprob_fused(args);
   const ScratchScope scope(context);
-  const Head head{hidden, w, targets, inv_temperature};
-  const Columns columns{logp, lse, grad.entropy ? context.scratch().take(DType::f32, {hidden.dim(0)}) : Tensor()};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Columns columns{args.logp, args.lse,
+                        args.grad.entropy ? context.scratch().take(DType::f32, {args.hidden.dim(0)}) : Tensor()};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
     write_columns(head, first, logits, columns);
-    add_gradients(context, head, first, logits, columns, grad, dhidden, dw);
+    add_gradients(context, head, first, logits, columns, args.grad, args.dhidden, args.dw);
   });
 }
 

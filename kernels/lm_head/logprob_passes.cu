@@ -1,4 +1,15 @@
-// The passes over logits in memory: any dtype, any alignment.
+// Passes of the lm_head ops over f32 logits in global memory (logprob_sm90.cu fuses them with the GEMM).
+//
+// Use       any dtype and alignment.
+// Tile      sums_kernel, gradient_kernel: 8 rows by 512 columns (8 chunks of 64) per block. finish_kernel,
+//           guess_kernel: 8 rows per block. scale_kernel, scale_rows_kernel: one row per block.
+// Roles     8 warps. One row per warp; eight lanes share two chunks. In scale_kernel and scale_rows_kernel all threads
+//           share a row.
+// Pipeline  none: a thread loads both chunks before it uses the first.
+// Smem      none.
+// Numerics  f32 in the order of logsumexp.cuh, so the bits equal those of the sampler and of logprob_sm90.cu.
+// PDL       none.
+// Limits    none.
 #include "kernels/lm_head/logprob_rows.cuh"
 
 namespace hone {
@@ -7,12 +18,12 @@ namespace {
 constexpr int threads = 256, warps = threads / 32;
 constexpr float guess_margin = 30, most_shift = 50;
 
-// A block of logits and where it lies.
+// A block of logits and its place in the vocabulary.
 struct Logits {
   const float* data;
   int64_t stride;
   int rows, columns;
-  int64_t first;  // column of the vocabulary
+  int64_t first;  // vocabulary index of its first column
   bool packed;
 
   Logits(const Tensor& x, int64_t first_)
@@ -24,13 +35,14 @@ struct Logits {
         packed(x.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0) {}
 };
 
-// A warp takes eight chunks of one row, eight lanes two of them.
+// A warp takes eight chunks of one row; eight lanes take two of them.
 constexpr int chunks_per_warp = 8;
 struct RowPosition {
   int row, columns[2];
   __device__ RowPosition() : row(static_cast<int>(blockIdx.y * warps + threadIdx.x / 32)) {
     const int chunk = static_cast<int>(blockIdx.x * chunks_per_warp + threadIdx.x % 32 / 8);
-    columns[0] = chunk * logsumexp_cuda_chunk, columns[1] = (chunk + 4) * logsumexp_cuda_chunk;
+    columns[0] = chunk * logsumexp_cuda_chunk;
+    columns[1] = (chunk + 4) * logsumexp_cuda_chunk;
   }
 };
 dim3 grid_of(const Tensor& logits) {
@@ -38,7 +50,7 @@ dim3 grid_of(const Tensor& logits) {
               static_cast<unsigned>((logits.dim(0) + warps - 1) / warps));
 }
 
-// Four numbers to y; only those before `count`.
+// Stores the first `count` of four elements to y.
 template <class T>
 __device__ void store_four(T* y, const float* x, int count, bool packed) {
   if (packed && count >= 4) {
@@ -63,7 +75,7 @@ __device__ void store_chunk(T* row, const float (&x)[8], int column, int columns
   }
 }
 
-// T: float or bf16, what exponentials are written as; void: they are not.
+// T: dtype in which exponentials are written (float or bf16); void: they are not written.
 template <bool weighted, class T>
 __global__ void __launch_bounds__(threads)
     sums_kernel(HeadRowsView rows, Logits logits, T* exponentials, int64_t stride, bool packed) {
@@ -95,7 +107,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// A warp a row.
+// One warp per row: merges the chunks to lse, log-prob and entropy.
 __global__ void __launch_bounds__(threads) finish_kernel(HeadRowsView rows, int count, int64_t V) {
   const int row = static_cast<int>(blockIdx.x * warps + threadIdx.x / 32);
   if (row >= count) return;
@@ -131,7 +143,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// a . b, by a warp; the result on all lanes.
+// Returns a . b on all lanes of a warp.
 template <class T>
 __device__ float dot(const T* a, const T* b, int64_t count) {
   float sum = 0;
@@ -139,7 +151,7 @@ __device__ float dot(const T* a, const T* b, int64_t count) {
   return warp_sum(sum);
 }
 
-// lse lies above the target's z, seldom by more than the margin and most_shift.
+// Guesses lse before the logits are known: it is above the target's z, rarely by more than guess_margin + most_shift.
 template <class T>
 __global__ void __launch_bounds__(threads)
     guess_kernel(HeadRowsView rows, const T* hidden, const T* w, int64_t hidden_stride, int64_t w_stride, int count,
@@ -152,7 +164,8 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x % 32 == 0) rows.guess[row] = z + guess_margin;
 }
 
-// A block a row; most have one number to correct.
+// One block per row. Exponentials under the guess become a multiple of the gradient; most rows need one corrected
+// element, the target's.
 template <class T>
 __global__ void __launch_bounds__(threads)
     scale_kernel(HeadRowsView rows, T* gradients, int64_t stride, T* scaled, int64_t scaled_stride, const T* hidden,
@@ -164,6 +177,7 @@ __global__ void __launch_bounds__(threads)
   const int64_t target = rows.targets[row];
   T* gradient = gradients + row * stride;
   const T* from = hidden + row * hidden_stride;
+  // good: the exponentials under the guess, times `scale`, are the gradient except at the target.
   const bool good_guess = !(fabsf(shift) > most_shift), good = good_guess && !(fabsf(p_factor) * 16 < fabsf(dlogp));
   const float scale = good ? by_p * rows.inv_temperature : 1;
   for (int64_t d = threadIdx.x; d < D; d += threads)
@@ -172,19 +186,20 @@ __global__ void __launch_bounds__(threads)
     rows.scale[row] = scale;
     if (good && dlogp != 0 && target >= 0 && target < V) {
       const float p =
-          exp_approx(rows.target_z[row] - lse);  // near 1 the rounded exponential would leave 1 - p with few bits
+          exp_approx(rows.target_z[row] - lse);  // near 1 the stored exponential, rounded, has too few bits of 1 - p
       gradient[target] = from_f32<T>(fmaf(p_factor, p, dlogp) / by_p);
     }
   }
   if (good) return;
   for (int64_t v = threadIdx.x / 32; v < V; v += warps) {
-    // exponentials under a good guess serve as well as logits, which are gone
+    // A bad row is recomputed: from its exponentials if the guess was good, else from dot products (logits are not
+    // kept).
     float p = 0;
     if (dlogp != 0)
       p = good_guess ? to_f32(gradient[v]) * exp_approx(shift)
                      : exp_approx(dot(from, w + v * w_stride, D) * rows.inv_temperature - lse);
     const float dz = fmaf(p_factor, p, v == target ? dlogp : 0);
-    __syncwarp();
+    __syncwarp();  // all lanes have read gradient[v]
     if (threadIdx.x % 32 == 0) gradient[v] = from_f32<T>(dz * rows.inv_temperature);
   }
 }

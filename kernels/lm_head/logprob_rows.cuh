@@ -1,11 +1,11 @@
 #pragma once
-// A block of rows of the head as its kernels see it. .cu files alone include it.
-#include "kernels/lm_head/logprob_cuda.h"
+// A block of rows of lm_head as its kernels see it. Only .cu and .cuh files include it.
+#include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.cuh"
 
 namespace hone {
 
-// HeadRows as kernels take them.
+// Device pointers of a HeadRows.
 struct HeadRowsView {
   const int32_t* targets;
   const float *dlogp, *dentropy;
@@ -33,11 +33,11 @@ struct HeadRowsView {
 
   // dLoss/dlse of the z-loss.
   __device__ float dlse(int row) const { return 2 * z_loss * fabsf(dlogp[row]) * lse[row]; }
-  // What turns exp(z - max of the chunk) into exp(z - guess).
+  // The factor that turns exp(z - max of the chunk) into exp(z - guess).
   __device__ float from_chunk(float max, int row) const { return exp_approx(fminf(max - guess[row], 80)); }
 };
 
-// One row of the head's backward pass, see kernels/lm_head/logprob.h.
+// Gradient of one row (formulas: kernels/lm_head/logprob.h).
 struct RowGradient {
   float dlogp, dentropy, lse, entropy, by_p, inv_temperature;
 

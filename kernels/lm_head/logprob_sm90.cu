@@ -1,4 +1,4 @@
-// The passes over logits as epilogues of the matrix product that makes them.
+// The passes over logits as epilogues of the GEMM that computes them (kernel: kernels/gemm/sm90/wgmma.cuh), on Hopper.
 #include "kernels/cuda/sanitizer.h"
 #include "kernels/gemm/sm90/store.cuh"
 #include "kernels/lm_head/logprob_rows.cuh"
@@ -6,11 +6,11 @@
 namespace hone {
 namespace {
 
-enum class Head { sums, weighted_sums, exponentials, gradient };
+enum class LmHeadPass { sums, weighted_sums, exponentials, gradient };
 
-template <Head head>
+template <LmHeadPass head>
 struct HeadEpilogue {
-  static constexpr bool stores = head == Head::exponentials || head == Head::gradient;
+  static constexpr bool stores = head == LmHeadPass::exponentials || head == LmHeadPass::gradient;
 
   HeadRowsView rows;
   int R, V;
@@ -26,7 +26,8 @@ struct HeadEpilogue {
   template <int Columns>
   __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
     const int lane = part.thread % 32, t = lane % 4;
-    if (head != Head::gradient && n + Columns > V) {
+    // Columns past the vocabulary count as -inf.
+    if (head != LmHeadPass::gradient && n + Columns > V) {
 #pragma unroll
       for (int j = 0; j < Columns / 8; ++j)
 #pragma unroll
@@ -36,8 +37,9 @@ struct HeadEpilogue {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = m + part.thread / 32 * 16 + lane / 4 + 8 * h, known = min(row, R - 1);
-      const int target = rows.targets[known] - n - 2 * t;  // from this thread's first column
-      if constexpr (head == Head::gradient) {
+      const int target = rows.targets[known] - n - 2 * t;  // relative to this thread's first column
+      // Gradient pass: logits become dlogits.
+      if constexpr (head == LmHeadPass::gradient) {
         const RowGradient of(rows, known);
 #pragma unroll
         for (int j = 0; j < Columns / 8; ++j)
@@ -45,6 +47,7 @@ struct HeadEpilogue {
           for (int b = 0; b < 2; ++b)
             total[4 * j + 2 * h + b] = of.dlogit(total[4 * j + 2 * h + b], target == 8 * j + b);
       } else {
+        // The thread that holds the target's logit stores it.
         if (target >= 0 && target < Columns && row < R) {
 #pragma unroll
           for (int j = 0; j < Columns / 8; ++j)
@@ -53,17 +56,18 @@ struct HeadEpilogue {
               if (target == 8 * j + b) rows.target_z[row] = total[4 * j + 2 * h + b] * rows.inv_temperature;
         }
 #pragma unroll
+        // Sums of each chunk; exponentials are rescaled from the chunk's maximum to the guess.
         for (int c = 0; c < Columns / logsumexp_cuda_chunk; ++c) {
           constexpr int chunk_size = logsumexp_cuda_chunk / 2;
-          const ChunkSums sums =
-              chunk_sums_of_quad<head == Head::weighted_sums>(total, chunk_size * c + 2 * h, rows.inv_temperature);
+          const ChunkSums sums = chunk_sums_of_quad<head == LmHeadPass::weighted_sums>(total, chunk_size * c + 2 * h,
+                                                                                       rows.inv_temperature);
           const int chunk = n / logsumexp_cuda_chunk + c;
           if (t == 0 && row < R && chunk < rows.num_chunks) {
             const int64_t at = int64_t{row} * rows.num_chunks + chunk;
             rows.chunks[at] = {sums.max, sums.sum};
-            if constexpr (head == Head::weighted_sums) rows.chunk_weighted[at] = sums.weighted;
+            if constexpr (head == LmHeadPass::weighted_sums) rows.chunk_weighted[at] = sums.weighted;
           }
-          if constexpr (head == Head::exponentials) {
+          if constexpr (head == LmHeadPass::exponentials) {
             const float factor = rows.from_chunk(sums.max, known);
 #pragma unroll
             for (int j = 0; j < logsumexp_cuda_chunk / 8; ++j)
@@ -73,11 +77,12 @@ struct HeadEpilogue {
         }
       }
     }
+    // dlogits or exponentials leave by TMA.
     if constexpr (stores) box.finish<Columns>(part, total, m, n);
   }
 };
 
-template <Head head>
+template <LmHeadPass head>
 void launch(Context& context, const HeadRows& rows, const Tensor& numbers, const Tensor& hidden, const Tensor& w) {
   HeadEpilogue<head> epilogue{HeadRowsView(rows), static_cast<int>(hidden.dim(0)), static_cast<int>(w.dim(0)), {}};
   if constexpr (HeadEpilogue<head>::stores) {
@@ -97,15 +102,15 @@ bool head_is_direct(const Tensor& hidden, const Tensor& w) {
 }
 void head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w) {
   if (rows.chunk_weighted)
-    launch<Head::weighted_sums>(context, rows, {}, hidden, w);
+    launch<LmHeadPass::weighted_sums>(context, rows, {}, hidden, w);
   else
-    launch<Head::sums>(context, rows, {}, hidden, w);
+    launch<LmHeadPass::sums>(context, rows, {}, hidden, w);
 }
 void head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w) {
-  launch<Head::exponentials>(context, rows, numbers, hidden, w);
+  launch<LmHeadPass::exponentials>(context, rows, numbers, hidden, w);
 }
 void head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w) {
-  launch<Head::gradient>(context, rows, gradient, hidden, w);
+  launch<LmHeadPass::gradient>(context, rows, gradient, hidden, w);
 }
 
 }  // namespace hone

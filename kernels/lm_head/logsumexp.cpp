@@ -1,3 +1,4 @@
+// Log-sum-exp on the CPU: merging of ranges.
 #include "kernels/lm_head/logsumexp.h"
 
 #include "kernels/cpu/exp.h"
@@ -7,7 +8,7 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// A range without weight stays as it is: exp(-inf - max) would be NaN where max is -inf too.
+// A range without weight is left as it is: exp(-inf - max) would be NaN if max is -inf.
 LogSumExp rescaled(const LogSumExp& part, float max) {
   if (part.max == minus_infinity) return part;
   const float shift = part.max - max, scale = exp_f32(shift);
@@ -39,8 +40,12 @@ LogSumExp log_sum_exp_chunk_specification(const float* logits, int64_t count, fl
     weighted[i % lanes] = std::fma(std::max(z, exp_constants::smallest), e, weighted[i % lanes]);
   }
   for (int64_t half = lanes / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) sum[i] += sum[i + half], weighted[i] += weighted[i + half];
-  out.sum = sum[0], out.weighted = weighted[0];
+    for (int64_t i = 0; i < half; ++i) {
+      sum[i] += sum[i + half];
+      weighted[i] += weighted[i + half];
+    }
+  out.sum = sum[0];
+  out.weighted = weighted[0];
   return out;
 }
 

@@ -1,12 +1,12 @@
 #pragma once
-// Log-sum-exp of rows of logits on a GPU, in one order for every kernel, so that the log-prob a sampler records has the
-// bits of the one that logprob_forward computes. .cu files alone include it.
+// Log-sum-exp of rows of logits on a GPU. All kernels use one order, so that the log-prob that a sampler records has
+// the bits of the one that logprob_forward computes. Only .cu and .cuh files include it.
 //
-// A row is cut into chunks of 64. In a chunk, place p (0..15) adds exp(z - max of the chunk) of columns 2 p and 2 p + 1
-// to that of columns 2 p + 32 and 2 p + 33; places are then folded by their bits 2, 3, 0 and 1. A matrix product's
-// accumulators lie so that four threads hold a row of a chunk, four places each; a row in memory is read by eight
-// lanes, two places each. Chunks are rescaled to the maximum of the row; slot s of lane l adds those at l + 32 s + 256
-// i, then slots are folded, then lanes by a butterfly.
+// A row is cut into chunks of 64. In a chunk, place p (0 to 15) adds exp(z - max of the chunk) of columns 2 p and 2 p +
+// 1 to that of columns 2 p + 32 and 2 p + 33. Then places are folded by their bits 2, 3, 0 and 1. In a GEMM accumulator
+// four threads hold a row of a chunk, four places each. A row in memory is read by eight lanes, two places each. Chunks
+// are rescaled to the row's maximum: slot s of lane l adds chunks l + 32 s + 256 i; then slots are folded, then lanes
+// by a butterfly.
 #include <cmath>
 
 #include "kernels/cuda/cuda.cuh"
@@ -16,24 +16,27 @@ namespace hone {
 inline constexpr int logsumexp_cuda_chunk = 64;
 inline int64_t num_logsumexp_chunks(int64_t V) { return (V + logsumexp_cuda_chunk - 1) / logsumexp_cuda_chunk; }
 
-// Of z = logits * inv_temperature in a chunk: weighted is the sum of (z - max) exp(z - max).
+// Sums of z = logits * inv_temperature in a chunk. sum: of exp(z - max). weighted: of (z - max) * exp(z - max).
 struct ChunkSums {
   float max, sum, weighted;
 };
-// What z is measured from: exp(-inf - -inf) would be NaN.
+// The origin from which z is measured: exp(-inf - -inf) would be NaN.
 __device__ inline float origin_of(float max) { return max == -INFINITY ? 0 : max; }
-// Where p is 0 it stays 0 when multiplied by log p.
+// Bounds log p from below, so that p * log p is 0 where p is 0.
 __device__ inline float finite_log(float log_p) { return fmaxf(log_p, -87.0f); }
 
-// Lane l of each eight reads columns first + 32 i + 4 l + (0..3) of a row into x[4 i ..]; -inf past the end. packed:
-// the row may be read in 16 bytes.
+// Lane l of eight reads columns first + 32 i + 4 l + (0..3) of a row into x[4 i ..]; -inf past the end. packed: the row
+// may be read in 16-byte vectors.
 __device__ inline void load_chunk(float (&x)[8], const float* row, int64_t first, int64_t V, bool packed) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t column = first + 32 * i + 4 * (threadIdx.x % 8);
     if (packed && column + 4 <= V) {
       const float4 four = *reinterpret_cast<const float4*>(row + column);
-      x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
+      x[4 * i] = four.x;
+      x[4 * i + 1] = four.y;
+      x[4 * i + 2] = four.z;
+      x[4 * i + 3] = four.w;
     } else {
 #pragma unroll
       for (int j = 0; j < 4; ++j) x[4 * i + j] = column + j < V ? row[column + j] : -INFINITY;
@@ -41,14 +44,14 @@ __device__ inline void load_chunk(float (&x)[8], const float* row, int64_t first
   }
 }
 
-// Adds what the lanes `first` and its double apart hold, in turn.
+// Adds the lanes that are `first` apart, then those that are 2 * first apart.
 __device__ inline float fold_lanes(float x, int first) {
   x += __shfl_xor_sync(0xffffffffu, x, first);
   return x + __shfl_xor_sync(0xffffffffu, x, 2 * first);
 }
 
-// One row of a chunk, of which this thread has `places` places: x[at(i, p, b)] is column b (0, 1) of step i (0, 1) in
-// its p-th place. x becomes exp(z - max). The whole warp takes part.
+// One row of a chunk of which this thread holds `places` places: x[at(i, p, b)] is column b (0, 1) of step i (0, 1) in
+// its p-th place. x becomes exp(z - max). All lanes of the warp call it.
 template <bool weighted, int places, int size, class At>
 __device__ __forceinline__ ChunkSums chunk_sums(float (&x)[size], float inv_temperature, At at) {
   float max = -INFINITY;
@@ -67,7 +70,8 @@ __device__ __forceinline__ ChunkSums chunk_sums(float (&x)[size], float inv_temp
     for (int p = 0; p < places; ++p) {
       float &e0 = x[at(i, p, 0)], &e1 = x[at(i, p, 1)];
       const float z0 = e0 * inv_temperature - origin, z1 = e1 * inv_temperature - origin;
-      e0 = exp_approx(z0), e1 = exp_approx(z1);
+      e0 = exp_approx(z0);
+      e1 = exp_approx(z1);
       const float pair = e0 + e1;
       sum[p] = i == 0 ? pair : sum[p] + pair;
       if constexpr (weighted) {
@@ -86,13 +90,13 @@ __device__ __forceinline__ ChunkSums chunk_sums(float (&x)[size], float inv_temp
   return {max, folded(sum), weighted ? folded(weight) : 0};
 }
 
-// A chunk as load_chunk leaves it; the result on all eight lanes.
+// A chunk in the layout of load_chunk(); all eight lanes get the result.
 template <bool weighted>
 __device__ inline ChunkSums chunk_sums_of_lanes(float (&x)[8], float inv_temperature) {
   return chunk_sums<weighted, 2>(x, inv_temperature, [](int i, int p, int b) { return 4 * i + 2 * p + b; });
 }
-// A chunk of accumulators: thread t of each four has column 8 j + 2 t + b in x[first + 4 * j + b]; the result on all
-// four.
+// A chunk in the accumulator layout: thread t of four holds column 8 j + 2 t + b in x[first + 4 * j + b]. All four get
+// the result.
 template <bool weighted, int size>
 __device__ __forceinline__ ChunkSums chunk_sums_of_quad(float (&x)[size], int first, float inv_temperature) {
   return chunk_sums<weighted, 4>(x, inv_temperature,
@@ -107,7 +111,7 @@ struct RowSums {
   }
 };
 
-// A row's sum and weighted sum, or parts of them.
+// Sum and weighted sum of a row, or partial sums of them.
 struct MergedSums {
   float sum, weighted;
   __device__ void add(float2 chunk, float chunk_weighted, float origin) {
@@ -122,7 +126,7 @@ __device__ float fold_slots(X x) {
   return ((x(0) + x(1)) + (x(2) + x(3))) + ((x(4) + x(5)) + (x(6) + x(7)));
 }
 
-// Of a row, from its chunks' (max, sum) and, unless nullptr, weighted; a warp's work, the result on all lanes.
+// Merges a row's chunks (max, sum) and, unless nullptr, their weighted sums. One warp; all lanes get the result.
 __device__ inline RowSums merge_chunks(const float2* chunks, const float* weighted, int count) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   float max = -INFINITY;
@@ -138,8 +142,8 @@ __device__ inline RowSums merge_chunks(const float2* chunks, const float* weight
   return {max, warp_sum(fold_slots([&](int s) { return slots[s].sum; })),
           warp_sum(fold_slots([&](int s) { return slots[s].weighted; }))};
 }
-// The same (but weighted) by a slot a warp. `shared` holds merge_slots * 32 floats; max: of all chunks. What the slots'
-// warps leave there, any warp folds after a __syncthreads().
+// The same without weighted sums, one slot per warp. `shared` holds merge_slots * 32 floats; max: that of all chunks.
+// After a __syncthreads() any warp folds the slots with merged().
 __device__ inline void merge_slot(float* shared, const float2* chunks, int count, int slot, float max) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   MergedSums sums{};

@@ -1,5 +1,5 @@
-// The one definition of log_sum_exp_chunk and of the row passes, vectorised by Google Highway; where the processor has
-// no fused multiply-add, one lane at a time with the same bits.
+// The one definition of log_sum_exp_chunk and of the passes over a row, with SIMD by Google Highway. Without fused
+// multiply-add it runs one lane at a time, with the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/lm_head/vocab_row.cpp"
 #include "kernels/lm_head/vocab_row.h"
@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
 
-// Calls visit(first, inside, masked) for each vector of [0, count): all lanes, or those `inside` at the end.
+// Calls visit(first, inside, masked) for each vector of [0, count): all lanes, or only those `inside` at the end.
 template <class Visit>
 HWY_ATTR HWY_INLINE void for_each_vector(int64_t count, Visit visit) {
   const D d;
@@ -55,11 +55,17 @@ LogSumExp chunk(const float* logits, int64_t count, float inv_temperature) {
     weight = hn::MulAdd(hn::Max(z, smallest), e, weight);
   });
   alignas(64) float sum[lanes], weighted[lanes];
-  for (int64_t i = 0; i < lanes / width; ++i)
-    hn::Store(sums[i], d, sum + i * width), hn::Store(weights[i], d, weighted + i * width);
+  for (int64_t i = 0; i < lanes / width; ++i) {
+    hn::Store(sums[i], d, sum + i * width);
+    hn::Store(weights[i], d, weighted + i * width);
+  }
   for (int64_t half = lanes / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) sum[i] += sum[i + half], weighted[i] += weighted[i + half];
-  out.sum = sum[0], out.weighted = weighted[0];
+    for (int64_t i = 0; i < half; ++i) {
+      sum[i] += sum[i + half];
+      weighted[i] += weighted[i + half];
+    }
+  out.sum = sum[0];
+  out.weighted = weighted[0];
   return out;
 }
 

@@ -1,17 +1,17 @@
 #pragma once
-// The vectorised passes over one row of logits that the head and the sampler make, besides log_sum_exp
-// (kernels/lm_head/logsumexp.h).
+// Vectorized loops over one row of logits, for the lm_head and the sampler. kernels/lm_head/logsumexp.h has
+// log_sum_exp.
 #include <cstdint>
 
 namespace hone {
 
-// dLoss/dlogits of one row, see kernels/lm_head/logprob.h.
+// The inputs of dLoss/dlogits of one row (kernels/lm_head/logprob.h).
 struct RowGradient {
-  float dlogp = 0, dentropy = 0, dlse = 0;  // dlse: of the z-loss
+  float dlogp = 0, dentropy = 0, dlse = 0;  // gradient by logp, entropy and lse (z-loss)
   float lse = 0, entropy = 0, inv_temperature = 1;
   int32_t target = 0;
 };
-// logits [count] become their gradient.
+// Replaces logits [count] by their gradient.
 void head_row_gradient(float* logits, int64_t count, const RowGradient& gradient);
 
 // weights[v] = exp(logits[v] * inv_temperature - max).

@@ -1,12 +1,23 @@
 #pragma once
-// Gradients of vectors that all rows share (a norm's weight, a bias): ranges of rows, fixed by the shapes, are summed
-// in registers, the ranges then in ascending order.
+// Gradients of vectors that all rows share (norm weight, bias). Thread blocks sum fixed ranges of rows in registers
+// (add_groups()); the kernel here adds the ranges.
+//
+// Use       backward of layernorm and rmsnorm.
+// Tile      32 columns by all partial rows per block; grid: column tiles x up to two vectors.
+// Roles     1024 threads: 32 columns by 32 lanes; a lane adds a contiguous range of the partial rows.
+// Pipeline  none; loop unrolled by 8.
+// Smem      static, 4 KB.
+// Numerics  f32. A lane adds its rows in ascending order; lanes are added in ascending order. The shapes fix all
+//           ranges.
+// PDL       launched with PDL; griddep_wait before the partial sums are read. The kernel before triggers in
+//           add_groups().
+// Limits    none.
 #include "kernels/norm/row_tile.cuh"
 
 namespace hone {
 
-// How the rows of a backward pass are cut: `count` blocks of `groups` rows at a time. At most 132 blocks are one for
-// each multiprocessor of an H100 or H200; the number is fixed, since it decides the order of sums.
+// How the rows of a backward pass are split: `count` thread blocks that process `groups` rows at a time. At most 132
+// blocks, one per SM of an H100 or H200. The number is fixed because it decides the order of sums.
 struct RowBlocks {
   static constexpr int most = 132, most_warps = 16;
   int groups, threads, rows_a_block, count;
@@ -17,14 +28,14 @@ struct RowBlocks {
   }
 };
 
-// to [dim] = the sums of a block's groups in ascending order; `shared` holds dim floats for each group. Every thread of
-// the block is here.
+// Writes to [dim] the sums of the block's groups in ascending order. `shared` holds dim floats per group. All threads
+// of the block call it.
 template <class T, int P, bool whole>
 __device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][vec_size<T>], int dim,
                                   RowThread at) {
   constexpr int N = vec_size<T>;
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  __syncthreads();
+  __syncthreads();  // all threads have read what `shared` held before
 #pragma unroll
   for (int p = 0; p < P; ++p) {
     const int i = RowTile<T, P>::column(p, at);
@@ -40,7 +51,7 @@ __device__ inline void add_groups(float* to, float* shared, const float (&sums)[
         if (i + j < dim) shared[at.row * dim + i + j] = sums[p][j];
     }
   }
-  __syncthreads();
+  __syncthreads();  // the sums of all groups are in shared memory
   const int groups = static_cast<int>(blockDim.x) / at.threads;
   for (int i = static_cast<int>(threadIdx.x); i < dim; i += static_cast<int>(blockDim.x)) {
     float sum = 0;
@@ -49,30 +60,30 @@ __device__ inline void add_groups(float* to, float* shared, const float (&sums)[
   }
 }
 
-// Up to two vectors [dim] and what is to be added to each: partial sums [blocks, dim].
+// Up to two vectors [dim], and the partial sums [blocks, dim] to add to each.
 struct ColumnSums {
   float* to[2];
   const float* from[2];
 };
 
 namespace column_sums {
-constexpr int columns = 32, lanes = 32;  // of a block; each lane adds a range of rows
+constexpr int columns = 32, lanes = 32;  // per block; each lane adds a range of rows
 
 __global__ static void __launch_bounds__(columns* lanes) kernel(ColumnSums sums, int rows, int dim) {
   __shared__ float part[lanes][columns];
-  const bool second = blockIdx.y > 0;  // an index would put the pointers into local memory
+  const bool second = blockIdx.y > 0;  // indexing the arrays would move the pointers to local memory
   const float* const from = second ? sums.from[1] : sums.from[0];
   const int lane = static_cast<int>(threadIdx.x) / columns, i = static_cast<int>(threadIdx.x) % columns;
   const int column = static_cast<int>(blockIdx.x) * columns + i, share = (rows + lanes - 1) / lanes,
             end = min(rows, (lane + 1) * share);
   float sum = 0;
   asm volatile("griddepcontrol.wait;" ::
-                   : "memory");  // until the kernel before is done: this one is launched beside its last blocks
+                   : "memory");  // the kernel before has completed; this one starts while its last blocks run
   if (column < dim)
 #pragma unroll 8
     for (int r = lane * share; r < end; ++r) sum += from[int64_t{r} * dim + column];
   part[lane][i] = sum;
-  __syncthreads();
+  __syncthreads();  // the sums of all lanes are in shared memory
   if (lane > 0 || column >= dim) return;
   float total = 0;
 #pragma unroll
@@ -81,15 +92,18 @@ __global__ static void __launch_bounds__(columns* lanes) kernel(ColumnSums sums,
 }
 }  // namespace column_sums
 
-// Adds the sums over rows of from [rows, dim] to `to`, both for as many vectors as there are; empty ones are left out.
+// Adds the sums over rows of from [rows, dim] to `to`, for each pair; pairs with an empty `to` are skipped.
 inline void add_column_sums(Context& context, const OpBase& op,
                             std::initializer_list<std::pair<Tensor, Tensor>> to_and_from) {
   ColumnSums sums{};
   int count = 0, rows = 0, dim = 0;
   for (const auto& [to, from] : to_and_from)
     if (to) {
-      sums.to[count] = numbers<float>(to), sums.from[count] = numbers<const float>(from);
-      rows = static_cast<int>(from.dim(0)), dim = static_cast<int>(from.dim(1)), ++count;
+      sums.to[count] = numbers<float>(to);
+      sums.from[count] = numbers<const float>(from);
+      rows = static_cast<int>(from.dim(0));
+      dim = static_cast<int>(from.dim(1));
+      ++count;
     }
   if (count == 0) return;
   cudaLaunchAttribute early{};
@@ -100,7 +114,8 @@ inline void add_column_sums(Context& context, const OpBase& op,
                         static_cast<unsigned>(count));
   launch.blockDim = dim3(column_sums::columns * column_sums::lanes);
   launch.stream = cuda_stream(context);
-  launch.attrs = &early, launch.numAttrs = 1;
+  launch.attrs = &early;
+  launch.numAttrs = 1;
   HONE_CUDA_CHECK(cudaLaunchKernelEx(&launch, column_sums::kernel, sums, rows, dim));
   check_launch(op);
 }

@@ -1,3 +1,4 @@
+// CPU specification of rmsnorm_forward and rmsnorm_backward.
 #include "kernels/norm/rmsnorm.h"
 
 #include <cmath>
@@ -26,26 +27,26 @@ void forward(Context&, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
 }
 
 // With g = dy * w: dx = rstd * (g - x * rstd^2 * mean(g * x)),  dw = sum over rows of dy * x * rstd.
-void backward(Context&, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate) {
-  const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(rmsnorm_backward, "x", x, {rows, dim});
-  check_shape(rmsnorm_backward, "dx", dx, {rows, dim});
-  check_shape(rmsnorm_backward, "dy", dy, {rows, dim});
-  check_shape(rmsnorm_backward, "w", w, {dim});
-  check_optional(rmsnorm_backward, "dw", dw, {dim});
-  check_shape(rmsnorm_backward, "rstd", rstd, {rows});
-  const float* weight = w.ptr<float>();
+void backward(Context&, const RmsnormBackward& args) {
+  const int64_t rows = args.x.dim(0), dim = args.x.dim(1);
+  check_shape(rmsnorm_backward, "x", args.x, {rows, dim});
+  check_shape(rmsnorm_backward, "dx", args.dx, {rows, dim});
+  check_shape(rmsnorm_backward, "dy", args.dy, {rows, dim});
+  check_shape(rmsnorm_backward, "w", args.w, {dim});
+  check_optional(rmsnorm_backward, "dw", args.dw, {dim});
+  check_shape(rmsnorm_backward, "rstd", args.rstd, {rows});
+  const float* weight = args.w.ptr<float>();
   for (int64_t r = 0; r < rows; ++r) {
-    const float *in = x.row<float>(r), *grad = dy.row<float>(r);
-    float* out = dx.row<float>(r);
-    const double scale = rstd.ptr<float>()[r];
+    const float *in = args.x.row<float>(r), *grad = args.dy.row<float>(r);
+    float* out = args.dx.row<float>(r);
+    const double scale = args.rstd.ptr<float>()[r];
     double dot = 0;
     for (int64_t i = 0; i < dim; ++i) dot += double{grad[i]} * weight[i] * in[i];
     const double pull = dot * scale * scale / static_cast<double>(dim);
     for (int64_t i = 0; i < dim; ++i) {
       const float value = static_cast<float>(scale * (double{grad[i]} * weight[i] - pull * in[i]));
-      out[i] = accumulate ? out[i] + value : value;
-      if (dw) dw.ptr<float>()[i] += static_cast<float>(double{grad[i]} * in[i] * scale);
+      out[i] = args.accumulate ? out[i] + value : value;
+      if (args.dw) args.dw.ptr<float>()[i] += static_cast<float>(double{grad[i]} * in[i] * scale);
     }
   }
 }

@@ -1,3 +1,17 @@
+// rmsnorm_forward and rmsnorm_backward on a GPU.
+//
+// Use       every dtype and alignment.
+// Tile      one row per group of 1, 2, 4 or 8 warps (row_tile.cuh); a block has several groups and loops over rows.
+// Roles     forward: 256 threads, up to 2 or 3 blocks per SM, grid-stride over rows. Backward: up to 512 threads, a
+//           fixed range of rows per block (RowBlocks); all warps alike.
+// Pipeline  forward: the next row is loaded into registers while a row is computed. Backward: 2 smem stages per group
+//           (x, dy and, if accumulating, dx; cp.async), each thread reads its own copies only.
+// Smem      forward: static 256 bytes. Backward: dynamic 2 * (2 or 3) * P * threads * 16 bytes (P vectors per thread),
+//           at most 192 KB, reused for the sums of dw; static 256 bytes.
+// Numerics  f32. A row's squares have the order of rmsnorm_row.cuh, which other kernels repeat. dw: column_sums.cuh.
+// PDL       forward: triggers dependents and loads the weight before griddep_wait(). Backward: plain launch; triggers
+//           dependents before its last sums; the kernel of column_sums.cuh waits.
+// Limits    rows up to 12,288 bf16 or 6,144 f32 elements.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/norm/column_sums.cuh"
@@ -6,9 +20,9 @@
 namespace hone {
 namespace {
 
-constexpr int most_packs = RmsNormRows::most_packs, forward_warps = 8;  // of a block
+constexpr int most_packs = RmsNormRows::most_packs, forward_warps = 8;  // forward_warps: per block
 template <int P>
-constexpr int forward_blocks = P > 4 ? 2 : 3;  // of a multiprocessor
+constexpr int forward_blocks = P > 4 ? 2 : 3;  // per SM
 
 struct Forward {
   int64_t rows, y_stride, x_stride;
@@ -16,7 +30,7 @@ struct Forward {
   float eps;
 };
 
-// Each group of warps goes through rows at a stride, the next row's numbers on their way while it works on one.
+// Each group of warps loops over rows; it loads the next row while it computes one.
 template <class T, int P, bool whole>
 __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
     forward_kernel(T* y, float* rstd, const T* x, const T* w, Forward s) {
@@ -29,13 +43,14 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
   int64_t row = int64_t{blockIdx.x} * groups + at.row;
   hopper::griddep_launch_dependents();
   Tile weight, next;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
-  hopper::griddep_wait();
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
+  hopper::griddep_wait();  // x is written
   if (row >= s.rows) return;
-  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
+  next.load(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
-    if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    if (row + step < s.rows) next.load(NormRow<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    // Sum of squares of the row.
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -44,14 +59,17 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
       add_squares(part, v);
     }
     const float scale = rms_scale(row_sum(part[0] + part[1], at, shared[parity]), s.dim, s.eps);
-    in.forget_unpacked(), weight.forget_unpacked();
+    // Normalize, scale and store.
+    in.forget_unpacked();
+    weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], factor[N];
-      in.get(p, v), weight.get(p, factor);
+      in.get(p, v);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = rms_normed(v[j], scale, factor[j]);
-      Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
+      NormRow<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
     }
     if (rstd && at.thread == 0) rstd[row] = scale;
   }
@@ -62,8 +80,8 @@ struct Backward {
   int dim, warps, rows_a_block;
 };
 
-// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; partial
-// [blocks, dim] gets the block's part of dw, or is null.
+// Each block has a range of rows; each group of warps takes every groups-th of them, two in flight. partial [blocks,
+// dim] receives the block's part of dw; it may be nullptr.
 template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* partial, const T* dy, const T* x, const float* rstd, const T* w, Backward s) {
@@ -80,16 +98,16 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   };
   const auto fetch = [&](int64_t row, int stage) {
     if (row < end) {
-      tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-      tile(stage, of_dy).fetch(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
-      if (accumulate) tile(stage, of_dx).fetch(Row<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
+      tile(stage, of_x).fetch(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
+      tile(stage, of_dy).fetch(NormRow<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
+      if (accumulate) tile(stage, of_dx).fetch(NormRow<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
     }
     cp_async_commit();
   };
   fetch(begin + at.row, 0);
   fetch(begin + at.row + groups, 1);
   RowTile<T, P> weight;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
   const auto scale_of = [&](int64_t row) { return row < end ? rstd[row] : 0.0f; };
   float next_scale = scale_of(begin + at.row);
   float dw[P][N] = {};
@@ -98,35 +116,43 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   for (; row < end; row += groups, stage ^= 1) {
     const float scale = next_scale;
     next_scale = scale_of(row + groups);
-    cp_async_wait<1>();
+    cp_async_wait<1>();  // this thread's copies of the row have landed
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
+    // Sum of dy * w * x of the row.
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N];
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) part[j % 2] = fmaf(g[j] * factor[j], v[j], part[j % 2]);
     }
     const float pull = row_sum(part[0] + part[1], at, shared[stage]) * scale * scale / static_cast<float>(s.dim);
+    // dx of the row; this thread's columns of dw.
     weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N], value[N] = {};
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
       if (accumulate) before.get(p, value);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         value[j] += scale * fmaf(-pull, v[j], g[j] * factor[j]);
         dw[p][j] = fmaf(g[j], v[j] * scale, dw[p][j]);
       }
-      Row<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
+      NormRow<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
     }
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);
   }
-  // Groups with a row less meet as often as the others: racecheck of compute-sanitizer loses its way where they do not.
+  // Groups with one row less run the same barriers as the others: racecheck of compute-sanitizer reports false hazards
+  // otherwise.
   if (row - at.row < end) row_sum(0, at, shared[stage]);
+  // Sum the groups of the block.
   if (partial)
     add_groups<T, P, whole>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
 }
@@ -153,34 +179,34 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
   check_launch(rmsnorm_forward);
 }
 
-void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate) {
-  const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(rmsnorm_backward, "x", x, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "dx", dx, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "dy", dy, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "w", w, {dim}, x.dtype);
-  check_optional(rmsnorm_backward, "dw", dw, {dim});
-  check_shape(rmsnorm_backward, "rstd", rstd, {rows});
+void backward(Context& context, const RmsnormBackward& args) {
+  const int64_t rows = args.x.dim(0), dim = args.x.dim(1);
+  check_shape(rmsnorm_backward, "x", args.x, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "dx", args.dx, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "dy", args.dy, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "w", args.w, {dim}, args.x.dtype);
+  check_optional(rmsnorm_backward, "dw", args.dw, {dim});
+  check_shape(rmsnorm_backward, "rstd", args.rstd, {rows});
   if (rows == 0 || dim == 0) return;
   const ScratchScope scope(context);
-  with_storage(rmsnorm_backward, x.dtype, [&](auto type) {
+  with_storage(rmsnorm_backward, args.x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = RmsNormRows::shape(dim, vec_size<T>);
     const RowBlocks blocks(rows, shape);
-    const Tensor partial = dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
-    const Backward s{rows,        dx.row_stride,      dy.row_stride, x.row_stride, static_cast<int>(dim),
+    const Tensor partial = args.dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
+    const Backward s{rows,        args.dx.row_stride, args.dy.row_stride, args.x.row_stride, static_cast<int>(dim),
                      shape.warps, blocks.rows_a_block};
-    const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
+    const bool whole_rows = packs<T>(args.dx) && packs<T>(args.dy) && packs<T>(args.x) && begins_pack(args.w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
-      const auto kernel = accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
-      const size_t shared = static_cast<size_t>(2 * (accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
+      const auto kernel = args.accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
+      const size_t shared = static_cast<size_t>(2 * (args.accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
       allow_shared_memory(kernel, shared);
       kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(
-          numbers<T>(dx), numbers<float>(partial), numbers<const T>(dy), numbers<const T>(x),
-          numbers<const float>(rstd), numbers<const T>(w), s);
+          numbers<T>(args.dx), numbers<float>(partial), numbers<const T>(args.dy), numbers<const T>(args.x),
+          numbers<const float>(args.rstd), numbers<const T>(args.w), s);
     });
     check_launch(rmsnorm_backward);
-    add_column_sums(context, rmsnorm_backward, {{dw, partial}});
+    add_column_sums(context, rmsnorm_backward, {{args.dw, partial}});
   });
 }
 

@@ -1,14 +1,23 @@
 #pragma once
+// RMSNorm (Zhang and Sennrich 2019): y[r, :] = x[r, :] * rstd[r] * w with rstd[r] = 1 / sqrt(mean(x[r, :]^2) + eps).
 #include "kernels/op.h"
 
 namespace hone {
 
-// y[r,:] = x[r,:] * rstd[r] * w,  rstd[r] = 1 / sqrt(mean(x[r,:]^2) + eps)  (Zhang and Sennrich 2019)
-// y is written (may be x itself); rstd [rows] f32 is written, or empty. x, y: [rows, dim]; w: [dim].
+// y [rows, dim] is written and may be x; rstd [rows] f32 is written, or empty. x: [rows, dim]; w: [dim].
 inline constinit Op<void(Tensor y, Tensor rstd, Tensor x, Tensor w, float eps)> rmsnorm_forward{"rmsnorm_forward"};
-// dx [rows, dim] is added to when accumulate (the residual branch), else written; dw [dim] is added to, or empty (a
-// frozen weight).
-inline constinit Op<void(Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate)>
-    rmsnorm_backward{"rmsnorm_backward"};
+
+struct RmsnormBackward {
+  Tensor dx;     // [rows, dim], added to if accumulate (the residual branch), else written
+  Tensor dw{};   // [dim] f32, added to; empty for a frozen weight
+  Tensor dy, x;  // [rows, dim]
+  Tensor rstd;   // of rmsnorm_forward
+  Tensor w;      // [dim]
+  bool accumulate = false;
+  static constexpr auto access =
+      op_access(added_once_if(&RmsnormBackward::accumulate, &RmsnormBackward::dx), added(&RmsnormBackward::dw),
+                read(&RmsnormBackward::dy, &RmsnormBackward::x, &RmsnormBackward::rstd, &RmsnormBackward::w));
+};
+inline constinit Op<RmsnormBackward> rmsnorm_backward{"rmsnorm_backward"};
 
 }  // namespace hone

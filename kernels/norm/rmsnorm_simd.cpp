@@ -1,3 +1,4 @@
+// rmsnorm_forward and rmsnorm_backward on the CPU with SIMD (Google Highway).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/rmsnorm_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -31,7 +32,7 @@ void rmsnorm_rows(Tensor y, Tensor rstd, Tensor x, const float* w, float eps, in
   }
 }
 
-// dw [dim], of these rows alone, is added to unless null.
+// dw [dim] of these rows is added to, unless nullptr.
 void rmsnorm_gradient_rows(Tensor dx, float* dw, Tensor dy, Tensor x, const float* rstd, const float* w,
                            bool accumulate, int64_t begin, int64_t end) {
   const RowTag d;
@@ -78,27 +79,27 @@ void forward(Context&, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
   });
 }
 
-void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate) {
-  const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(rmsnorm_backward, "x", x, {rows, dim});
-  check_shape(rmsnorm_backward, "dx", dx, {rows, dim});
-  check_shape(rmsnorm_backward, "dy", dy, {rows, dim});
-  check_shape(rmsnorm_backward, "w", w, {dim});
-  check_optional(rmsnorm_backward, "dw", dw, {dim});
-  check_shape(rmsnorm_backward, "rstd", rstd, {rows});
+void backward(Context& context, const RmsnormBackward& args) {
+  const int64_t rows = args.x.dim(0), dim = args.x.dim(1);
+  check_shape(rmsnorm_backward, "x", args.x, {rows, dim});
+  check_shape(rmsnorm_backward, "dx", args.dx, {rows, dim});
+  check_shape(rmsnorm_backward, "dy", args.dy, {rows, dim});
+  check_shape(rmsnorm_backward, "w", args.w, {dim});
+  check_optional(rmsnorm_backward, "dw", args.dw, {dim});
+  check_shape(rmsnorm_backward, "rstd", args.rstd, {rows});
   constexpr int64_t piece = 64;
   const int64_t pieces = (rows + piece - 1) / piece;
   const ScratchScope scope(context);
-  const Tensor partial = dw ? context.scratch().take(DType::f32, {pieces, dim}) : Tensor();  // dw of each piece
-  if (dw) context.zero(partial);
+  const Tensor partial = args.dw ? context.scratch().take(DType::f32, {pieces, dim}) : Tensor();  // dw of each part
+  if (args.dw) context.zero(partial);
   parallel_for(rows, piece, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(rmsnorm_gradient_rows)
-    (dx, dw ? partial.row<float>(begin / piece) : nullptr, dy, x, rstd.ptr<float>(), w.ptr<float>(), accumulate, begin,
-     end);
+    (args.dx, args.dw ? partial.row<float>(begin / piece) : nullptr, args.dy, args.x, args.rstd.ptr<float>(),
+     args.w.ptr<float>(), args.accumulate, begin, end);
   });
-  if (!dw) return;
+  if (!args.dw) return;
   for (int64_t p = 0; p < pieces; ++p)
-    for (int64_t i = 0; i < dim; ++i) dw.ptr<float>()[i] += partial.row<float>(p)[i];
+    for (int64_t i = 0; i < dim; ++i) args.dw.ptr<float>()[i] += partial.row<float>(p)[i];
 }
 
 [[maybe_unused]] const bool added = rmsnorm_forward.add({"simd", DeviceKind::cpu, forward, 10}) &&

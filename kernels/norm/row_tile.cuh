@@ -1,20 +1,21 @@
 #pragma once
-// A row held in registers by whole warps: read once, reduced, written. Which thread holds which number, and so the
-// order of a row's sums, depends on the row's length and storage type alone.
+// A row held in the registers of one or more warps: read once, reduced, written. The row's length and dtype alone
+// decide which thread holds which element, and so the order of a row's sums.
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone {
 
-// `packs` packs a thread, `warps` warps a row: a power of two, two or more rather than five packs a thread.
+// `packs`: 16-byte vectors per thread. `warps`: warps per row, a power of two; rather two or more than five vectors.
 struct RowShape {
   int packs = 0, warps = 0;
 };
 inline RowShape row_shape(const OpBase& op, int64_t dim, int numbers_a_pack, int most_packs, int most_warps) {
-  const int64_t a_warp = int64_t{32} * numbers_a_pack, needed = (dim + a_warp - 1) / a_warp;  // packs, were it one warp
+  const int64_t a_warp = int64_t{32} * numbers_a_pack,
+                needed = (dim + a_warp - 1) / a_warp;  // vectors per lane if one warp had the row
   int warps = 1;
   while (warps < most_warps && (needed + warps - 1) / warps > 4) warps *= 2;
   const int64_t packs = (needed + warps - 1) / warps;
-  HONE_CHECK(packs <= most_packs, "op ", op.name(), ": rows of ", dim, " numbers, it takes up to ",
+  HONE_CHECK(packs <= most_packs, "op ", op.name(), ": a row has ", dim, " elements; the maximum is ",
              a_warp * most_packs * most_warps);
   return {static_cast<int>(packs > 4 ? 6 : std::max<int64_t>(packs, 2)), warps};
 }
@@ -30,10 +31,10 @@ void with_shape(RowShape shape, bool whole, Body body) {
   whole ? with_packs(std::true_type{}) : with_packs(std::false_type{});
 }
 
-// Whether a vector that all rows share can be read in packs of 16 bytes as the rows are.
+// True if a vector that all rows share can be read in 16-byte vectors as the rows are.
 inline bool begins_pack(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
 
-// One row's threads among those of a block, which has a row for every `warps` neighbouring warps.
+// The thread's place: a block has one row for every `warps` adjacent warps.
 struct RowThread {
   int row, thread, threads;
   __device__ explicit RowThread(int warps)
@@ -45,9 +46,9 @@ struct RowThread {
 __device__ inline uint32_t bits_of(float x) { return __float_as_uint(x); }
 __device__ inline uint32_t bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushort(x); }
 
-// A row as a kernel reads or writes it, 16 bytes at a time; `whole`: each in one move, dim a multiple of N.
+// A row in global memory, accessed in 16-byte vectors. `whole`: each access moves 16 bytes, and dim is a multiple of N.
 template <class T, bool whole>
-struct Row {
+struct NormRow {
   static constexpr int N = vec_size<T>;
   T* first;
   int dim;
@@ -55,7 +56,7 @@ struct Row {
   __device__ static uint32_t word(const float (&from)[N], int i) {
     return packed_word(from + i * (N / 4), std::remove_const_t<T>{});
   }
-  // Numbers from `column` on, zeros behind the end.
+  // Elements from `column` on; zeros past the end.
   __device__ uint4 load(int column) const {
     if constexpr (whole) return column < dim ? *reinterpret_cast<const uint4*>(first + column) : uint4{};
     uint32_t word[4] = {};
@@ -66,7 +67,7 @@ struct Row {
   }
   __device__ void store(int column, const float (&from)[N]) const {
     if constexpr (whole) {
-      // Without a memory clobber: loads of the packs that follow may come first.
+      // No memory clobber: loads of the following vectors may be moved before the store.
       if (column < dim)
         asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(first + column), "r"(word(from, 0)),
                      "r"(word(from, 1)), "r"(word(from, 2)), "r"(word(from, 3)));
@@ -79,17 +80,21 @@ struct Row {
 };
 
 __device__ inline void unpack(float (&to)[4], uint4 raw) {
-  to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y), to[2] = __uint_as_float(raw.z),
+  to[0] = __uint_as_float(raw.x);
+  to[1] = __uint_as_float(raw.y);
+  to[2] = __uint_as_float(raw.z);
   to[3] = __uint_as_float(raw.w);
 }
 __device__ inline void unpack(float (&to)[8], uint4 raw) {
   const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    to[2 * i] = __uint_as_float(words[i] << 16), to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  for (int i = 0; i < 4; ++i) {
+    to[2 * i] = __uint_as_float(words[i] << 16);
+    to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  }
 }
 
-// A thread's part of a row: packs thread, thread + threads, ...
+// A thread's part of a row: vectors thread, thread + threads, ...
 template <class T, int P>
 struct RowTile {
   static constexpr int N = vec_size<T>;
@@ -97,12 +102,12 @@ struct RowTile {
 
   __device__ static int column(int p, RowThread at) { return (p * at.threads + at.thread) * N; }
   template <bool whole>
-  __device__ void load(Row<const T, whole> row, RowThread at) {
+  __device__ void load(NormRow<const T, whole> row, RowThread at) {
 #pragma unroll
     for (int p = 0; p < P; ++p) pack[p] = row.load(column(p, at));
   }
   __device__ void get(int p, float (&to)[N]) const { unpack(to, pack[p]); }
-  // Makes the compiler unpack the numbers anew where they are needed next: they take half the registers until then.
+  // Makes the compiler unpack the elements again at their next use; packed they need half the registers.
   __device__ void forget_unpacked() {
     if constexpr (sizeof(T) < 4)
 #pragma unroll
@@ -110,14 +115,14 @@ struct RowTile {
   }
 };
 
-// A part of a row on its way to shared memory. A thread reads only what it has fetched, so it waits for its own copies
-// and for no other thread.
+// A thread's part of a row in shared memory. A thread reads only what it has copied, so it waits for its own copies and
+// for no other thread.
 template <class T, int P>
 struct FetchedTile {
   static constexpr int N = vec_size<T>;
-  uint4* first;  // of P, blockDim.x apart
+  uint4* first;  // first of P vectors, blockDim.x apart
   template <bool whole>
-  __device__ void fetch(Row<const T, whole> row, RowThread at) const {
+  __device__ void fetch(NormRow<const T, whole> row, RowThread at) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       uint4* const to = first + p * blockDim.x;
@@ -134,8 +139,8 @@ struct FetchedTile {
   }
   __device__ void get(int p, float (&to)[N]) const { unpack(to, first[p * blockDim.x]); }
 };
-// The sum over a row's threads, known to all of them: warps in ascending order. Rows of several warps meet at a barrier
-// of their own; `shared`, a float for each warp of the block, is free again after the row's next barrier.
+// Returns the sum over a row's threads in all of them; warps are added in ascending order. Rows of several warps use
+// named barrier 1 + row. `shared` holds a float per warp of the block; it may be reused after the row's next barrier.
 __device__ inline float row_sum(float x, RowThread at, float* shared) {
   x = warp_sum(x);
   if (at.threads == 32) return x;

@@ -1,11 +1,11 @@
+// CPU specification of the optimizer updates and of the gradient norm.
 #include "kernels/optimizer/optimizer.h"
 
 #include <cmath>
 
 #include "core/base/parallel_for.h"
 #include "kernels/check_shape.h"
-#include "kernels/optimizer/optimizer_range.h"
-#include "kernels/optimizer/stochastic_rounding.h"
+#include "kernels/optimizer/internal.h"
 
 namespace hone {
 namespace {
@@ -35,7 +35,7 @@ void clip_of(Context&, Tensor clip, Tensor norm, Tensor sum, float max_norm) {
 
 float& master(const ParamRange& range, int64_t i) { return range.value.ptr<float>()[i]; }
 float clipped(const ParamRange& range, int64_t i) { return range.grad.ptr<float>()[i] * *range.clip.ptr<float>(); }
-// Ends the update of element i.
+// Completes the update of element i: writes the bf16 copy.
 void publish(const ParamRange& range, int64_t i) {
   if (range.rounded) range.rounded.ptr<bf16>()[i] = to_bf16(master(range, i));
 }
@@ -50,57 +50,59 @@ void write(const Tensor& moment, int64_t i, float x, uint32_t noise) {
     moment.ptr<float>()[i] = x;
 }
 
-void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
-  check_range(adamw_update, range);
-  check_moments(range, m, v);
-  const float keep = static_cast<float>(1 - double{step.learning_rate} * step.weight_decay);
-  const float rest1 = static_cast<float>(1 - double{step.beta1}), rest2 = static_cast<float>(1 - double{step.beta2});
-  const float rate = static_cast<float>(double{step.learning_rate} / step.correction1),
-              root = static_cast<float>(std::sqrt(double{step.correction2}));
-  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+void adamw(Context&, const AdamwUpdate& args) {
+  check_range(adamw_update, args.range);
+  check_moments(args.range, args.m, args.v);
+  const float keep = static_cast<float>(1 - double{args.step.learning_rate} * args.step.weight_decay);
+  const float rest1 = static_cast<float>(1 - double{args.step.beta1}),
+              rest2 = static_cast<float>(1 - double{args.step.beta2});
+  const float rate = static_cast<float>(double{args.step.learning_rate} / args.step.correction1),
+              root = static_cast<float>(std::sqrt(double{args.step.correction2}));
+  parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float g = clipped(range, i), old1 = read(m, i), old2 = read(v, i);
-      const float first = old1 + rest1 * (g - old1), second = old2 * step.beta2 + rest2 * g * g;
-      float& x = master(range, i);
-      x = x * (decays(range, i) ? keep : 1) - rate * first / (std::sqrt(second) / root + step.eps);
-      publish(range, i);
-      const uint32_t noise =
-          m.dtype == DType::bf16 ? philox(step.seed, step.stream, static_cast<uint64_t>(i / 4)).word[i % 4] : 0;
-      write(m, i, first, noise);
-      write(v, i, second, noise >> 16);
+      const float g = clipped(args.range, i), old1 = read(args.m, i), old2 = read(args.v, i);
+      const float first = old1 + rest1 * (g - old1), second = old2 * args.step.beta2 + rest2 * g * g;
+      float& x = master(args.range, i);
+      x = x * (decays(args.range, i) ? keep : 1) - rate * first / (std::sqrt(second) / root + args.step.eps);
+      publish(args.range, i);
+      const uint32_t noise = args.m.dtype == DType::bf16
+                                 ? philox(args.step.seed, args.step.stream, static_cast<uint64_t>(i / 4)).word[i % 4]
+                                 : 0;
+      write(args.m, i, first, noise);
+      write(args.v, i, second, noise >> 16);
     }
   });
 }
 
-void sgd(Context&, ParamRange range, Tensor buffer, SgdStep step) {
-  check_range(sgd_update, range);
-  if (step.momentum != 0) check_shape(sgd_update, "buffer", buffer, {range.value.dim(0)});
-  float* velocity = step.momentum != 0 ? buffer.ptr<float>() : nullptr;
-  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+void sgd(Context&, const SgdUpdate& args) {
+  check_range(sgd_update, args.range);
+  if (args.step.momentum != 0) check_shape(sgd_update, "buffer", args.buffer, {args.range.value.dim(0)});
+  float* velocity = args.step.momentum != 0 ? args.buffer.ptr<float>() : nullptr;
+  parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      float& x = master(range, i);
-      float g = clipped(range, i) + (decays(range, i) ? step.weight_decay : 0) * x;
-      if (step.momentum != 0) {
-        velocity[i] = step.first ? g : step.momentum * velocity[i] + (1 - step.dampening) * g;
-        g = step.nesterov ? g + step.momentum * velocity[i] : velocity[i];
+      float& x = master(args.range, i);
+      float g = clipped(args.range, i) + (decays(args.range, i) ? args.step.weight_decay : 0) * x;
+      if (args.step.momentum != 0) {
+        velocity[i] = args.step.first ? g : args.step.momentum * velocity[i] + (1 - args.step.dampening) * g;
+        g = args.step.nesterov ? g + args.step.momentum * velocity[i] : velocity[i];
       }
-      x -= step.learning_rate * g;
-      publish(range, i);
+      x -= args.step.learning_rate * g;
+      publish(args.range, i);
     }
   });
 }
 
-void rmsprop(Context&, ParamRange range, Tensor square, RmspropStep step) {
-  check_range(rmsprop_update, range);
-  check_shape(rmsprop_update, "square", square, {range.value.dim(0)});
-  float* mean = square.ptr<float>();
-  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+void rmsprop(Context&, const RmspropUpdate& args) {
+  check_range(rmsprop_update, args.range);
+  check_shape(rmsprop_update, "square", args.square, {args.range.value.dim(0)});
+  float* mean = args.square.ptr<float>();
+  parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      float& x = master(range, i);
-      const float g = clipped(range, i) + (decays(range, i) ? step.weight_decay : 0) * x;
-      mean[i] = step.alpha * mean[i] + (1 - step.alpha) * g * g;
-      x -= step.learning_rate * (g / (std::sqrt(mean[i]) + step.eps));
-      publish(range, i);
+      float& x = master(args.range, i);
+      const float g = clipped(args.range, i) + (decays(args.range, i) ? args.step.weight_decay : 0) * x;
+      mean[i] = args.step.alpha * mean[i] + (1 - args.step.alpha) * g * g;
+      x -= args.step.learning_rate * (g / (std::sqrt(mean[i]) + args.step.eps));
+      publish(args.range, i);
     }
   });
 }

@@ -1,21 +1,29 @@
-// The updates have the specification's operations in its order, hence its bits; the sum of squares has an order of its
-// own.
+// Optimizer updates on a GPU (sum of squares and clipping: optimizer_norm.cu).
+//
+// Use       adamw_update, sgd_update, rmsprop_update; every alignment.
+// Tile      one group of 4 (f32 states) or 8 (bf16 states) elements per thread, 256 threads per block.
+// Roles     all threads alike.
+// Pipeline  none.
+// Smem      none.
+// Numerics  the specification's f32 operations in its order, so the bits are equal. bf16 states are rounded
+//           stochastically (internal.h); the draw is a function of (seed, stream, element index).
+// PDL       none: weights must not be read ahead while they are written.
+// Limits    16-byte vectors if all addresses are 16-byte aligned; else element by element.
 #include <cmath>
 
 #include "kernels/check_shape.h"
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/optimizer/optimizer_range.h"
-#include "kernels/optimizer/stochastic_rounding.h"
+#include "kernels/optimizer/internal.h"
 
 namespace hone {
 namespace {
 
 constexpr int threads = 256;
-// Elements of a thread: the narrowest numbers move in 16 bytes.
+// Elements per thread: 16 bytes of the narrowest dtype.
 template <class State>
 constexpr int group = vec_size<State>;
 
-// A rule updates x and its states, given the clipped gradient and whether weight decay applies.
+// A rule updates x and its states from the clipped gradient; `decays`: weight decay applies.
 struct AdamwRule {
   static constexpr int num_states = 2;
   float keep, rest1, beta2, rest2, rate, root, eps;
@@ -75,11 +83,12 @@ struct Update {
   const float *grad, *clip;
   const uint8_t* decays;  // or nullptr
   int64_t count;
-  bool packed;                    // whether all addresses let a group move at once
-  uint64_t seed = 0, stream = 0;  // of bf16 states
+  bool packed;                    // all addresses are 16-byte aligned
+  uint64_t seed = 0, stream = 0;  // for stochastic rounding of bf16 states
 };
 
-// Moves a group in packs, or element by element: those past `left` load as zero and stay unwritten.
+// Loads or stores a group in vectors, or element by element: elements at or past `left` load as zero and are not
+// stored.
 template <bool whole, int G, class T>
 __device__ void load_group(float (&to)[G], const T* from, int64_t left) {
   constexpr int n = G < vec_size<T> ? G : vec_size<T>;
@@ -106,17 +115,19 @@ __device__ void store_group(T* to, const float (&from)[G], int64_t left) {
   }
 }
 
-// A thread's group. More groups a thread, all loaded before the first is used, were slower: fewer threads have room.
+// Updates one group. Several groups per thread, all loaded first, were slower: they need more registers per thread.
 template <bool whole, class Rule, class State>
 __device__ void update_group(const Update<Rule, State>& a) {
   constexpr int slots = state_slots<Rule>, G = group<State>;
   const int64_t begin = (int64_t{blockIdx.x} * threads + threadIdx.x) * G, left = a.count - begin;
   if (!whole && left <= 0) return;
+  // Load the group.
   float x[G], g[G], s[slots][G] = {};
   load_group<whole>(g, a.grad + begin, left);
   load_group<whole>(x, a.value + begin, left);
 #pragma unroll
   for (int k = 0; k < Rule::num_states; ++k) load_group<whole>(s[k], a.state[k] + begin, left);
+  // Update each element; round bf16 states stochastically.
   const bool decays = !a.decays || a.decays[begin / param_granule] != 0;
   const float clip = *a.clip;
   Philox4 noise{};
@@ -131,6 +142,7 @@ __device__ void update_group(const Update<Rule, State>& a) {
     for (int k = 0; k < slots; ++k)
       s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
   }
+  // Store the group.
   store_group<whole>(a.value + begin, x, left);
   if (a.rounded) store_group<whole>(a.rounded + begin, x, left);
 #pragma unroll
@@ -162,7 +174,9 @@ void update(Context& context, const OpBase& op, const ParamRange& range, const R
                         .seed = seed,
                         .stream = stream};
   const auto look_at = [&](const Tensor& x) { a.packed = a.packed && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; };
-  look_at(range.value), look_at(range.rounded), look_at(range.grad);
+  look_at(range.value);
+  look_at(range.rounded);
+  look_at(range.grad);
   int k = 0;
   for (const Tensor& state : states) {
     a.state[k++] = numbers<State>(state);
@@ -173,25 +187,26 @@ void update(Context& context, const OpBase& op, const ParamRange& range, const R
   check_launch(op);
 }
 
-void adamw(Context& context, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
-  check_range(adamw_update, range);
-  check_moments(range, m, v);
-  with_storage(adamw_update, m.dtype, [&](auto type) {
-    update<decltype(type)>(context, adamw_update, range, AdamwRule(step), {m, v}, step.seed, step.stream);
+void adamw(Context& context, const AdamwUpdate& args) {
+  check_range(adamw_update, args.range);
+  check_moments(args.range, args.m, args.v);
+  with_storage(adamw_update, args.m.dtype, [&](auto type) {
+    update<decltype(type)>(context, adamw_update, args.range, AdamwRule(args.step), {args.m, args.v}, args.step.seed,
+                           args.step.stream);
   });
 }
 
-void sgd(Context& context, ParamRange range, Tensor buffer, SgdStep step) {
-  check_range(sgd_update, range);
-  if (step.momentum == 0) return update<float>(context, sgd_update, range, SgdRule{step}, {});
-  check_shape(sgd_update, "buffer", buffer, {range.value.dim(0)});
-  update<float>(context, sgd_update, range, MomentumRule{step}, {buffer});
+void sgd(Context& context, const SgdUpdate& args) {
+  check_range(sgd_update, args.range);
+  if (args.step.momentum == 0) return update<float>(context, sgd_update, args.range, SgdRule{args.step}, {});
+  check_shape(sgd_update, "buffer", args.buffer, {args.range.value.dim(0)});
+  update<float>(context, sgd_update, args.range, MomentumRule{args.step}, {args.buffer});
 }
 
-void rmsprop(Context& context, ParamRange range, Tensor square, RmspropStep step) {
-  check_range(rmsprop_update, range);
-  check_shape(rmsprop_update, "square", square, {range.value.dim(0)});
-  update<float>(context, rmsprop_update, range, RmspropRule{step}, {square});
+void rmsprop(Context& context, const RmspropUpdate& args) {
+  check_range(rmsprop_update, args.range);
+  check_shape(rmsprop_update, "square", args.square, {args.range.value.dim(0)});
+  update<float>(context, rmsprop_update, args.range, RmspropRule{args.step}, {args.square});
 }
 
 [[maybe_unused]] const bool added = adamw_update.add({"elementwise", DeviceKind::cuda, adamw}) &&

@@ -1,5 +1,14 @@
-// The gradient norm: a block sums the squares of one piece of fixed size in f64, then one block adds the pieces in an
-// order that their number decides.
+// Gradient norm and clip factor on a GPU.
+//
+// Use       sum_squares, clip_factor.
+// Tile      squares_kernel: a piece of 2^15 elements per block. add_pieces_kernel: one block. clip_kernel: one thread.
+// Roles     512 threads, all alike.
+// Pipeline  none; loop unrolled by 4.
+// Smem      static, 128 bytes.
+// Numerics  f64. Element i of a piece belongs to thread i / 4 mod 512, aligned or not. Lanes are added by a butterfly,
+//           warps in ascending order; thread t adds pieces t, t + 512, ... The element count alone decides the order.
+// PDL       none.
+// Limits    none.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optimizer/optimizer.h"
@@ -10,19 +19,19 @@ namespace {
 constexpr int threads = 512;
 constexpr int64_t per_piece = int64_t{1} << 15;
 
-// Thread 0 has the result: lanes of a warp in halves, then warps in ascending order.
+// Thread 0 uses the result: a butterfly over the lanes of a warp, then warps in ascending order.
 __device__ double block_sum_f64(double x) {
   __shared__ double sums[threads / 32];
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(0xffffffffu, x, lanes);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = x;
-  __syncthreads();
+  __syncthreads();  // the sums of all warps are in shared memory
   double sum = 0;
   for (int w = 0; w < threads / 32; ++w) sum += sums[w];
   return sum;
 }
 
-// Element i of a piece belongs to thread i / 4 mod threads, whether it is loaded with its neighbours or alone.
+// Sum of the squares of one piece.
 __global__ void __launch_bounds__(threads) squares_kernel(double* partial, const float* x, int64_t count, bool packed) {
   const int64_t begin = int64_t{blockIdx.x} * per_piece;
   const int64_t size = count - begin < per_piece ? count - begin : per_piece;

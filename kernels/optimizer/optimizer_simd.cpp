@@ -1,4 +1,5 @@
-// AdamW and the gradient norm in vectors; AdamW has the specification's operations in its order, hence its bits.
+// AdamW and the gradient norm on the CPU with SIMD. AdamW runs the specification's operations in its order, so the bits
+// are equal.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/optimizer_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -30,7 +31,7 @@ void adamw_range(float* value, float* m, float* v, const float* grad, float clip
   });
 }
 
-// Element i is added to lane i mod 16, and the lanes are folded in halves: the vectors' width leaves no trace.
+// Element i is added to lane i mod 16; then the lanes are folded in halves. The vector width does not change the bits.
 double squares_of_range(const float* x, int64_t count) {
   const hn::CappedTag<double, 8> d;
   const hn::Rebind<float, decltype(d)> d_float;
@@ -60,7 +61,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "core/base/parallel_for.h"
 #include "kernels/check_shape.h"
-#include "kernels/optimizer/optimizer_range.h"
+#include "kernels/optimizer/internal.h"
 
 namespace hone {
 namespace {
@@ -78,28 +79,26 @@ void add_squares(Context&, Tensor sum, Tensor x) {
   });
 }
 
-// Stretches of one piece that decay, and those that do not, are updated each in one go.
-void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
-  check_range(adamw_update, range);
-  check_moments(range, m, v);
-  AdamwStep kept = step;
+// Updates each stretch of elements with the same weight decay setting in one call.
+void adamw(Context&, const AdamwUpdate& args) {
+  check_range(adamw_update, args.range);
+  check_moments(args.range, args.m, args.v);
+  AdamwStep kept = args.step;
   kept.weight_decay = 0;
-  float *value = range.value.ptr<float>(), *first = m.ptr<float>(), *second = v.ptr<float>();
-  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+  float *value = args.range.value.ptr<float>(), *first = args.m.ptr<float>(), *second = args.v.ptr<float>();
+  parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t from = begin, to = begin; from < end; from = to) {
-      const bool decay = decays(range, from);
-      while (to < end && decays(range, to) == decay) to = std::min(end, to + param_granule);
+      const bool decay = decays(args.range, from);
+      while (to < end && decays(args.range, to) == decay) to = std::min(end, to + param_granule);
       HWY_DYNAMIC_DISPATCH(adamw_range)
-      (value + from, first + from, second + from, range.grad.ptr<float>() + from, *range.clip.ptr<float>(),
-       decay ? step : kept, to - from);
+      (value + from, first + from, second + from, args.range.grad.ptr<float>() + from, *args.range.clip.ptr<float>(),
+       decay ? args.step : kept, to - from);
     }
-    if (range.rounded) std::transform(value + begin, value + end, range.rounded.ptr<bf16>() + begin, to_bf16);
+    if (args.range.rounded) std::transform(value + begin, value + end, args.range.rounded.ptr<bf16>() + begin, to_bf16);
   });
 }
 
-bool f32_moments(const ParamRange&, const Tensor& m, const Tensor& v, const AdamwStep&) {
-  return m.dtype == DType::f32 && v.dtype == DType::f32;
-}
+bool f32_moments(const AdamwUpdate& args) { return args.m.dtype == DType::f32 && args.v.dtype == DType::f32; }
 
 [[maybe_unused]] const bool added = adamw_update.add({"simd", DeviceKind::cpu, adamw, 10, f32_moments}) &&
                                     sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});

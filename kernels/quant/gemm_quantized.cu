@@ -1,29 +1,27 @@
-// gemm_quantized for every shape, alignment and dtype, by gemm_forward: a panel of w's rows at a time becomes numbers
-// of x's dtype, which is exact. Where rows are aligned another body has its bits and reads w once.
+// gemm_quantized for every shape, alignment and dtype: dequantizes 4096 rows of w at a time to x's dtype, which is
+// exact, and runs gemm_forward. gemm_quantized_sm90.cu has the same bits and reads w once, but needs aligned rows.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
-#include "kernels/quant/gemm_quantized_cuda.h"
+#include "kernels/quant/internal.h"
 #include "kernels/quant/quant_format.cuh"
-#include "kernels/quant/quantize_check.h"
 
 namespace hone {
 
-void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
-                               const Tensor& residual) {
-  const int64_t M = x.dim(0), N = w.values.dim(0), K = w.values.dim(1);
-  check_quantized(gemm_quantized, "w", w, N, K);
-  check_shape(gemm_quantized, "x", x, {M, K}, x.dtype);
-  check_shape(gemm_quantized, "y", y, {M, N}, y.dtype);
-  check_optional(gemm_quantized, "bias", bias, {N}, bias.dtype);
-  check_optional(gemm_quantized, "residual", residual, {M, N}, residual.dtype);
-  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: ", M, " x ", N,
-             " x ", K);
+void check_gemm_quantized_cuda(const GemmQuantized& args) {
+  const int64_t M = args.x.dim(0), N = args.w.values.dim(0), K = args.w.values.dim(1);
+  check_quantized(gemm_quantized, "w", args.w, N, K);
+  check_shape(gemm_quantized, "x", args.x, {M, K}, args.x.dtype);
+  check_shape(gemm_quantized, "y", args.y, {M, N}, args.y.dtype);
+  check_optional(gemm_quantized, "bias", args.bias, {N}, args.bias.dtype);
+  check_optional(gemm_quantized, "residual", args.residual, {M, N}, args.residual.dtype);
+  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: M = ", M,
+             ", N = ", N, ", K = ", K, "; each must be below 2^30");
 }
 
 namespace {
 
-constexpr int64_t panel = 4096;  // rows
+constexpr int64_t panel = 4096;  // rows of w per panel
 
 template <class Format, class T>
 struct Unpack {
@@ -43,7 +41,7 @@ struct Unpack {
 struct Finish {
   GemmEpilogue epilogue;
   const float *sums, *scales;
-  int64_t sums_stride, first;  // first: column of y
+  int64_t sums_stride, first;  // first: column of y at which the panel starts
   template <int N>
   __device__ void run(int64_t row, int64_t column) const {
 #pragma unroll
@@ -64,31 +62,35 @@ void unpack(Context& context, Tensor to, const QuantizedMatrix& w, int64_t first
   });
 }
 
-void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual) {
-  check_gemm_quantized_cuda(y, x, w, bias, residual);
-  const int64_t M = x.dim(0), N = w.values.dim(0), K = w.values.dim(1), rows = std::min(panel, N);
-  if (y.size() == 0) return;
+void forward(Context& context, const GemmQuantized& args) {
+  check_gemm_quantized_cuda(args);
+  const int64_t M = args.x.dim(0), N = args.w.values.dim(0), K = args.w.values.dim(1), rows = std::min(panel, N);
+  if (args.y.size() == 0) return;
   const ScratchScope scope(context);
-  const Tensor unpacked = context.scratch().take(x.dtype, {rows, K}),
+  const Tensor unpacked = context.scratch().take(args.x.dtype, {rows, K}),
                sums = context.scratch().take(DType::f32, {M, rows});
   for (int64_t first = 0; first < N; first += panel) {
     const int64_t count = std::min(panel, N - first);
     const Tensor numbers_of_panel = unpacked.rows(0, count), sums_of_panel = sums.columns(0, count);
-    with_storage(gemm_quantized, x.dtype,
-                 [&](auto type) { unpack<decltype(type)>(context, numbers_of_panel, w, first); });
-    context.zero(sums.rows(0, 1));  // gemm_forward reads its weights ahead of what is queued right before it
-    gemm_forward(context, sums_of_panel, x, numbers_of_panel, {}, {});
+    with_storage(gemm_quantized, args.x.dtype,
+                 [&](auto type) { unpack<decltype(type)>(context, numbers_of_panel, args.w, first); });
+    context.zero(sums.rows(0, 1));  // gemm_forward may read its weights before the kernel queued last has ended
+    GemmForward product{};
+    product.y = sums_of_panel;
+    product.x = args.x;
+    product.w = numbers_of_panel;
+    gemm_forward(context, product);
     launch_elementwise<1>(cuda_stream(context), Extent{M, count}, true,
-                          Finish{GemmEpilogue(y, bias, residual), numbers<const float>(sums),
-                                 numbers<const float>(w.scales), rows, first});
+                          Finish{GemmEpilogue(args.y, args.bias, args.residual), numbers<const float>(sums),
+                                 numbers<const float>(args.w.scales), rows, first});
   }
   check_launch(gemm_quantized);
 }
 
-size_t scratch(const Tensor&, const Tensor& x, const QuantizedMatrix& w, const Tensor&, const Tensor&) {
-  const int64_t rows = std::min(panel, w.values.dim(0));
-  return static_cast<size_t>(rows * x.dim(1)) * size_of(x.dtype) +
-         static_cast<size_t>(rows * x.dim(0)) * size_of(DType::f32);
+size_t scratch(const GemmQuantized& args) {
+  const int64_t rows = std::min(panel, args.w.values.dim(0));
+  return static_cast<size_t>(rows * args.x.dim(1)) * size_of(args.x.dtype) +
+         static_cast<size_t>(rows * args.x.dim(0)) * size_of(DType::f32);
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"panels", DeviceKind::cuda, forward, 0, nullptr, scratch});

@@ -1,6 +1,6 @@
 #pragma once
-// The product of a linear layer whose weight has one byte a number (kernels/quant/quantize.h): for rollouts, never for
-// learning. On a GPU what is queued right before it must not write w, which is read ahead of it.
+// The product of a linear layer whose weight has one byte per number (kernels/quant/quantize.h): for rollouts, never
+// for training.
 //
 // Row-invariant as gemm_forward is, with its chunks: y[m, n] is gemm_forward's sum of x[m, :] and values[n, :] (exact
 // in bf16), times scales[n] in f32, plus bias, plus residual.
@@ -8,9 +8,16 @@
 
 namespace hone {
 
-// y [M, N] = (x [M, K] . values [N, K]^T) * scales [N] (+ bias [N]) (+ residual [M, N]); y is written. bias and
-// residual may be empty; residual may be y itself. On a GPU x is f32 or bf16; y is f32, or bf16 where x is.
-inline constinit Op<void(Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual)> gemm_quantized{
-    "gemm_quantized"};
+// y = (x . values^T) * scales (+ bias) (+ residual)
+struct GemmQuantized {
+  Tensor y;           // [M, N], written; on a GPU f32, or bf16 if x is
+  Tensor x;           // [M, K]; on a GPU f32 or bf16
+  QuantizedMatrix w;  // [N, K]; on a GPU the op queued right before must not write it
+  Tensor bias{};      // [N] or empty
+  Tensor residual{};  // [M, N] or empty; may be y itself
+  static constexpr auto access = op_access(written(&GemmQuantized::y), parts(&GemmQuantized::w),
+                                           read(&GemmQuantized::x, &GemmQuantized::bias, &GemmQuantized::residual));
+};
+inline constinit Op<GemmQuantized> gemm_quantized{"gemm_quantized"};
 
 }  // namespace hone

@@ -1,25 +1,25 @@
-// gemm_quantized on Hopper for bf16. Its kernels have the bits of the "panels" body, so that which one runs may be
-// chosen by the number of rows (tests/gpu/gemm_quantized_test.cpp holds them to it).
-#include "kernels/quant/gemm_quantized_cuda.h"
+// gemm_quantized for bf16 on Hopper. Its kernels have the bits of the "panels" body, so the number of rows may decide
+// which one runs (tests/gpu/gemm_quantized_test.cpp checks it).
 #include "kernels/quant/gemm_quantized_sm90.cuh"
+#include "kernels/quant/internal.h"
 
 namespace hone::quantized {
 namespace {
 
 int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// A way to run a call and the microseconds that it is expected to take.
-struct Plan {
+// A way to run a call and its expected time in microseconds.
+struct QuantizedPlan {
   double time = 1e30;
   void (*run)(Context&, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue&, bool pairs,
               int splits) = nullptr;
   int splits = 1;
 };
 
-// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes
-// in and multiplies, and how long a stage takes to arrive.
+// Finds the best number of thread blocks per tile (splits). Limits: memory, L2, the intake and the wgmma rate of an SM,
+// and the latency of a stage.
 template <class Format, class T>
-void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
+void consider(QuantizedPlan& best, int64_t M, int64_t N, int64_t K) {
   const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk),
                 processors = num_sms();
   const auto square = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
@@ -46,7 +46,7 @@ void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatr
                                numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride, static_cast<int>(M),
                                static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
                               epilogue);
-  Plan plan;
+  QuantizedPlan plan;
   if (M <= 16) {
     consider<Format, Tile<1, 16, 8>>(plan, M, N, K);
     consider<Format, Tile<2, 16, 5>>(plan, M, N, K);
@@ -62,15 +62,17 @@ void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatr
   plan.run(context, x, w, epilogue, pairs, plan.splits);
 }
 
-void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual) {
-  check_gemm_quantized_cuda(y, x, w, bias, residual);
-  if (y.size() == 0) return;
-  with_pairs(w.format, [&]<class Format>(Format) { run<Format>(context, y, x, w, GemmEpilogue(y, bias, residual)); });
+void forward(Context& context, const GemmQuantized& args) {
+  check_gemm_quantized_cuda(args);
+  if (args.y.size() == 0) return;
+  with_pairs(args.w.format, [&]<class Format>(Format) {
+    run<Format>(context, args.y, args.x, args.w, GemmEpilogue(args.y, args.bias, args.residual));
+  });
   check_launch(gemm_quantized);
 }
 
-bool supports(const Tensor&, const Tensor& x, const QuantizedMatrix& w, const Tensor&, const Tensor&) {
-  return tma_compatible(x) && tma_compatible_u8(w.values) && x.dim(1) > 0;
+bool supports(const GemmQuantized& args) {
+  return tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});

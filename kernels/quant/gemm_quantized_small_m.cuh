@@ -1,11 +1,17 @@
 #pragma once
-// y = (x . values^T) * scales for at most 8 rows of x, at the speed of reading values once: a byte a weight. .cu files
-// alone include it.
+// Quantized GEMM for M <= 8 rows: y = (x . values^T) * scales, bf16 x, int8 or e4m3 values. Its speed is close to that
+// of reading the values once, at one byte per weight. Only .cu and .cuh files include it.
 //
-// A block makes 16 columns of y; its warps take chunks of gemm_cuda_chunk along k in turn. A warp's part of w and of x
-// comes in stages of 256 along k through a ring in shared memory that its own copies keep full; a chunk is one
-// accumulator of mma.sync. The chunks' sums lie in shared memory at the end, where they are added in ascending order:
-// the bits of the other bodies.
+// Use       decode passes of up to 8 rows (takes_few()).
+// Tile      16 columns of y (rows of w) by 8 rows of x per thread block.
+// Roles     up to 12 warps. A warp takes every warps-th K chunk of 512 and copies its own w and x (mma.sync).
+// Pipeline  a ring of 4 (several chunks per warp) or 2 smem stages per warp; a stage is 256 elements along K: w 4 KB,
+//           x M * 512 bytes (cp.async).
+// Smem      warps * stages * (4 KB + M * 512 bytes) + chunks * 512 bytes of sums; at most 227 KB.
+// Numerics  K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order, then scaled: the
+//           bits of the other bodies.
+// PDL       triggers dependents at the start; fills the rings with w before griddep_wait(), then with x.
+// Limits    M <= 8; rows of x and w 16-byte aligned; K > 0.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/gemm/epilogue.cuh"
@@ -14,7 +20,7 @@
 
 namespace hone::quantized {
 
-constexpr int is_small_m = 8, strip = 16, few_depth = 256, few_warps = 12,
+constexpr int max_small_m = 8, strip = 16, few_depth = 256, few_warps = 12,
               chunk_size = static_cast<int>(gemm_cuda_chunk), chunk_stages = chunk_size / few_depth,
               w_stage_bytes = strip * few_depth;
 
@@ -32,8 +38,8 @@ __device__ inline uint32_t load_two_bytes(uint32_t from) {
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(out) : "r"(from) : "memory");
   return out;
 }
-// A lane's part of 16 rows of w and 16 along k, as the left factor of a tensor instruction. `row` is its row lane / 4,
-// at the unit of these 16 bytes; `below` is how far its row lane / 4 + 8 lies from there.
+// Loads a lane's part of 16 rows of w by 16 along K as an A operand of bf16. `row`: address of its row lane / 4 at
+// these 16 bytes. `below`: distance of its row lane / 4 + 8.
 template <class Format>
 __device__ inline void load_left(uint32_t* a, uint32_t row, uint32_t below, uint32_t lane) {
   const uint32_t from = row + lane % 4 * 2;
@@ -49,7 +55,7 @@ __device__ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint3
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Rows of a stage are units of 16 bytes, unit u of row r at place u ^ r % 8.
+// Rows of a stage are units of 16 bytes; unit u of row r lies at u ^ r % 8.
 template <class Format, int Stages>
 __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shape, const GemmEpilogue epilogue) {
   using namespace hopper;
@@ -59,7 +65,8 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
   const uint32_t lane = threadIdx.x % 32;
   const int stage_bytes = shape.stage_bytes();
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * stage_bytes);
-  float* const sums = reinterpret_cast<float*>(shared + warps * Stages * stage_bytes);  // [chunks, M of 8, strip]
+  float* const sums =
+      reinterpret_cast<float*>(shared + warps * Stages * stage_bytes);  // [chunks, 8, strip]; M of 8 rows are used
   const int stages = (shape.chunks - warp + warps - 1) / warps * chunk_stages;
   const auto start_of = [&](int i) {
     return (warp + i / chunk_stages * warps) * chunk_size + i % chunk_stages * few_depth;
@@ -82,23 +89,25 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
       cp_async_streaming(place_of(i) + static_cast<uint32_t>(w_stage_bytes + m * few_depth * 2 + ((unit ^ m) << 4)),
                          from + m * shape.x_stride, count);
   };
+  // Prologue.
   griddep_launch_dependents();
-  // w comes from outside of the step: it may be read before the kernel queued before has ended.
+  // w is constant during a pass, so it may be read before the kernel before has ended.
 #pragma unroll
   for (int s = 0; s < Stages; ++s)
     if (s < stages) copy_w(s);
-  griddep_wait();
+  griddep_wait();  // x is written
 #pragma unroll
   for (int s = 0; s < Stages; ++s) {
     if (s < stages) copy_x(s);
     cp_async_commit();
   }
-  // Rows of x beyond M are the last one again, and what comes of them is not stored.
+  // Rows of x past M repeat the last row; their results are not stored.
   const uint32_t g = lane / 4, t = lane % 4, token = min(lane % 8, static_cast<uint32_t>(shape.M - 1));
   float d[4] = {};
+  // Main loop over the warp's stages.
   for (int i = 0; i < stages; ++i) {
     cp_async_wait<Stages - 1>();
-    __syncwarp();
+    __syncwarp();  // the stage's copies of all lanes have landed
     const uint32_t w_row = place_of(i) + g * few_depth, x_row = place_of(i) + w_stage_bytes + token * few_depth * 2;
 #pragma unroll
     for (uint32_t s = 0; s < few_depth / 16; s += 2) {
@@ -111,31 +120,39 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
         mma_m16n8k16(d, a, b[2 * j], b[2 * j + 1]);
       }
     }
+    // End of a chunk: its sums go to shared memory.
     if (i % chunk_stages == chunk_stages - 1) {
-      float* const to = sums + (warp + i / chunk_stages * warps) * (is_small_m * strip);
+      float* const to = sums + (warp + i / chunk_stages * warps) * (max_small_m * strip);
 #pragma unroll
-      for (uint32_t e = 0; e < 4; ++e) to[(2 * t + e % 2) * strip + g + e / 2 * 8] = d[e], d[e] = 0;
+      for (uint32_t e = 0; e < 4; ++e) {
+        to[(2 * t + e % 2) * strip + g + e / 2 * 8] = d[e];
+        d[e] = 0;
+      }
     }
-    __syncwarp();
-    if (i + Stages < stages) copy_w(i + Stages), copy_x(i + Stages);
+    __syncwarp();  // all lanes have read the stage
+    if (i + Stages < stages) {
+      copy_w(i + Stages);
+      copy_x(i + Stages);
+    }
     cp_async_commit();
   }
-  __syncthreads();
+  __syncthreads();  // the sums of all chunks are in shared memory
+  // Reduction and epilogue.
   for (int e = static_cast<int>(threadIdx.x); e < shape.M * strip; e += static_cast<int>(blockDim.x)) {
     const int n = first_row + e % strip;
     if (n >= shape.N) continue;
     float total = sums[e];
-    for (int c = 1; c < shape.chunks; ++c) total += sums[c * (is_small_m * strip) + e];
+    for (int c = 1; c < shape.chunks; ++c) total += sums[c * (max_small_m * strip) + e];
     epilogue.store(total * shape.scales[n], e / strip, n);
   }
 }
 
-// Rows of x and w are multiples of 16 bytes apart; K > 0.
+// Rows of x and w are 16-byte aligned; K > 0.
 template <class Format>
 void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& epilogue) {
   const int rounds = (shape.chunks + few_warps - 1) / few_warps, warps = (shape.chunks + rounds - 1) / rounds;
   const auto bytes = [&](int stages) {
-    return warps * stages * shape.stage_bytes() + shape.chunks * is_small_m * strip * 4;
+    return warps * stages * shape.stage_bytes() + shape.chunks * max_small_m * strip * 4;
   };
   const auto launch = [&](auto stages) {
     const auto kernel = few_kernel<Format, stages()>;
@@ -148,12 +165,12 @@ void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& 
   else
     launch(std::integral_constant<int, 2>());
 }
-// Whether launch_few takes so many rows and columns of x.
+// True if launch_few() supports M rows of K columns.
 inline bool takes_few(int64_t M, int64_t K) {
   const int64_t chunks = (K + chunk_size - 1) / chunk_size;
-  return M <= is_small_m && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
-                                    chunks * is_small_m * strip * 4 <=
-                                227 * 1024;
+  return M <= max_small_m && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
+                                     chunks * max_small_m * strip * 4 <=
+                                 227 * 1024;
 }
 
 }  // namespace hone::quantized

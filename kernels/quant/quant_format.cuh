@@ -1,5 +1,5 @@
 #pragma once
-// The numbers of a QuantFormat in CUDA bodies. .cu files alone include it.
+// Encoding and decoding of the QuantFormats in CUDA bodies. Only .cu and .cuh files include it.
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/quant/quantize.h"
 
@@ -19,8 +19,8 @@ __device__ inline uint32_t as_bits(__nv_bfloat162 pair) {
 
 struct Int8Pairs {
   static constexpr float largest = 127;
-  // Bytes 0 and 1 of `bytes` as two bf16, the first in the lower half: 0x43 above a byte's lower seven bits is 128 +
-  // them, above its sign bit alone 128, or 256 for what is negative.
+  // Bytes 0 and 1 of `bytes` as two bf16, the first in the low half. 0x43 above a byte's lower seven bits is 128 plus
+  // these bits. 0x43 above its sign bit alone is 128, or 256 for negative values. The difference is the value.
   static __device__ uint32_t decode(uint32_t bytes) {
     const uint32_t spread = take_bytes(bytes, 0x43434343u, 0x4140);
     return as_bits(__hsub2(as_pair(spread & 0xff7fff7fu), as_pair(spread & 0xff80ff80u)));
@@ -32,9 +32,9 @@ struct Int8Pairs {
 
 struct Fp8Pairs {
   static constexpr float largest = 448;
-  // e4m3's exponent and fraction at the place of bf16's are 2^-120 times the number, subnormal ones too.
+  // e4m3's exponent and fraction at the position of bf16's are 2^-120 times the value, for subnormal values too.
   static __device__ uint32_t decode(uint32_t bytes) { return widen(take_bytes(bytes, 0, 0x1404)); }
-  // Of the upper byte of each half, whatever the lower ones are.
+  // Widens the upper byte of each half; the lower bytes may hold anything.
   static __device__ uint32_t widen(uint32_t spread) {
     const uint32_t small = (spread & 0x80008000u) | ((spread >> 4) & 0x07f007f0u);
     return as_bits(__hmul2(as_pair(small), as_pair(0x7b807b80u)));
@@ -46,7 +46,7 @@ struct Fp8Pairs {
   }
 };
 
-// A row's scale from the bits of its largest magnitude (those of an infinity or a NaN are above all others).
+// A row's scale from the bits of its largest magnitude. The bits of an infinity or a NaN exceed all others.
 template <class Format>
 __device__ float scale_of(uint32_t most) {
   return most < 0x7f800000u ? __uint_as_float(most) / Format::largest : __uint_as_float(0x7fc00000u);

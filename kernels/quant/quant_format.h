@@ -1,13 +1,13 @@
 #pragma once
-// The numbers of a QuantFormat on the host.
-#include "kernels/cpu/fp8.h"
+// Encoding of quantized numbers on the host.
+#include "kernels/cpu/float_formats.h"
 #include "kernels/quant/quantize.h"
 
 namespace hone {
 
 struct Int8Numbers {
   static constexpr float largest = 127;
-  // |x| is a little above `largest` at most.
+  // |x| exceeds `largest` by rounding at most.
   static uint8_t encode(float x) {
     return static_cast<uint8_t>(static_cast<int8_t>(std::nearbyintf(std::clamp(x, -largest, largest))));
   }
@@ -20,10 +20,11 @@ struct Fp8Numbers {
   static float decode(uint8_t bits) { return to_float(e4m3{bits}); }
 };
 
-// A row's numbers and its scale, as quantize_rows makes them.
+// Writes the numbers of a row and returns its scale, as quantize_rows does.
 template <class Format>
 float encode_row(uint8_t* to, const float* from, int64_t count) {
-  uint32_t most = 0;  // of a magnitude's bits, which rise with it; those of an infinity or a NaN are above all others
+  // The bits of the largest magnitude. Bits rise with the magnitude; those of an infinity or NaN are the largest.
+  uint32_t most = 0;
   for (int64_t i = 0; i < count; ++i) {
     uint32_t bits;
     std::memcpy(&bits, from + i, 4);

@@ -1,8 +1,9 @@
+// CPU specification of quantize_rows.
 #include "kernels/quant/quantize.h"
 
 #include "core/base/parallel_for.h"
+#include "kernels/quant/internal.h"
 #include "kernels/quant/quant_format.h"
-#include "kernels/quant/quantize_check.h"
 
 namespace hone {
 namespace {

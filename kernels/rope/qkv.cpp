@@ -1,3 +1,4 @@
+// CPU specification of qkv_forward and qkv_backward.
 #include "kernels/rope/qkv.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int64_t tokens_per_piece = 16;
 
-// Rotates pairs (i, i + half) by +angle, or by -angle (the transpose, which is backward's).
+// Rotates pairs (i, i + half) by +angle, or by -angle (the transpose, for backward).
 void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
   for (int64_t i = 0; i < half; ++i) {
     const float a = x[i], b = x[i + half], c = cos_sin[i], s = sign * cos_sin[i + half];
@@ -21,7 +22,7 @@ void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
   }
 }
 
-// A token's heads into the cache.
+// Writes a token's heads to the cache, encoded as e4m3 if it has scales.
 void store(const Tensor& to, const Tensor& scale, int64_t slot, const float* from, int64_t heads, int64_t dim) {
   if (!scale) {
     std::copy_n(from, heads * dim, to.row<float>(slot));
@@ -31,40 +32,39 @@ void store(const Tensor& to, const Tensor& scale, int64_t slot, const float* fro
     scale.row<float>(slot)[h] = encode_row<Fp8Numbers>(to.row<uint8_t>(slot) + h * dim, from + h * dim, dim);
 }
 
-void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm,
-             Tensor k_norm, QkvShape shape, KvWriteTarget cache) {
-  const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim,
-                half = shape.rotary_dim / 2;
-  check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, DType::f32);
+void forward(Context&, const QkvForward& args) {
+  const int64_t tokens = args.qkv.dim(0), heads = args.shape.num_heads, kv_heads = args.shape.num_kv_heads,
+                dim = args.shape.head_dim, half = args.shape.rotary_dim / 2;
+  check_qkv_forward(args, DType::f32);
   parallel_for(tokens, tokens_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t h = 0; h < heads + kv_heads; ++h) {
         const bool is_query = h < heads;
-        const float* in = qkv.row<float>(t) + h * dim;
-        float* out = is_query ? q.row<float>(t) + h * dim : k.row<float>(t) + (h - heads) * dim;
+        const float* in = args.qkv.row<float>(t) + h * dim;
+        float* out = is_query ? args.q.row<float>(t) + h * dim : args.k.row<float>(t) + (h - heads) * dim;
         std::copy_n(in, dim, out);
-        if (q_norm) {
-          const float* weight = (is_query ? q_norm : k_norm).ptr<float>();
+        if (args.q_norm) {
+          const float* weight = (is_query ? args.q_norm : args.k_norm).ptr<float>();
           double squares = 0;
           for (int64_t i = 0; i < dim; ++i) squares += double{in[i]} * in[i];
           const float scale =
-              static_cast<float>(1 / std::sqrt(squares / static_cast<double>(dim) + double{shape.norm_eps}));
+              static_cast<float>(1 / std::sqrt(squares / static_cast<double>(dim) + double{args.shape.norm_eps}));
           for (int64_t i = 0; i < dim; ++i) out[i] = in[i] * scale * weight[i];
-          if (rstd) rstd.row<float>(t)[h] = scale;
+          if (args.rstd) args.rstd.row<float>(t)[h] = scale;
         }
-        if (half) rotate(out, cos_sin.row<float>(positions.ptr<int32_t>()[t]), half, 1.0f);
+        if (half) rotate(out, args.cos_sin.row<float>(args.positions.ptr<int32_t>()[t]), half, 1.0f);
       }
-      if (cache.k) {
-        const int64_t slot = cache.slots.ptr<int32_t>()[t];
-        store(cache.k, cache.k_scale, slot, k.row<float>(t), kv_heads, dim);
-        store(cache.v, cache.v_scale, slot, qkv.row<float>(t) + (heads + kv_heads) * dim, kv_heads, dim);
+      if (args.cache.k) {
+        const int64_t slot = args.cache.slots.ptr<int32_t>()[t];
+        store(args.cache.k, args.cache.k_scale, slot, args.k.row<float>(t), kv_heads, dim);
+        store(args.cache.v, args.cache.v_scale, slot, args.qkv.row<float>(t) + (heads + kv_heads) * dim, kv_heads, dim);
       }
     }
   });
 }
 
-// Norm's backward of one head, in place: on entry grad is the gradient of the normed head, on return of the head before
-// it.
+// Backward of one head's norm, in place. On entry grad is the gradient of the normed head; on return it is the gradient
+// of the head before the norm.
 void norm_gradient(float* grad, const float* x, const float* weight, double scale, int64_t dim) {
   double dot = 0;
   for (int64_t i = 0; i < dim; ++i) dot += double{grad[i]} * weight[i] * x[i];
@@ -72,39 +72,38 @@ void norm_gradient(float* grad, const float* x, const float* weight, double scal
   for (int64_t i = 0; i < dim; ++i) grad[i] = static_cast<float>(scale * (double{grad[i]} * weight[i] - pull * x[i]));
 }
 
-void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd,
-              Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
-  const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim,
-                half = shape.rotary_dim / 2;
-  check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, DType::f32);
+void backward(Context& context, const QkvBackward& args) {
+  const int64_t tokens = args.qkv.dim(0), heads = args.shape.num_heads, kv_heads = args.shape.num_kv_heads,
+                dim = args.shape.head_dim, half = args.shape.rotary_dim / 2;
+  check_qkv_backward(args, DType::f32);
   const int64_t pieces = (tokens + tokens_per_piece - 1) / tokens_per_piece;
-  const bool weights = q_norm && dq_norm && dk_norm;
+  const bool weights = args.q_norm && args.dq_norm && args.dk_norm;
   const ScratchScope scope(context);
-  // The norms' weight gradients of each piece, added up in ascending order below.
+  // Weight gradients of the norms per range of tokens; added in ascending order below.
   const Tensor partial = weights ? context.scratch().take(DType::f32, {pieces, 2 * dim}) : Tensor();
   if (weights) context.zero(partial);
   parallel_for(tokens, tokens_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
       for (int64_t h = 0; h < heads + kv_heads; ++h) {
         const bool is_query = h < heads;
-        const float* x = qkv.row<float>(t) + h * dim;
-        float* out = dqkv.row<float>(t) + h * dim;
-        std::copy_n(is_query ? dq.row<float>(t) + h * dim : dk.row<float>(t) + (h - heads) * dim, dim, out);
-        if (half) rotate(out, cos_sin.row<float>(positions.ptr<int32_t>()[t]), half, -1.0f);
-        if (!q_norm) continue;
-        const float scale = rstd.row<float>(t)[h];
+        const float* x = args.qkv.row<float>(t) + h * dim;
+        float* out = args.dqkv.row<float>(t) + h * dim;
+        std::copy_n(is_query ? args.dq.row<float>(t) + h * dim : args.dk.row<float>(t) + (h - heads) * dim, dim, out);
+        if (half) rotate(out, args.cos_sin.row<float>(args.positions.ptr<int32_t>()[t]), half, -1.0f);
+        if (!args.q_norm) continue;
+        const float scale = args.rstd.row<float>(t)[h];
         if (weights) {
           float* sum = partial.row<float>(begin / tokens_per_piece) + (is_query ? 0 : dim);
           for (int64_t i = 0; i < dim; ++i) sum[i] += out[i] * x[i] * scale;
         }
-        norm_gradient(out, x, (is_query ? q_norm : k_norm).ptr<float>(), scale, dim);
+        norm_gradient(out, x, (is_query ? args.q_norm : args.k_norm).ptr<float>(), scale, dim);
       }
   });
   if (!weights) return;
   for (int64_t p = 0; p < pieces; ++p)
     for (int64_t i = 0; i < dim; ++i) {
-      dq_norm.ptr<float>()[i] += partial.row<float>(p)[i];
-      dk_norm.ptr<float>()[i] += partial.row<float>(p)[dim + i];
+      args.dq_norm.ptr<float>()[i] += partial.row<float>(p)[i];
+      args.dk_norm.ptr<float>()[i] += partial.row<float>(p)[dim + i];
     }
 }
 

@@ -1,3 +1,14 @@
+// qkv_forward on a GPU: optional head norms, RoPE, and the write of k and v to the KV cache (as e4m3 if it has scales).
+//
+// Use       every dtype, alignment and head dimension up to 256 elements (more with aligned 16-byte items).
+// Tile      one or two adjacent heads of one kind (q, k, v) by as many tokens as a block has lane groups. Grid: head
+//           chunks x token tiles.
+// Roles     256 threads in groups of 1 to 32 lanes; a group computes a token's heads (layout: qkv.cuh).
+// Pipeline  none: a group loads all its heads and angles before it uses them.
+// Smem      none.
+// Numerics  f32, rounded once per output. Squares of a head: items in order, then a butterfly over its lanes.
+// PDL       triggers dependents, then waits, both at the start.
+// Limits    fewer than 524,288 tokens.
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/quant/quant_format.cuh"
 #include "kernels/rope/qkv.cuh"
@@ -11,7 +22,7 @@ struct Forward {
   HeadLayout layout;
   int tokens, heads, kv_heads;
   T *q, *k;
-  void *cache_k, *cache_v;  // of T, or of e4m3 where there are scales
+  void *cache_k, *cache_v;  // T, or e4m3 if there are scales
   float *rstd, *k_scale, *v_scale;
   const T *qkv, *q_norm, *k_norm;
   const float* cos_sin;
@@ -26,10 +37,13 @@ __device__ void scale_head(HeadPart<P, N>& x, float scale, const HeadPart<P, N>&
 #pragma unroll
   for (int n = 0; n < N; ++n)
 #pragma unroll
-    for (int i = 0; i < P; ++i) x[n][0][i] *= scale * weight[n][0][i], x[n][1][i] *= scale * weight[n][1][i];
+    for (int i = 0; i < P; ++i) {
+      x[n][0][i] *= scale * weight[n][0][i];
+      x[n][1][i] *= scale * weight[n][1][i];
+    }
 }
 
-// The bits of a head's largest magnitude, known to all of its lanes; all of the warp's take part.
+// Bits of a head's largest magnitude, on all of its lanes; all lanes of the warp call it.
 template <int P, int N>
 __device__ uint32_t largest_of(const HeadPart<P, N>& x, const HeadLayout& layout) {
   uint32_t most = 0;
@@ -66,18 +80,20 @@ __device__ void encode_head(uint8_t* to, const HeadPart<P, N>& from, float scale
   }
 }
 
-// A block takes a chunk of neighbouring heads of one kind (q, then k, then v where there is a cache) of as many tokens
-// as it has groups of lanes.
+// A block computes a chunk of adjacent heads of one kind (q, k, then v if there is a cache), for one token per lane
+// group.
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a) {
   constexpr int R = heads_at_once<N>;
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const HeadLayout& layout = a.layout;
   const HeadChunk chunk(a.heads, a.kv_heads, R);
   const int lane = layout.lane(), token = static_cast<int>(blockIdx.y) * layout.groups() + layout.group();
   const bool inside = token < a.tokens, turns = inside && !chunk.is_value && layout.half > 0;
   const int64_t t = inside ? token : 0, position = turns ? a.positions[t] : 0;
   const T* const from = a.qkv + t * a.qkv_stride + int64_t{chunk.column} * layout.dim;
+  // Load all heads and angles.
   StoredPart<T, P, N> stored[R];
 #pragma unroll
   for (int r = 0; r < R; ++r)
@@ -94,6 +110,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
     const int h = chunk.first + r;
     HeadPart<P, N> x;
     convert<P, N>(x, stored[r]);
+    // Head norm.
     if (a.q_norm && !chunk.is_value) {
       float squares = 0;
 #pragma unroll
@@ -106,9 +123,11 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
       scale_head<P, N>(x, scale, weight);
       if (a.rstd && lane == 0 && here) a.rstd[t * a.rstd_stride + chunk.column + r] = scale;
     }
+    // RoPE.
     if (!chunk.is_value) rotate_head<P, N>(x, angles, layout, lane, 1);
     const uint32_t most = stores && a.k_scale ? largest_of<P, N>(x, layout) : 0;
     if (!here) continue;
+    // Store q or k, and k or v to the cache.
     if (!chunk.is_value) store_head<P, N>(to + int64_t{h} * layout.dim, x, layout, lane);
     if (!stores) continue;
     const int64_t at = cached + int64_t{h} * layout.dim;
@@ -123,30 +142,46 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
   }
 }
 
-void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin,
-             Tensor q_norm, Tensor k_norm, QkvShape shape, KvWriteTarget cache) {
-  check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, qkv.dtype);
-  if (qkv.dim(0) == 0) return;
+void forward(Context& context, const QkvForward& args) {
+  check_qkv_forward(args, args.qkv.dtype);
+  if (args.qkv.dim(0) == 0) return;
   bool packed = true;
-  for (const Tensor& x : {q, k, qkv, cos_sin, q_norm, k_norm, cache.k, cache.v}) packed = packed && on_16_bytes(x);
-  with_head_layout(qkv_forward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
-    using T = decltype(type);
-    Forward<T> a;
-    a.layout = layout, a.tokens = num_tokens(qkv_forward, qkv);
-    a.heads = static_cast<int>(shape.num_heads), a.kv_heads = static_cast<int>(shape.num_kv_heads);
-    a.q = numbers<T>(q), a.k = numbers<T>(k), a.cache_k = cache.k.data, a.cache_v = cache.v.data;
-    a.rstd = numbers<float>(rstd), a.k_scale = numbers<float>(cache.k_scale), a.v_scale = numbers<float>(cache.v_scale);
-    a.qkv = numbers<const T>(qkv), a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
-    a.cos_sin = numbers<const float>(cos_sin);
-    a.positions = numbers<const int32_t>(positions), a.slots = numbers<const int32_t>(cache.slots);
-    a.q_stride = q.row_stride, a.k_stride = k.row_stride, a.rstd_stride = rstd.row_stride,
-    a.qkv_stride = qkv.row_stride;
-    a.cos_sin_stride = cos_sin.row_stride, a.cache_k_stride = cache.k.row_stride, a.cache_v_stride = cache.v.row_stride;
-    a.k_scale_stride = cache.k_scale.row_stride, a.v_scale_stride = cache.v_scale.row_stride;
-    a.eps = shape.norm_eps;
-    const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, cache.k ? 2 : 1, a.tokens);
-    launch_pdl(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
-  });
+  for (const Tensor& x : {args.q, args.k, args.qkv, args.cos_sin, args.q_norm, args.k_norm, args.cache.k, args.cache.v})
+    packed = packed && on_16_bytes(x);
+  with_head_layout(
+      qkv_forward, args.qkv.dtype, args.shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
+        using T = decltype(type);
+        Forward<T> a;
+        a.layout = layout;
+        a.tokens = num_tokens(qkv_forward, args.qkv);
+        a.heads = static_cast<int>(args.shape.num_heads);
+        a.kv_heads = static_cast<int>(args.shape.num_kv_heads);
+        a.q = numbers<T>(args.q);
+        a.k = numbers<T>(args.k);
+        a.cache_k = args.cache.k.data;
+        a.cache_v = args.cache.v.data;
+        a.rstd = numbers<float>(args.rstd);
+        a.k_scale = numbers<float>(args.cache.k_scale);
+        a.v_scale = numbers<float>(args.cache.v_scale);
+        a.qkv = numbers<const T>(args.qkv);
+        a.q_norm = numbers<const T>(args.q_norm);
+        a.k_norm = numbers<const T>(args.k_norm);
+        a.cos_sin = numbers<const float>(args.cos_sin);
+        a.positions = numbers<const int32_t>(args.positions);
+        a.slots = numbers<const int32_t>(args.cache.slots);
+        a.q_stride = args.q.row_stride;
+        a.k_stride = args.k.row_stride;
+        a.rstd_stride = args.rstd.row_stride;
+        a.qkv_stride = args.qkv.row_stride;
+        a.cos_sin_stride = args.cos_sin.row_stride;
+        a.cache_k_stride = args.cache.k.row_stride;
+        a.cache_v_stride = args.cache.v.row_stride;
+        a.k_scale_stride = args.cache.k_scale.row_stride;
+        a.v_scale_stride = args.cache.v_scale.row_stride;
+        a.eps = args.shape.norm_eps;
+        const dim3 grid = chunk_grid(layout, args.shape, heads_at_once<N()>, args.cache.k ? 2 : 1, a.tokens);
+        launch_pdl(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
+      });
   check_launch(qkv_forward);
 }
 

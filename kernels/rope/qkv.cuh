@@ -1,20 +1,20 @@
 #pragma once
-// How lanes hold heads in the CUDA bodies of qkv_forward and qkv_backward: a head lies across neighbouring lanes, in
-// items of P elements; an item of the rotated part also holds its partners half a rotary_dim further on. Types and dims
-// alone decide the layout, hence the bits.
+// How lanes hold heads in qkv_forward and qkv_backward on a GPU. A head is spread over adjacent lanes in items of P
+// elements. An item of the rotated part also holds its partners, half a rotary_dim further. Dtypes and dimensions alone
+// decide the layout, and so the bits.
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/rope/qkv.h"
 
 namespace hone {
 
 struct HeadLayout {
-  int dim = 0, half = 0;         // half of rotary_dim
-  int pairs = 0, items = 0;      // items of the rotated part, of the whole head
-  int lanes = 1, lane_bits = 0;  // a power of two
-  bool packed = false;           // whether items move 16 bytes at once
+  int dim = 0, half = 0;         // half: rotary_dim / 2
+  int pairs = 0, items = 0;      // items of the rotated part; items of the head
+  int lanes = 1, lane_bits = 0;  // lanes per head, a power of two
+  bool packed = false;           // items can be moved as 16-byte vectors
   __device__ int lane() const { return static_cast<int>(threadIdx.x) & (lanes - 1); }
   __device__ int group() const { return static_cast<int>(threadIdx.x) >> lane_bits; }
-  __host__ __device__ int groups() const;  // of a block
+  __host__ __device__ int groups() const;  // lane groups per block
   __device__ bool is_pair(int item) const { return item < pairs; }
   template <int P>
   __device__ int element(int item) const {
@@ -29,8 +29,8 @@ __host__ __device__ inline int HeadLayout::groups() const { return qkv_threads >
 template <int P, int N>
 using HeadPart = float[N][2][P];
 
-// The same as it lies in memory. Whatever a lane needs is asked for before any of it is looked at: a conversion between
-// two loads would wait.
+// The same as stored in memory. A lane loads everything before it converts anything: a conversion between two loads
+// would wait for the first.
 template <class T, int P, int N>
 struct StoredPart {
   Pack<T, P> item[N][2];
@@ -54,7 +54,7 @@ __device__ inline void store_item(T* to, const float (&from)[P], bool packed) {
   }
 }
 
-// Elements that a lane does not hold are zero.
+// Elements that this lane does not hold are zero.
 template <int P, int N, class T>
 __device__ inline StoredPart<T, P, N> load_head(const T* from, const HeadLayout& layout, int lane, bool inside) {
   StoredPart<T, P, N> out{};
@@ -86,7 +86,7 @@ __device__ inline void store_head(T* to, const HeadPart<P, N>& from, const HeadL
   }
 }
 
-// Cosines and sines of the pairs that a lane holds. cos_sin: the position's row.
+// Cosines and sines of the pairs that this lane holds. cos_sin: the position's row.
 template <int P, int N>
 struct Angles {
   float cos[N][P], sin[N][P];
@@ -104,7 +104,10 @@ __device__ inline Angles<P, N> load_angles(const float* cos_sin, const HeadLayou
       const auto cos = load_item<float, at_once>(cos_sin + item * P + c, layout.packed);
       const auto sin = load_item<float, at_once>(cos_sin + layout.half + item * P + c, layout.packed);
 #pragma unroll
-      for (int i = 0; i < at_once; ++i) out.cos[n][c + i] = cos.value[i], out.sin[n][c + i] = sin.value[i];
+      for (int i = 0; i < at_once; ++i) {
+        out.cos[n][c + i] = cos.value[i];
+        out.sin[n][c + i] = sin.value[i];
+      }
     }
   }
   return out;
@@ -114,7 +117,7 @@ __device__ inline void rotate(float& a, float& b, float cos, float sin) {
   a = fmaf(first, cos, -second * sin);
   b = fmaf(second, cos, first * sin);
 }
-// Rotates pairs by +angle, or by -angle (the transpose, which is backward's).
+// Rotates pairs by +angle (sign 1), or by -angle (sign -1), the transpose, for backward.
 template <int P, int N>
 __device__ inline void rotate_head(HeadPart<P, N>& x, const Angles<P, N>& angles, const HeadLayout& layout, int lane,
                                    float sign) {
@@ -126,40 +129,41 @@ __device__ inline void rotate_head(HeadPart<P, N>& x, const Angles<P, N>& angles
   }
 }
 
-// Over the lanes of a head; all of the warp's lanes take part.
+// Sum over the lanes of a head; all lanes of the warp call it.
 __device__ inline float head_sum(float x, int lanes) {
   for (int l = lanes / 2; l > 0; l /= 2) x += __shfl_xor_sync(0xffffffffu, x, l);
   return x;
 }
 
-// Heads of one token that a group of lanes takes at once, under the same angles.
+// Heads of one token that a lane group computes at once, with the same angles.
 template <int N>
 constexpr int heads_at_once = N == 1 ? 2 : 1;
 
-// The heads of blockIdx.x: chunks of q heads, then of k heads, then of v heads.
+// The heads of blockIdx.x: chunks of q heads, then k heads, then v heads.
 struct HeadChunk {
-  int first, count;  // within their kind
-  int column;        // of the first among all of a token's heads
+  int first, count;  // head indices among those of their kind
+  int column;        // index of the first one among all heads of a token
   bool is_query, is_value;
   __device__ HeadChunk(int heads, int kv_heads, int at_once) {
     const int q_chunks = (heads + at_once - 1) / at_once, kv_chunks = (kv_heads + at_once - 1) / at_once;
     int chunk = static_cast<int>(blockIdx.x);
-    is_query = chunk < q_chunks, is_value = chunk >= q_chunks + kv_chunks;
+    is_query = chunk < q_chunks;
+    is_value = chunk >= q_chunks + kv_chunks;
     if (!is_query) chunk -= is_value ? q_chunks + kv_chunks : q_chunks;
     first = chunk * at_once;
     count = min((is_query ? heads : kv_heads) - first, at_once);
     column = first + (is_query ? 0 : is_value ? heads + kv_heads : heads);
   }
 };
-// Neighbouring blocks take neighbouring heads of the same tokens. kv: 1 for k, 2 for k and v.
+// Adjacent blocks compute adjacent heads of the same tokens. kv: 1 for k, 2 for k and v.
 inline dim3 chunk_grid(const HeadLayout& layout, const QkvShape& shape, int at_once, int kv, int tokens) {
   const auto chunks = [&](int64_t heads) { return static_cast<unsigned>((heads + at_once - 1) / at_once); };
   return dim3(chunks(shape.num_heads) + static_cast<unsigned>(kv) * chunks(shape.num_kv_heads),
               static_cast<unsigned>((tokens - 1) / layout.groups() + 1));
 }
 inline int num_tokens(const OpBase& op, const Tensor& qkv) {
-  HONE_CHECK(qkv.dim(0) < 65536 * 8, "op ", op.name(), ": ", qkv.dim(0), " tokens, wants fewer than ", 65536 * 8,
-             " on cuda");
+  HONE_CHECK(qkv.dim(0) < 65536 * 8, "op ", op.name(), ": ", qkv.dim(0), " tokens; the maximum on cuda is ",
+             65536 * 8 - 1);
   return static_cast<int>(qkv.dim(0));
 }
 
@@ -170,14 +174,17 @@ inline bool on_16_bytes(const Tensor& x) {
 
 inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) {
   HeadLayout out;
-  out.dim = static_cast<int>(shape.head_dim), out.half = static_cast<int>(shape.rotary_dim / 2), out.packed = packed;
-  out.pairs = out.half / per_item, out.items = out.pairs + (out.dim - 2 * out.half) / per_item;
+  out.dim = static_cast<int>(shape.head_dim);
+  out.half = static_cast<int>(shape.rotary_dim / 2);
+  out.packed = packed;
+  out.pairs = out.half / per_item;
+  out.items = out.pairs + (out.dim - 2 * out.half) / per_item;
   while (out.lanes < 32 && out.lanes < out.items) out.lanes = 1 << ++out.lane_bits;
   return out;
 }
 
-// Calls body(T{}, P, N, layout), P and N as integral constants: items of 16 bytes where head and rotated part are made
-// of them, else of one element.
+// Calls body(T{}, P, N, layout) with P and N as integral constants. Items are 16 bytes if the head dimension and the
+// rotated part are multiples of them, else one element.
 template <class Body>
 void with_head_layout(const OpBase& op, DType dtype, const QkvShape& shape, bool packed, Body body) {
   with_storage(op, dtype, [&](auto type) {
@@ -190,8 +197,8 @@ void with_head_layout(const OpBase& op, DType dtype, const QkvShape& shape, bool
         return body(type, std::integral_constant<int, pack>(), std::integral_constant<int, 2>(), layout);
     }
     const HeadLayout layout = head_layout(shape, 1, false);
-    HONE_CHECK(layout.items <= 32 * 8, "op ", op.name(), ": heads of ", shape.head_dim, ", of which ", shape.rotary_dim,
-               " rotate, are too wide for cuda");
+    HONE_CHECK(layout.items <= 32 * 8, "op ", op.name(), ": head dimension ", shape.head_dim, " with rotary_dim ",
+               shape.rotary_dim, " is too large for cuda");
     body(type, std::integral_constant<int, 1>(), std::integral_constant<int, 8>(), layout);
   });
 }

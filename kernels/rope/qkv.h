@@ -1,37 +1,62 @@
 #pragma once
-// From the fused projection to what attention reads: per-head norm of q and k (where the family has it), rotary
-// position, and the write of k and v into the KV cache (where there is one), in one pass.
+// From the fused q, k, v projection to the inputs of attention, in one pass: per-head norm of q and k (for families
+// that have it), rotary positions, and the write of k and v into the KV cache (if there is one). T tokens, H heads, Hk
+// KV heads, head dim d.
 #include "kernels/op.h"
 
 namespace hone {
 
 struct QkvShape {
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  int64_t rotary_dim = 0;  // leading dims of a head that rotate, even; 0 = no rotary positions. Half-split pairing: dim
-                           // i with i + rotary_dim/2
-  float norm_eps = 0;      // of the per-head norm
+  // Leading dims of a head that rotate, even; 0 = no rotary positions. Dim i is paired with i + rotary_dim / 2.
+  int64_t rotary_dim = 0;
+  float norm_eps = 0;  // of the per-head norm
 };
 
-// One layer's slice of a paged cache: a slot is a token's place, block * block_size + offset. Empty = nothing is
+// One layer of a paged KV cache. A slot is the place of one token: block * block_size + offset. All empty: nothing is
 // written.
 struct KvWriteTarget {
-  Tensor k, v;   // [num_slots, num_kv_heads, head_dim]; as q, or u8 for e4m3
-  Tensor slots;  // [T] i32
-  Tensor k_scale{},
-      v_scale{};  // [num_slots, num_kv_heads] f32 with e4m3: each token's head is written as a row of quantize_rows
+  Tensor k, v;                  // [num_slots, Hk, d], as q or u8 for e4m3; written at `slots`
+  Tensor slots;                 // [T] i32
+  Tensor k_scale{}, v_scale{};  // [num_slots, Hk] f32 with e4m3, written: each head is a row of quantize_rows
+  static constexpr auto access = op_access(written_rows(&KvWriteTarget::slots, &KvWriteTarget::k, &KvWriteTarget::v,
+                                                        &KvWriteTarget::k_scale, &KvWriteTarget::v_scale),
+                                           read(&KvWriteTarget::slots));
 };
 
-// qkv [T, (H + 2 Hk) * d]: q heads, k heads, v heads as the projection wrote them. q [T, H, d], k [T, Hk, d] are
-// written (rotated, normed); v is not copied: attention reads it from qkv. cos_sin [positions, rotary_dim] f32:
-// cosines, then sines, of each position (rope_table()). positions [T] i32. q_norm, k_norm [d] or both empty; with
-// them rstd [T, H + Hk] f32 is written unless empty.
-inline constinit Op<void(Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm,
-                         Tensor k_norm, QkvShape shape, KvWriteTarget cache)>
-    qkv_forward{"qkv_forward"};
-// dqkv's q and k columns are written from dq [T, H, d] and dk [T, Hk, d]; its v columns belong to attention's backward.
-// dq_norm, dk_norm are added to, or empty.
-inline constinit Op<void(Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv,
-                         Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape)>
-    qkv_backward{"qkv_backward"};
+// v is not copied: attention reads it from qkv.
+struct QkvForward {
+  Tensor q, k;                // [T, H, d], [T, Hk, d], written: normed and rotated
+  Tensor rstd{};              // [T, H + Hk] f32, written if there are norms; or empty
+  Tensor qkv;                 // [T, (H + 2 Hk) * d]: q heads, k heads, v heads
+  Tensor positions;           // [T] i32
+  Tensor cos_sin;             // [positions, rotary_dim] f32: cosines, then sines, of each position (rope_table())
+  Tensor q_norm{}, k_norm{};  // [d], or both empty
+  QkvShape shape;
+  KvWriteTarget cache{};
+  // rstd is left alone without norms.
+  Tensor written_rstd() const { return q_norm ? rstd : Tensor(); }
+  static constexpr auto access = op_access(
+      written(&QkvForward::q, &QkvForward::k), written_range(&QkvForward::rstd, &QkvForward::written_rstd),
+      parts(&QkvForward::cache),
+      read(&QkvForward::qkv, &QkvForward::positions, &QkvForward::cos_sin, &QkvForward::q_norm, &QkvForward::k_norm));
+};
+inline constinit Op<QkvForward> qkv_forward{"qkv_forward"};
+
+struct QkvBackward {
+  Tensor dqkv;                  // [T, (H + 2 Hk) * d]; q and k columns are written, v's belong to attention_backward
+  Tensor dq_norm{}, dk_norm{};  // [d] f32, added to; or empty
+  Tensor dq, dk;                // [T, H, d], [T, Hk, d]
+  Tensor rstd{};                // of qkv_forward, if there are norms
+  Tensor qkv, positions, cos_sin;
+  Tensor q_norm{}, k_norm{};
+  QkvShape shape;
+  Tensor dqk() const { return dqkv.columns(0, (shape.num_heads + shape.num_kv_heads) * shape.head_dim); }
+  static constexpr auto access = op_access(
+      written_range(&QkvBackward::dqkv, &QkvBackward::dqk), added(&QkvBackward::dq_norm, &QkvBackward::dk_norm),
+      read(&QkvBackward::dq, &QkvBackward::dk, &QkvBackward::rstd, &QkvBackward::qkv, &QkvBackward::positions,
+           &QkvBackward::cos_sin, &QkvBackward::q_norm, &QkvBackward::k_norm));
+};
+inline constinit Op<QkvBackward> qkv_backward{"qkv_backward"};
 
 }  // namespace hone

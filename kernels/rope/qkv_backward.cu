@@ -1,3 +1,15 @@
+// qkv_backward on a GPU: inverse rotation and, with head norms, their gradients.
+//
+// Use       every dtype, alignment and head dimension of qkv.cuh.
+// Tile      rotate_kernel: as qkv.cu. norm_kernel: one head of a range of at least 64 tokens per block, about 792
+//           blocks. add_partials: 32 columns of one norm weight per block.
+// Roles     256 threads in groups of 1 to 32 lanes (layout: qkv.cuh). add_partials: 32 columns by 32 slices.
+// Pipeline  none.
+// Smem      norm_kernel: static 8 to 32 KB (one set of weight gradients per lane group). add_partials: static 4.1 KB.
+// Numerics  f32. Weight gradients: tokens of a group in ascending order, then groups, then ranges of tokens (32 slices,
+//           then ascending). The shapes decide the order.
+// PDL       none.
+// Limits    fewer than 524,288 tokens.
 #include "kernels/rope/qkv.cuh"
 #include "kernels/rope/qkv_args.h"
 
@@ -8,16 +20,16 @@ template <class T>
 struct Backward {
   HeadLayout layout;
   int tokens, heads, kv_heads;
-  int tokens_per_piece;  // with norms
+  int tokens_per_piece;  // tokens per range, if there are norms
   T* dqkv;
   const T *dq, *dk, *qkv, *q_norm, *k_norm;
   const float *rstd, *cos_sin;
   const int32_t* positions;
-  float* partial = nullptr;  // [heads + kv_heads, pieces, dim]: the norms' weight gradients of each block
+  float* partial = nullptr;  // [heads + kv_heads, ranges, dim]: weight gradients of each block
   int64_t dqkv_stride, dq_stride, dk_stride, rstd_stride, qkv_stride, cos_sin_stride;
 };
 
-// Without norms: the rotation alone. Blocks as forward's.
+// Without norms: the inverse rotation. Thread blocks as in forward.
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads) rotate_kernel(const Backward<T> a) {
   constexpr int R = heads_at_once<N>;
@@ -43,8 +55,7 @@ __global__ void __launch_bounds__(qkv_threads) rotate_kernel(const Backward<T> a
   }
 }
 
-// With norms: a block goes through one head of one piece of the tokens, and adds up what these give to the norm's
-// weights.
+// With norms: a block loops over one head of a range of tokens, and sums the gradient of the norm's weight.
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const Backward<T> a) {
   __shared__ float sums[qkv_threads * N * 2 * P];
@@ -65,11 +76,13 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
     const auto stored_x = load_head<P, N>(a.qkv + t * a.qkv_stride + column, layout, lane, inside);
     const float scale = inside ? a.rstd[t * a.rstd_stride + chunk.column] : 0;
     const auto angles = load_angles<P, N>(a.cos_sin + position * a.cos_sin_stride, layout, lane, turns);
+    // Inverse rotation; then the gradient of the norm.
     HeadPart<P, N> g, x, weight;
     convert<P, N>(g, stored_g);
     if (turns) rotate_head<P, N>(g, angles, layout, lane, -1);
     convert<P, N>(x, stored_x);
     convert<P, N>(weight, stored_weight);
+    // Weight gradient of this lane's elements, and the dot product of the head.
     float dot = 0;
 #pragma unroll
     for (int n = 0; n < N; ++n)
@@ -81,6 +94,7 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
           g[n][side][i] *= weight[n][side][i];
           dot = fmaf(g[n][side][i], x[n][side][i], dot);
         }
+    // Gradient of the head before the norm.
     const float pull = head_sum(dot, layout.lanes) * scale * scale / static_cast<float>(layout.dim);
 #pragma unroll
     for (int n = 0; n < N; ++n)
@@ -90,11 +104,12 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
         for (int i = 0; i < P; ++i) g[n][side][i] = scale * fmaf(-pull, x[n][side][i], g[n][side][i]);
     if (inside) store_head<P, N>(a.dqkv + t * a.dqkv_stride + column, g, layout, lane);
   }
+  // Sum the lane groups of the block.
   if (!a.partial) return;
   HeadLayout plain = layout;
   plain.packed = false;
   store_head<P, N>(sums + layout.group() * layout.dim, dweight, plain, lane);
-  __syncthreads();
+  __syncthreads();  // the sums of all groups are in shared memory
   for (int i = static_cast<int>(threadIdx.x); i < layout.dim; i += qkv_threads) {
     float sum = 0;
     for (int from = 0; from < groups; ++from) sum += sums[from * layout.dim + i];
@@ -104,8 +119,8 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
 
 constexpr int slices = 32;
 
-// dw [dim] += the sum of partial's rows: each slice takes every 32nd, then slices are added in ascending order. One
-// block for q's norm, one for k's, for every 32 columns.
+// dw [dim] += the sum of partial's rows. Each slice takes every 32nd row; slices are added in ascending order. One
+// block per 32 columns of q's norm or k's norm.
 __global__ void add_partials(float* dq_norm, float* dk_norm, const float* partial, int q_rows, int rows, int dim) {
   __shared__ float sums[slices][33];
   const bool is_query = blockIdx.y == 0;
@@ -116,7 +131,7 @@ __global__ void add_partials(float* dq_norm, float* dk_norm, const float* partia
     for (int row = begin + static_cast<int>(threadIdx.y); row < end; row += slices)
       sum += partial[int64_t{row} * dim + column];
   sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
+  __syncthreads();  // the sums of all slices are in shared memory
   if (threadIdx.y != 0 || column >= dim) return;
   for (int s = 1; s < slices; ++s) sum += sums[s][threadIdx.x];
   (is_query ? dq_norm : dk_norm)[column] += sum;
@@ -124,45 +139,58 @@ __global__ void add_partials(float* dq_norm, float* dk_norm, const float* partia
 
 constexpr int wanted_blocks = 792, least_tokens = 64;
 
-void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd,
-              Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
-  check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, qkv.dtype);
-  if (qkv.dim(0) == 0) return;
+void backward(Context& context, const QkvBackward& args) {
+  check_qkv_backward(args, args.qkv.dtype);
+  if (args.qkv.dim(0) == 0) return;
   bool packed = true;
-  for (const Tensor& x : {dqkv, dq, dk, qkv, cos_sin, q_norm, k_norm}) packed = packed && on_16_bytes(x);
-  with_head_layout(qkv_backward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
-    using T = decltype(type);
-    Backward<T> a;
-    a.layout = layout, a.tokens = num_tokens(qkv_backward, qkv);
-    a.heads = static_cast<int>(shape.num_heads), a.kv_heads = static_cast<int>(shape.num_kv_heads);
-    a.dqkv = numbers<T>(dqkv), a.dq = numbers<const T>(dq), a.dk = numbers<const T>(dk), a.qkv = numbers<const T>(qkv);
-    a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
-    a.rstd = numbers<const float>(rstd), a.cos_sin = numbers<const float>(cos_sin),
-    a.positions = numbers<const int32_t>(positions);
-    a.dqkv_stride = dqkv.row_stride, a.dq_stride = dq.row_stride, a.dk_stride = dk.row_stride,
-    a.rstd_stride = rstd.row_stride;
-    a.qkv_stride = qkv.row_stride, a.cos_sin_stride = cos_sin.row_stride;
-    if (!q_norm) {
-      const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, 1, a.tokens);
-      rotate_kernel<T, P(), N()><<<grid, qkv_threads, 0, cuda_stream(context)>>>(a);
-      return check_launch(qkv_backward);
-    }
-    const int all_heads = a.heads + a.kv_heads, wanted_pieces = (wanted_blocks - 1) / all_heads + 1;
-    a.tokens_per_piece = std::max(least_tokens, (a.tokens - 1) / wanted_pieces + 1);
-    const int pieces = (a.tokens - 1) / a.tokens_per_piece + 1;
-    const ScratchScope scope(context);
-    const bool weights = dq_norm && dk_norm;
-    if (weights)
-      a.partial = numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, shape.head_dim}));
-    norm_kernel<T, P(), N()><<<dim3(static_cast<unsigned>(all_heads), static_cast<unsigned>(pieces)), qkv_threads, 0,
-                               cuda_stream(context)>>>(a);
-    check_launch(qkv_backward);
-    if (!weights) return;
-    const dim3 grid(static_cast<unsigned>((shape.head_dim + 31) / 32), 2);
-    add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(
-        numbers<float>(dq_norm), numbers<float>(dk_norm), a.partial, a.heads * pieces, all_heads * pieces, layout.dim);
-    check_launch(qkv_backward);
-  });
+  for (const Tensor& x : {args.dqkv, args.dq, args.dk, args.qkv, args.cos_sin, args.q_norm, args.k_norm})
+    packed = packed && on_16_bytes(x);
+  with_head_layout(
+      qkv_backward, args.qkv.dtype, args.shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
+        using T = decltype(type);
+        Backward<T> a;
+        a.layout = layout;
+        a.tokens = num_tokens(qkv_backward, args.qkv);
+        a.heads = static_cast<int>(args.shape.num_heads);
+        a.kv_heads = static_cast<int>(args.shape.num_kv_heads);
+        a.dqkv = numbers<T>(args.dqkv);
+        a.dq = numbers<const T>(args.dq);
+        a.dk = numbers<const T>(args.dk);
+        a.qkv = numbers<const T>(args.qkv);
+        a.q_norm = numbers<const T>(args.q_norm);
+        a.k_norm = numbers<const T>(args.k_norm);
+        a.rstd = numbers<const float>(args.rstd);
+        a.cos_sin = numbers<const float>(args.cos_sin);
+        a.positions = numbers<const int32_t>(args.positions);
+        a.dqkv_stride = args.dqkv.row_stride;
+        a.dq_stride = args.dq.row_stride;
+        a.dk_stride = args.dk.row_stride;
+        a.rstd_stride = args.rstd.row_stride;
+        a.qkv_stride = args.qkv.row_stride;
+        a.cos_sin_stride = args.cos_sin.row_stride;
+        if (!args.q_norm) {
+          const dim3 grid = chunk_grid(layout, args.shape, heads_at_once<N()>, 1, a.tokens);
+          rotate_kernel<T, P(), N()><<<grid, qkv_threads, 0, cuda_stream(context)>>>(a);
+          return check_launch(qkv_backward);
+        }
+        const int all_heads = a.heads + a.kv_heads, wanted_pieces = (wanted_blocks - 1) / all_heads + 1;
+        a.tokens_per_piece = std::max(least_tokens, (a.tokens - 1) / wanted_pieces + 1);
+        const int pieces = (a.tokens - 1) / a.tokens_per_piece + 1;
+        const ScratchScope scope(context);
+        const bool weights = args.dq_norm && args.dk_norm;
+        if (weights)
+          a.partial =
+              numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, args.shape.head_dim}));
+        norm_kernel<T, P(), N()><<<dim3(static_cast<unsigned>(all_heads), static_cast<unsigned>(pieces)), qkv_threads,
+                                   0, cuda_stream(context)>>>(a);
+        check_launch(qkv_backward);
+        if (!weights) return;
+        const dim3 grid(static_cast<unsigned>((args.shape.head_dim + 31) / 32), 2);
+        add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(
+            numbers<float>(args.dq_norm), numbers<float>(args.dk_norm), a.partial, a.heads * pieces, all_heads * pieces,
+            layout.dim);
+        check_launch(qkv_backward);
+      });
 }
 
 [[maybe_unused]] const bool added = qkv_backward.add({"heads", DeviceKind::cuda, backward});

@@ -1,3 +1,4 @@
+// The table of RoPE cosines and sines, with the scalings of Hugging Face (linear, llama3, yarn).
 #include "kernels/rope/rope.h"
 
 #include <algorithm>
@@ -15,15 +16,15 @@ double linear(const RopeConfig& config, std::span<double> frequencies) {
   return 1;
 }
 
-// Wavelengths longer than the original context over low_freq_factor are stretched whole, those shorter than it over
-// high_freq_factor stay, between them the two are blended.
+// Wavelengths above original context / low_freq_factor are stretched by the factor. Those below original context /
+// high_freq_factor are kept. Those between are blended.
 double llama3(const RopeConfig& config, std::span<double> frequencies) {
   HONE_CHECK(config.original_max_position > 0, "rope scaling llama3: original_max_position_embeddings is missing");
   HONE_CHECK(config.high_freq_factor > config.low_freq_factor, "rope scaling llama3: high_freq_factor ",
              config.high_freq_factor, " is not above low_freq_factor ", config.low_freq_factor);
   for (double& frequency : frequencies) {
     const double turns =
-        config.original_max_position * frequency / (2 * std::numbers::pi);  // over the original context
+        config.original_max_position * frequency / (2 * std::numbers::pi);  // turns over the original context
     const double keep =
         std::clamp((turns - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor), 0.0, 1.0);
     frequency *= keep + (1 - keep) / config.factor;
@@ -31,8 +32,8 @@ double llama3(const RopeConfig& config, std::span<double> frequencies) {
   return 1;
 }
 
-// Dims that turn more than beta_fast times over the original context stay, those below beta_slow turns are stretched,
-// with a linear ramp over the dims between; attention's temperature is folded into the table.
+// Dimensions with more than beta_fast turns over the original context are kept; those with fewer than beta_slow turns
+// are stretched; a linear ramp connects them. The table includes the attention temperature.
 double yarn(const RopeConfig& config, std::span<double> frequencies) {
   HONE_CHECK(config.original_max_position > 0, "rope scaling yarn: original_max_position_embeddings is missing");
   const double dim = static_cast<double>(config.dim);
@@ -40,8 +41,12 @@ double yarn(const RopeConfig& config, std::span<double> frequencies) {
     return dim * std::log(config.original_max_position / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.theta));
   };
   double low = dim_of_turns(config.beta_fast), high = dim_of_turns(config.beta_slow);
-  if (config.truncate) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0), high = std::min(high, dim - 1);
+  if (config.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dim - 1);
   if (low == high) high += 0.001;
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double stretched = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
@@ -71,11 +76,12 @@ Registry<RotaryScaling>& rope_scalings() {
 }
 
 void rope_table(Tensor table, const RopeConfig& config) {
-  HONE_CHECK(config.dim > 0 && config.dim % 2 == 0, "rotary: ", config.dim, " dims, wants an even number");
-  HONE_CHECK(config.theta > 1 && config.factor > 0, "rotary: rope_theta ", config.theta, " and factor ", config.factor,
-             ", wants more than 1 and 0");
-  HONE_CHECK(table.rank == 2 && table.dim(1) == config.dim && table.device != DeviceKind::cuda, "rotary: a table of ",
-             table.dim(1), " columns for ", config.dim, " dims");
+  HONE_CHECK(config.dim > 0 && config.dim % 2 == 0, "rope: rotary_dim is ", config.dim,
+             "; it must be positive and even");
+  HONE_CHECK(config.theta > 1 && config.factor > 0, "rope: rope_theta is ", config.theta, " and factor ", config.factor,
+             "; rope_theta must be above 1 and factor above 0");
+  HONE_CHECK(table.rank == 2 && table.dim(1) == config.dim && table.device != DeviceKind::cuda, "rope: the table has ",
+             table.dim(1), " columns; it must have ", config.dim, " and be in host memory");
   const int64_t half = config.dim / 2;
   std::vector<double> frequencies(static_cast<size_t>(half));
   for (int64_t i = 0; i < half; ++i)

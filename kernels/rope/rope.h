@@ -1,6 +1,6 @@
 #pragma once
-// Rotary position tables (Su et al. 2021) and the ways of stretching them to longer contexts, as config.json's
-// rope_scaling / rope_parameters name them.
+// Rotary position tables (Su et al. 2021) and their scalings for longer contexts, by the names of config.json's
+// rope_scaling and rope_parameters.
 #include <span>
 #include <string>
 
@@ -17,17 +17,16 @@ struct RopeConfig {
   double original_max_position = 0;                             // original_max_position_embeddings
   double low_freq_factor = 1, high_freq_factor = 4;             // llama3
   double beta_fast = 32, beta_slow = 1;                         // yarn
-  double attention_factor = 0, mscale = 0, mscale_all_dim = 0;  // yarn; 0 = not given
-  bool truncate = true;                                         // yarn: whole dims bound the ramp
+  double attention_factor = 0, mscale = 0, mscale_all_dim = 0;  // yarn; 0 = not set
+  bool truncate = true;                                         // yarn: the ramp's bounds are rounded to integers
 };
 
-// Changes the plain frequencies theta^(-2i/dim) in place and returns the factor on cosines and sines (1 unless a
-// scaling says otherwise).
+// Changes the frequencies theta^(-2i/dim) in place. Returns the factor on cosines and sines, 1 for most scalings.
 using RotaryScaling = double (*)(const RopeConfig& config, std::span<double> frequencies);
 // default, linear (Chen et al. 2023), llama3 (Llama 3.1), yarn (Peng et al. 2023).
 Registry<RotaryScaling>& rope_scalings();
 
-// Writes a host table f32 [positions, dim]: dim/2 cosines, then dim/2 sines, of each position; computed in double.
+// Writes a host table f32 [positions, dim]: dim / 2 cosines, then dim / 2 sines, of each position. Computed in double.
 void rope_table(Tensor table, const RopeConfig& config);
 
 }  // namespace hone

@@ -1,3 +1,4 @@
+// CPU specification of decode_advance.
 #include "kernels/sampling/decode_advance.h"
 
 #include <algorithm>
@@ -9,38 +10,41 @@
 namespace hone {
 namespace {
 
-void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HostRing results) {
-  const int64_t S = ids.dim(0);
-  for (const auto& [name, column] : {std::pair<const char*, Tensor>{"tokens", state.tokens},
-                                     {"positions", state.positions},
-                                     {"slots", state.slots},
-                                     {"lengths", state.lengths},
-                                     {"live", state.active},
-                                     {"ids", ids}})
+void run(Context&, const DecodeAdvance& args) {
+  const int64_t S = args.ids.dim(0);
+  for (const auto& [name, column] : {std::pair<const char*, Tensor>{"tokens", args.state.tokens},
+                                     {"positions", args.state.positions},
+                                     {"slots", args.state.slots},
+                                     {"lengths", args.state.lengths},
+                                     {"active", args.state.active},
+                                     {"ids", args.ids}})
     check_shape(decode_advance, name, column, {S}, DType::i32);
-  check_shape(decode_advance, "params", state.params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}, DType::u8);
-  check_shape(decode_advance, "block_table", block_table, {S, block_table.dim(1)}, DType::i32);
-  check_shape(decode_advance, "drawn", results.drawn, {results.drawn.dim(0)}, DType::i32);
-  check_shape(decode_advance, "ring", results.ring, {results.ring.dim(0), results.drawn.dim(0)}, DType::i32);
-  check_shape(decode_advance, "turn", results.turn, {1}, DType::i32);
+  check_shape(decode_advance, "params", args.state.params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))},
+              DType::u8);
+  check_shape(decode_advance, "block_table", args.block_table, {S, args.block_table.dim(1)}, DType::i32);
+  check_shape(decode_advance, "drawn", args.results.drawn, {args.results.drawn.dim(0)}, DType::i32);
+  check_shape(decode_advance, "ring", args.results.ring, {args.results.ring.dim(0), args.results.drawn.dim(0)},
+              DType::i32);
+  check_shape(decode_advance, "turn", args.results.turn, {1}, DType::i32);
   for (int64_t s = 0; s < S; ++s) {
-    if (!state.active.ptr<int32_t>()[s]) continue;
-    state.tokens.ptr<int32_t>()[s] = std::max(ids.ptr<int32_t>()[s], 0);
-    const int64_t position = ++state.positions.ptr<int32_t>()[s];
-    ++state.lengths.ptr<int32_t>()[s];
-    HONE_CHECK(position / block_size < block_table.dim(1), "decode_advance: row ", s, " is at position ", position,
-               ", its blocks end at ", block_table.dim(1) * block_size);
-    state.slots.ptr<int32_t>()[s] =
-        static_cast<int32_t>(block_table.row<int32_t>(s)[position / block_size] * block_size + position % block_size);
-    uint8_t* const params = state.params.ptr<uint8_t>() + static_cast<size_t>(s) * sizeof(RowSamplingParams) +
+    if (!args.state.active.ptr<int32_t>()[s]) continue;
+    args.state.tokens.ptr<int32_t>()[s] = std::max(args.ids.ptr<int32_t>()[s], 0);
+    const int64_t position = ++args.state.positions.ptr<int32_t>()[s];
+    ++args.state.lengths.ptr<int32_t>()[s];
+    HONE_CHECK(position / args.block_size < args.block_table.dim(1), "decode_advance: row ", s, " is at position ",
+               position, "; its block table holds ", args.block_table.dim(1) * args.block_size, " tokens");
+    args.state.slots.ptr<int32_t>()[s] = static_cast<int32_t>(
+        args.block_table.row<int32_t>(s)[position / args.block_size] * args.block_size + position % args.block_size);
+    uint8_t* const params = args.state.params.ptr<uint8_t>() + static_cast<size_t>(s) * sizeof(RowSamplingParams) +
                             offsetof(RowSamplingParams, position);
     uint64_t draw;
     std::memcpy(&draw, params, sizeof draw);
     ++draw;
     std::memcpy(params, &draw, sizeof draw);
   }
-  int32_t& turn = *results.turn.ptr<int32_t>();
-  std::memcpy(results.ring.row<int32_t>(turn % results.ring.dim(0)), results.drawn.data, results.drawn.bytes());
+  int32_t& turn = *args.results.turn.ptr<int32_t>();
+  std::memcpy(args.results.ring.row<int32_t>(turn % args.results.ring.dim(0)), args.results.drawn.data,
+              args.results.drawn.bytes());
   ++turn;
 }
 

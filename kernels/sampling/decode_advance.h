@@ -1,27 +1,42 @@
 #pragma once
-// Moves a decoding batch on by one token without the host.
+// Advances a decode batch by one token without the host.
 #include "kernels/op.h"
 
 namespace hone {
 
-// One token of each of S sequences; i32 [S] each. slots: where the token's keys and values go (kernels/rope/qkv.h);
-// lengths: keys once they are there.
+// The state of S sequences; i32 [S] each but params.
 struct DecodeState {
-  Tensor tokens, positions, slots, lengths;
-  Tensor active;  // 0: the row only fills the batch up, and stays as it is
-  Tensor params;  // u8 [S * sizeof(RowSamplingParams)] (kernels/sampling/sample.h)
+  Tensor tokens;     // the next input token
+  Tensor positions;  // its position
+  Tensor slots;      // KV slot of its key and value (kernels/rope/qkv.h)
+  Tensor lengths;    // keys in the cache once its own is written
+  Tensor active;     // 0: a padding row, which stays as it is
+  Tensor params;     // u8 [S * sizeof(RowSamplingParams)] (kernels/sampling/sample.h)
+  static constexpr auto access = op_access(updated(&DecodeState::tokens, &DecodeState::positions, &DecodeState::slots,
+                                                   &DecodeState::lengths, &DecodeState::params),
+                                           read(&DecodeState::active));
 };
 
-// Where passes leave what they drew, without a copy behind them: drawn [n] i32 goes to row turn % R of ring [R, n] i32,
-// memory of MemoryKind::pinned, and turn [1] i32 goes up by one.
+// Sends the sampled tokens of each pass to the host without a copy in the queue: drawn goes to row turn % R of the
+// ring, and turn goes up by one.
 struct HostRing {
-  Tensor drawn, ring, turn;
+  Tensor drawn;  // [n] i32
+  Tensor ring;   // [R, n] i32 in memory of MemoryKind::pinned
+  Tensor turn;   // [1] i32
+  static constexpr auto access = op_access(updated(&HostRing::ring, &HostRing::turn), read(&HostRing::drawn));
 };
 
-// ids [S] i32 are what was drawn: each live row's next token; its position, length and draw position go up by one, its
-// slot is that of the new position in block_table [S, max_layers] i32, which must hold it. A negative id (a row that
-// had no distribution) becomes 0.
-inline constinit Op<void(DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HostRing results)>
-    decode_advance{"decode_advance"};
+// Each active row gets its next token from ids. Its position, length and sampling position go up by one; its slot is
+// the slot of the new position. An id below 0 (a row without a distribution) becomes token 0.
+struct DecodeAdvance {
+  DecodeState state;
+  Tensor ids;          // [S] i32: the sampled tokens
+  Tensor block_table;  // [S, max_blocks] i32; holds the block of each new position
+  int64_t block_size;
+  HostRing results;
+  static constexpr auto access = op_access(parts(&DecodeAdvance::state, &DecodeAdvance::results),
+                                           read(&DecodeAdvance::ids, &DecodeAdvance::block_table));
+};
+inline constinit Op<DecodeAdvance> decode_advance{"decode_advance"};
 
 }  // namespace hone

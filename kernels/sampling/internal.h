@@ -1,5 +1,5 @@
 #pragma once
-// What every CPU body of sample_rows shares: its arguments checked and read.
+// Argument checks and row parameters of the CPU bodies of sampling.
 #include <cstring>
 
 #include "kernels/check_shape.h"
@@ -16,19 +16,19 @@ inline RowSamplingParams params_of(const Tensor& params, int64_t r) {
 }
 
 // Throws Error for shapes that disagree and parameters out of range.
-inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tensor& truncated_logp,
-                              const Tensor& raw_logp, const Tensor& logits, const Tensor& params) {
-  const int64_t S = logits.dim(0), V = logits.dim(1);
-  check_shape(sample_rows, "logits", logits, {S, V});
-  check_shape(sample_rows, "ids", ids, {S}, DType::i32);
-  check_shape(sample_rows, "logp", logp, {S});
-  check_shape(sample_rows, "truncated_logp", truncated_logp, {S});
-  check_shape(sample_rows, "raw_logp", raw_logp, {S});
+inline void check_sample_rows(const SampleRows& args) {
+  const int64_t S = args.logits.dim(0), V = args.logits.dim(1);
+  check_shape(sample_rows, "logits", args.logits, {S, V});
+  check_shape(sample_rows, "ids", args.ids, {S}, DType::i32);
+  check_shape(sample_rows, "logp", args.logp, {S});
+  check_shape(sample_rows, "truncated_logp", args.truncated_logp, {S});
+  check_shape(sample_rows, "raw_logp", args.raw_logp, {S});
   HONE_CHECK(V > 0, "sample_rows: the vocabulary is empty");
-  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(RowSamplingParams)),
-             "sample_rows: params hold ", params.size(), " bytes, not ", S, " times ", sizeof(RowSamplingParams));
+  HONE_CHECK(
+      args.params.dtype == DType::u8 && args.params.size() == S * static_cast<int64_t>(sizeof(RowSamplingParams)),
+      "sample_rows: params hold ", args.params.size(), " bytes, not ", S, " times ", sizeof(RowSamplingParams));
   for (int64_t r = 0; r < S; ++r) {
-    const RowSamplingParams p = params_of(params, r);
+    const RowSamplingParams p = params_of(args.params, r);
     HONE_CHECK(p.temperature >= 0, "sample_rows: row ", r, " has temperature ", p.temperature, ", not 0 or more");
     HONE_CHECK(p.top_p > 0, "sample_rows: row ", r, " has top_p ", p.top_p, ", not above 0");
     HONE_CHECK(p.min_p >= 0 && p.min_p <= 1, "sample_rows: row ", r, " has min_p ", p.min_p, ", not in [0, 1]");

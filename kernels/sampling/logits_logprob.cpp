@@ -1,3 +1,4 @@
+// CPU specification of logits_logprob.
 #include "kernels/sampling/logits_logprob.h"
 
 #include <algorithm>
@@ -11,48 +12,46 @@
 
 namespace hone {
 
-void check_score_rows(const Tensor& logp, const Tensor& raw_logp, const Tensor& top_ids, const Tensor& top_logp,
-                      const Tensor& logits, const Tensor& ids, const Tensor& params) {
-  const int64_t S = logits.dim(0), V = logits.dim(1), n = top_ids.dim(1);
-  check_shape(logits_logprob, "logits", logits, {S, V});
-  check_shape(logits_logprob, "ids", ids, {S}, DType::i32);
-  check_shape(logits_logprob, "logp", logp, {S});
-  check_shape(logits_logprob, "raw_logp", raw_logp, {S});
-  check_shape(logits_logprob, "top_ids", top_ids, {S, n}, DType::i32);
-  check_shape(logits_logprob, "top_logp", top_logp, {S, n});
-  check_shape(logits_logprob, "params", params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}, DType::u8);
+void check_score_rows(const LogitsLogprob& args) {
+  const int64_t S = args.logits.dim(0), V = args.logits.dim(1), n = args.top_ids.dim(1);
+  check_shape(logits_logprob, "logits", args.logits, {S, V});
+  check_shape(logits_logprob, "ids", args.ids, {S}, DType::i32);
+  check_shape(logits_logprob, "logp", args.logp, {S});
+  check_shape(logits_logprob, "raw_logp", args.raw_logp, {S});
+  check_shape(logits_logprob, "top_ids", args.top_ids, {S, n}, DType::i32);
+  check_shape(logits_logprob, "top_logp", args.top_logp, {S, n});
+  check_shape(logits_logprob, "params", args.params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}, DType::u8);
   HONE_CHECK(V > 0, "logits_logprob: the vocabulary is empty");
-  HONE_CHECK(n <= std::min(V, max_top_logprobs), "logits_logprob: the likeliest ", n, " of a vocabulary of ", V,
-             ", at most ", max_top_logprobs);
+  HONE_CHECK(n <= std::min(V, max_top_logprobs), "logits_logprob: top_ids has ", n,
+             " columns; the maximum is the smaller of ", max_top_logprobs, " and the vocabulary of ", V);
 }
 
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-void run(Context&, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp, Tensor logits, Tensor ids,
-         Tensor params) {
-  check_score_rows(logp, raw_logp, top_ids, top_logp, logits, ids, params);
-  const int64_t V = logits.dim(1), n = top_ids.dim(1);
+void run(Context&, const LogitsLogprob& args) {
+  check_score_rows(args);
+  const int64_t V = args.logits.dim(1), n = args.top_ids.dim(1);
   std::vector<int32_t> order(static_cast<size_t>(V));
-  for (int64_t r = 0; r < logits.dim(0); ++r) {
-    const float* const row = logits.row<float>(r);
-    const float inv_temperature = inverse_temperature(params_of(params, r).temperature),
+  for (int64_t r = 0; r < args.logits.dim(0); ++r) {
+    const float* const row = args.logits.row<float>(r);
+    const float inv_temperature = inverse_temperature(params_of(args.params, r).temperature),
                 raw_lse = log_sum_exp(row, V, 1).value(),
                 lse = inv_temperature == 1 ? raw_lse : log_sum_exp(row, V, inv_temperature).value();
     const bool valid = std::isfinite(raw_lse);
-    const int32_t id = ids.ptr<int32_t>()[r];
+    const int32_t id = args.ids.ptr<int32_t>()[r];
     const bool scored = valid && id >= 0 && id < V;
-    logp.ptr<float>()[r] = scored ? row[id] * inv_temperature - lse : nan;
-    raw_logp.ptr<float>()[r] = scored ? row[id] - raw_lse : nan;
+    args.logp.ptr<float>()[r] = scored ? row[id] * inv_temperature - lse : nan;
+    args.raw_logp.ptr<float>()[r] = scored ? row[id] - raw_lse : nan;
     std::iota(order.begin(), order.end(), 0);
     if (valid)
       std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(),
                         [row](int32_t a, int32_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
     for (int64_t i = 0; i < n; ++i) {
       const int32_t top = order[static_cast<size_t>(i)];
-      top_ids.row<int32_t>(r)[i] = valid ? top : -1;
-      top_logp.row<float>(r)[i] = valid ? row[top] - raw_lse : nan;
+      args.top_ids.row<int32_t>(r)[i] = valid ? top : -1;
+      args.top_logp.row<float>(r)[i] = valid ? row[top] - raw_lse : nan;
     }
   }
 }

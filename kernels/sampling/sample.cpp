@@ -1,3 +1,4 @@
+// CPU specification of sample_rows: sorts every row completely.
 #include "kernels/sampling/sample.h"
 
 #include <cmath>
@@ -8,7 +9,6 @@
 #include "kernels/lm_head/logsumexp.h"
 #include "kernels/sampling/internal.h"
 
-// The specification: every row is sorted whole.
 namespace hone {
 namespace {
 
@@ -20,7 +20,7 @@ struct Weighted {
 bool by_id(const Weighted& a, const Weighted& b) { return a.id < b.id; }
 bool likelier(const Weighted& a, const Weighted& b) { return a.z != b.z ? a.z > b.z : a.id < b.id; }
 
-// Added in ascending id.
+// Sum in ascending order of ids.
 double mass_of(std::vector<Weighted> tokens) {
   std::sort(tokens.begin(), tokens.end(), by_id);
   return std::accumulate(tokens.begin(), tokens.end(), 0.0,
@@ -49,13 +49,13 @@ void sample_row(const Tensor& logits, int64_t r, const RowSamplingParams& params
     while (count < kept.size() && (count == 0 || sum < wanted)) sum += static_cast<double>(kept[count++].weight);
     kept.resize(count);
   }
-  std::erase_if(kept, [&](const Weighted& token) { return token.weight < params.min_p; });  // weights are p / max p
+  std::erase_if(kept, [&](const Weighted& token) { return token.weight < params.min_p; });  // a weight is p / max p
 
   const bool truncated = static_cast<int64_t>(kept.size()) < V;
   std::sort(kept.begin(), kept.end(), by_id);
 
   const double mass = mass_of(kept), drawn = Rng(params.seed, params.stream, params.position).uniform() *
-                                             mass;  // below mass, by rounding's rules too
+                                             mass;  // below mass, also after rounding
   size_t chosen = 0;
   for (double sum = static_cast<double>(kept[0].weight); sum <= drawn; sum += static_cast<double>(kept[chosen].weight))
     ++chosen;
@@ -67,11 +67,11 @@ void sample_row(const Tensor& logits, int64_t r, const RowSamplingParams& params
   raw_logp = row[id] - (inv_temperature == 1 ? sums : log_sum_exp(row, V, 1)).value();
 }
 
-void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
-  check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
-  for (int64_t r = 0; r < logits.dim(0); ++r)
-    sample_row(logits, r, params_of(params, r), ids.ptr<int32_t>()[r], logp.ptr<float>()[r],
-               truncated_logp.ptr<float>()[r], raw_logp.ptr<float>()[r]);
+void run(Context&, const SampleRows& args) {
+  check_sample_rows(args);
+  for (int64_t r = 0; r < args.logits.dim(0); ++r)
+    sample_row(args.logits, r, params_of(args.params, r), args.ids.ptr<int32_t>()[r], args.logp.ptr<float>()[r],
+               args.truncated_logp.ptr<float>()[r], args.raw_logp.ptr<float>()[r]);
 }
 
 [[maybe_unused]] const bool added = sample_rows.add({"specification", DeviceKind::cpu, run});

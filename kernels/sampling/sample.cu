@@ -1,6 +1,14 @@
-// Two passes: every chunk of every row is summed by as many blocks as there are chunks, then a block a row draws.
-// Masses are integers, so that they have one sum in any order, and what truncation keeps is found by radix selection
-// over tokens that a bound from the chunks' maxima lets through.
+// sample_rows on a GPU: sampling with temperature, top-k, top-p and min-p.
+//
+// Use       every vocabulary of sums.cuh.
+// Tile      one row per thread block, after sums_kernel (sums.cuh).
+// Roles     1024 threads, all alike.
+// Pipeline  none.
+// Smem      static: SelectMemory 37 KB and 1.1 KB for the merge of chunks.
+// Numerics  probability masses are integers, so a sum has one value in any order. Truncation is a radix selection over
+//           the tokens that pass a bound from the chunk maxima. The draw is a function of (seed, stream, position).
+// PDL       none.
+// Limits    fewer than 2^19 tokens in the vocabulary; at most 65,535 rows.
 #include "kernels/check_shape.h"
 #include "kernels/sampling/draw.cuh"
 #include "kernels/sampling/sample.h"
@@ -9,25 +17,30 @@
 namespace hone {
 namespace {
 
-struct Rows : SumRows {
-  uint64_t* masses;  // [S, chunks], where tokens are truncated
+struct SampledRows : SumRows {
+  uint64_t* masses;  // [S, chunks], used with truncation
   int32_t* ids;
   float *logp, *truncated_logp, *raw_logp;
 };
 
-__global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
+__global__ void __launch_bounds__(draw_threads) draw_kernel(SampledRows rows) {
   __shared__ SelectMemory memory;
   const int64_t r = blockIdx.x;
   const RowSamplingParams params = rows.params[r];
   RowLogits row;
-  row.logits = rows.logits + r * rows.stride, row.sums = rows.sums + r * rows.chunks;
-  row.V = rows.V, row.chunks = rows.chunks, row.inv_temperature = inverse_temperature_of(params);
+  row.logits = rows.logits + r * rows.stride;
+  row.sums = rows.sums + r * rows.chunks;
+  row.V = rows.V;
+  row.chunks = rows.chunks;
+  row.inv_temperature = inverse_temperature_of(params);
   const bool scaled = row.inv_temperature != 1;
   const RowSums sums = merge_row(row.sums, row.chunks),
                 raw_sums = scaled ? merge_row(rows.raw_sums + r * rows.chunks, row.chunks) : sums;
   const float lse = sums.value(), raw_lse = raw_sums.value();
-  row.max = sums.max, row.sum = sums.sum;
+  row.max = sums.max;
+  row.sum = sums.sum;
 
+  // Sample: greedy, truncated, or from all tokens. A row without a finite log-sum-exp gives -1.
   int id = -1;
   float truncated_logp = 0;
   if (isfinite(lse)) {
@@ -53,28 +66,29 @@ __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   rows.raw_logp[r] = id < 0 ? NAN : row.logits[id] - raw_lse;
 }
 
-void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits,
-         Tensor params) {
-  const int64_t S = logits.dim(0), V = logits.dim(1), chunks = num_logsumexp_chunks(V);
-  check_shape(sample_rows, "logits", logits, {S, V});
-  check_shape(sample_rows, "ids", ids, {S}, DType::i32);
-  check_shape(sample_rows, "logp", logp, {S});
-  check_shape(sample_rows, "truncated_logp", truncated_logp, {S});
-  check_shape(sample_rows, "raw_logp", raw_logp, {S});
+void run(Context& context, const SampleRows& args) {
+  const int64_t S = args.logits.dim(0), V = args.logits.dim(1), chunks = num_logsumexp_chunks(V);
+  check_shape(sample_rows, "logits", args.logits, {S, V});
+  check_shape(sample_rows, "ids", args.ids, {S}, DType::i32);
+  check_shape(sample_rows, "logp", args.logp, {S});
+  check_shape(sample_rows, "truncated_logp", args.truncated_logp, {S});
+  check_shape(sample_rows, "raw_logp", args.raw_logp, {S});
   if (S == 0) return;
   const ScratchScope scope(context);
-  Rows rows{};
-  sum_rows(context, sample_rows, rows, logits, params);
+  SampledRows rows{};
+  sum_rows(context, sample_rows, rows, args.logits, args.params);
   rows.masses = numbers<uint64_t>(context.scratch().take(DType::f32, {S, 2 * chunks}));
-  rows.ids = numbers<int32_t>(ids), rows.logp = numbers<float>(logp);
-  rows.truncated_logp = numbers<float>(truncated_logp), rows.raw_logp = numbers<float>(raw_logp);
+  rows.ids = numbers<int32_t>(args.ids);
+  rows.logp = numbers<float>(args.logp);
+  rows.truncated_logp = numbers<float>(args.truncated_logp);
+  rows.raw_logp = numbers<float>(args.raw_logp);
   draw_kernel<<<static_cast<unsigned>(S), draw_threads, 0, cuda_stream(context)>>>(rows);
   check_launch(sample_rows);
 }
 
-size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&) {
-  return sum_scratch_bytes(logits) +
-         static_cast<size_t>(logits.dim(0) * num_logsumexp_chunks(logits.dim(1))) * sizeof(uint64_t);
+size_t scratch(const SampleRows& args) {
+  return sum_scratch_bytes(args.logits) +
+         static_cast<size_t>(args.logits.dim(0) * num_logsumexp_chunks(args.logits.dim(1))) * sizeof(uint64_t);
 }
 
 [[maybe_unused]] const bool added = sample_rows.add({"chunks", DeviceKind::cuda, run, 0, nullptr, scratch});

@@ -1,5 +1,5 @@
-// sample_rows without sorting a vocabulary: a bound finds the tokens that truncation may keep, and no more of them are
-// put in order than are kept. The specification's tokens, sums and draws.
+// sample_rows on the CPU without sorting the vocabulary: a bound finds the tokens that truncation may keep, and only
+// the kept ones are sorted. Tokens, sums and draws equal those of the specification.
 #include <cmath>
 
 #include "core/base/parallel_for.h"
@@ -17,8 +17,8 @@ struct Candidate {
   float z = 0, weight = 0;  // exp(z - max)
 };
 
-// One row's logits, and buffers that a thread keeps from row to row.
-struct Row {
+// One row's logits, and buffers that a thread reuses from row to row.
+struct CandidateRow {
   const float* logits = nullptr;
   int64_t V = 0;
   float inv_temperature = 1;
@@ -29,7 +29,7 @@ struct Row {
   float z(int64_t v) const { return logits[v] * inv_temperature; }
 };
 
-// Orders the first `count` of all candidates, given that the first `ordered` are.
+// Sorts the first `count` candidates, of which the first `ordered` are sorted already.
 void order(std::vector<Candidate>& all, size_t ordered, size_t count) {
   const auto likelier = [](const Candidate& a, const Candidate& b) { return a.z != b.z ? a.z > b.z : a.id < b.id; };
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(ordered),
@@ -45,7 +45,7 @@ double mass_of(const Items& items, Weight weight) {
   return sum;
 }
 
-// The index where the cumulated weight passes a uniform draw of `mass`, all of it.
+// Returns the index at which the cumulated weight passes a uniform draw from [0, mass).
 template <class Items, class Weight>
 size_t pick(const Items& items, double mass, const RowSamplingParams& params, Weight weight) {
   const double drawn = Rng(params.seed, params.stream, params.position).uniform() * mass;
@@ -56,14 +56,15 @@ size_t pick(const Items& items, double mass, const RowSamplingParams& params, We
 }
 
 template <class Wanted>
-void gather(Row& row, Wanted wanted) {
+void gather(CandidateRow& row, Wanted wanted) {
   row.candidates.clear();
   for (int32_t v = 0; v < row.V; ++v)
     if (wanted(v)) row.candidates.push_back({v, row.z(v), row.weights[static_cast<size_t>(v)]});
 }
 
-// The k most likely tokens: those whose distance from the maximum, in whole steps, is not beyond that of the kth.
-void gather_top_k(Row& row, int64_t k) {
+// Gathers the k most likely tokens: a histogram of the distance from the maximum, in steps of 1, bounds that of the
+// kth.
+void gather_top_k(CandidateRow& row, int64_t k) {
   constexpr int steps = 64;
   const auto step = [&](int64_t v) {
     return static_cast<int>(std::min(row.sums.max - row.z(v), static_cast<float>(steps - 1)));
@@ -77,7 +78,7 @@ void gather_top_k(Row& row, int64_t k) {
   row.candidates.resize(static_cast<size_t>(k));
 }
 
-// The shortest run of most likely candidates that holds `wanted` of mass.
+// Keeps the shortest prefix of the most likely candidates that holds `wanted` of the mass.
 void keep_mass(std::vector<Candidate>& candidates, double wanted, size_t ordered) {
   double sum = 0;
   size_t count = 0;
@@ -91,8 +92,8 @@ void keep_mass(std::vector<Candidate>& candidates, double wanted, size_t ordered
   candidates.resize(count);
 }
 
-// Leaves in row.candidates the tokens that may be drawn, by ascending id.
-void truncate(Row& row, const RowSamplingParams& params) {
+// Leaves in row.candidates the tokens that may be sampled, in ascending order of ids.
+void truncate(CandidateRow& row, const RowSamplingParams& params) {
   const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
   auto& kept = row.candidates;
   if (params.top_k > 0 && params.top_k < row.V) {
@@ -106,7 +107,7 @@ void truncate(Row& row, const RowSamplingParams& params) {
   } else if (params.top_p < 1) {
     const double mass = mass_of(row.weights, [](float weight) { return weight; }),
                  top_p = static_cast<double>(params.top_p);
-    // All tokens below the bound together hold at most half of what top-p leaves out, so it never reaches them.
+    // All tokens below the bound together hold at most half of the mass that top-p removes, so none of them is kept.
     const double bound = 0.5 * (1 - top_p) * mass / static_cast<double>(row.V);
     gather(row, [&](int32_t v) { return static_cast<double>(row.weights[static_cast<size_t>(v)]) >= bound; });
     keep_mass(kept, top_p * mass, 0);
@@ -122,7 +123,7 @@ struct Drawn {
   float logp = 0, truncated_logp = 0, raw_logp = 0;
 };
 
-Drawn draw(Row& row, const RowSamplingParams& params) {
+Drawn draw(CandidateRow& row, const RowSamplingParams& params) {
   Drawn out;
   double mass = 1;
   bool truncated = row.V > 1;
@@ -150,29 +151,29 @@ Drawn draw(Row& row, const RowSamplingParams& params) {
   return out;
 }
 
-void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
-  check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
+void run(Context&, const SampleRows& args) {
+  check_sample_rows(args);
   constexpr int64_t worth_sharing = 16384;
-  parallel_for(logits.dim(0), std::max<int64_t>(1, worth_sharing / logits.dim(1)), [&](int64_t begin, int64_t end) {
-    Row& row = this_threads<Row>();
-    for (int64_t r = begin; r < end; ++r) {
-      const RowSamplingParams how = params_of(params, r);
-      row.logits = logits.row<float>(r), row.V = logits.dim(1),
-      row.inv_temperature = inverse_temperature(how.temperature);
-      row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
-      check_row_sums(r, row.sums);
-      const Drawn out = draw(row, how);
-      ids.ptr<int32_t>()[r] = out.id;
-      logp.ptr<float>()[r] = out.logp;
-      truncated_logp.ptr<float>()[r] = out.truncated_logp;
-      raw_logp.ptr<float>()[r] = out.raw_logp;
-    }
-  });
+  parallel_for(args.logits.dim(0), std::max<int64_t>(1, worth_sharing / args.logits.dim(1)),
+               [&](int64_t begin, int64_t end) {
+                 CandidateRow& row = this_threads<CandidateRow>();
+                 for (int64_t r = begin; r < end; ++r) {
+                   const RowSamplingParams how = params_of(args.params, r);
+                   row.logits = args.logits.row<float>(r);
+                   row.V = args.logits.dim(1);
+                   row.inv_temperature = inverse_temperature(how.temperature);
+                   row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
+                   check_row_sums(r, row.sums);
+                   const Drawn out = draw(row, how);
+                   args.ids.ptr<int32_t>()[r] = out.id;
+                   args.logp.ptr<float>()[r] = out.logp;
+                   args.truncated_logp.ptr<float>()[r] = out.truncated_logp;
+                   args.raw_logp.ptr<float>()[r] = out.raw_logp;
+                 }
+               });
 }
 
-bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-  return has_fused_multiply_add();
-}
+bool supports(const SampleRows&) { return has_fused_multiply_add(); }
 
 [[maybe_unused]] const bool added = sample_rows.add({"selected", DeviceKind::cpu, run, 10, supports});
 

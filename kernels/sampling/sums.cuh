@@ -1,6 +1,15 @@
 #pragma once
-// The sums over rows of logits that drawing and scoring begin with: every chunk of every row by as many blocks as there
-// are chunks, then a row's chunks by one block. .cu files alone include it.
+// Log-sum-exp of the rows of logits that sample.cu and logits_logprob.cu start from. Only .cu and .cuh files include
+// it.
+//
+// Use       first launch of both ops.
+// Tile      sums_kernel: 64 chunks of 64 tokens of one row per block. Grid: chunk tiles x rows.
+// Roles     256 threads; eight lanes share two chunks.
+// Pipeline  none: a thread loads both chunks before it uses the first.
+// Smem      none. merge_row(): static 1.1 KB.
+// Numerics  the order of logsumexp.cuh, for z = logits / temperature and, if the temperature is not 1, for the logits.
+// PDL       none.
+// Limits    fewer than 2^19 tokens in the vocabulary; at most 65,535 rows.
 #include "kernels/sampling/select.cuh"
 
 namespace hone {
@@ -13,14 +22,14 @@ struct SumRows {
   int V, chunks;
   bool packed;
   const RowSamplingParams* params;
-  float2 *sums, *raw_sums;  // [S, chunks], raw_sums where the temperature is not 1
+  float2 *sums, *raw_sums;  // [S, chunks]; raw_sums is written where the temperature is not 1
 };
 
 __device__ inline float inverse_temperature_of(const RowSamplingParams& params) {
   return params.temperature == 0 ? 1 : 1 / params.temperature;
 }
 
-// Eight lanes take two chunks of a row.
+// Eight lanes compute two chunks of a row.
 static __global__ void __launch_bounds__(sum_threads) sums_kernel(SumRows rows) {
   const int64_t r = blockIdx.y;
   const int chunk = static_cast<int>(blockIdx.x * chunks_per_block + threadIdx.x / 8);
@@ -46,32 +55,34 @@ static __global__ void __launch_bounds__(sum_threads) sums_kernel(SumRows rows) 
   }
 }
 
-// merge_chunks by a block; the result on all threads.
+// merge_chunks() by a thread block; all threads get the result.
 __device__ inline RowSums merge_row(const float2* chunks, int count) {
   __shared__ float maxima[32], slots[32 * merge_slots];
   float max = -INFINITY;
   for (int c = static_cast<int>(threadIdx.x); c < count; c += draw_threads) max = fmaxf(max, chunks[c].x);
-  __syncthreads();  // a call before this one has read
+  __syncthreads();  // a call before this one has read the shared arrays
   max = block_max(max, maxima);
   const int warp = static_cast<int>(threadIdx.x / 32);
   if (warp < merge_slots) merge_slot(slots, chunks, count, warp, max);
-  __syncthreads();
+  __syncthreads();  // all slots are in shared memory
   return merged(slots, max);
 }
 
-// Fills `rows` in and queues the sums; scratch memory of sum_scratch_bytes is taken.
+// Fills in `rows` and queues sums_kernel. Takes sum_scratch_bytes() of scratch memory.
 inline void sum_rows(Context& context, const OpBase& op, SumRows& rows, const Tensor& logits, const Tensor& params) {
   const int64_t S = logits.dim(0), V = logits.dim(1), chunks = num_logsumexp_chunks(V);
   constexpr int64_t most_rows = 65535;
-  HONE_CHECK(V > 0 && V < most_vocabulary, op.name(), ": the vocabulary has ", V, " tokens, wants 1 to ",
+  HONE_CHECK(V > 0 && V < most_vocabulary, op.name(), ": the vocabulary has ", V, " tokens; it must have 1 to ",
              most_vocabulary - 1);
-  HONE_CHECK(S <= most_rows, op.name(), ": ", S, " rows, at most ", most_rows);
+  HONE_CHECK(S <= most_rows, op.name(), ": logits has ", S, " rows; the maximum is ", most_rows);
   HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(RowSamplingParams)),
-             op.name(), ": params hold ", params.size(), " bytes, not ", S, " times ", sizeof(RowSamplingParams));
+             op.name(), ": params has ", params.size(), " bytes, but needs ", S, " times ", sizeof(RowSamplingParams));
   HONE_CHECK(reinterpret_cast<uintptr_t>(params.data) % alignof(RowSamplingParams) == 0, op.name(),
-             ": params are not aligned to ", alignof(RowSamplingParams), " bytes");
-  rows.logits = numbers<const float>(logits), rows.stride = logits.row_stride;
-  rows.V = static_cast<int>(V), rows.chunks = static_cast<int>(chunks);
+             ": params must be aligned to ", alignof(RowSamplingParams), " bytes");
+  rows.logits = numbers<const float>(logits);
+  rows.stride = logits.row_stride;
+  rows.V = static_cast<int>(V);
+  rows.chunks = static_cast<int>(chunks);
   rows.packed = logits.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(logits.data) % 16 == 0;
   rows.params = static_cast<const RowSamplingParams*>(params.data);
   rows.sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));

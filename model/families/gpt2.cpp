@@ -1,5 +1,5 @@
-// GPT-2 (Radford et al. 2019): LayerNorm, learned positions, tanh GELU; matrices lie transposed in the file (Conv1D),
-// q, k and v in one.
+// GPT-2 (Radford et al. 2019): LayerNorm, learned positions, tanh GELU. The file stores matrices transposed (Conv1D),
+// and q, k and v as one.
 #include <cmath>
 
 #include "model/config_reader.h"
@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-// The file holds [in, out].
+// The file stores [in, out].
 Linear conv1d(const std::string& module, int64_t outputs, int64_t inputs, double init_std) {
   Linear out({{module, outputs}}, inputs, true, init_std);
   out.weight.transposed = true;
@@ -34,8 +34,8 @@ class Gpt2 : public Transformer<LayerNorm, GeluMlp> {
     config.accept("scale_attn_by_inverse_layer_idx", false);
     config.accept("add_cross_attention", false);
     const double eps = config.positive("layer_norm_epsilon", 1e-5), std = config.positive("initializer_range", 0.02);
-    // What ends a residual branch starts smaller, so that their sum over the depth does not grow (the paper's
-    // section 2.3).
+    // The last matrix of each residual branch starts smaller, so that the sum over all layers does not grow
+    // (section 2.3 of the paper).
     const double output_std = std / std::sqrt(2.0 * static_cast<double>(shape_.num_layers));
     make_embedding_and_lm_head("transformer.wte", config.flag("tie_word_embeddings", true), std);
     positions_ = table("transformer.wpe", shape_.max_positions, std);

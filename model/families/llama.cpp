@@ -1,4 +1,4 @@
-// Llama (Touvron et al. 2023) in all its sizes, and what follows its layout.
+// Llama (Touvron et al. 2023), all sizes, and models with the same layout.
 #include "model/llama_like.h"
 
 namespace hone {

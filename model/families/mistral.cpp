@@ -1,4 +1,4 @@
-// Mistral (Jiang et al. 2023): Llama's layout, each query seeing a sliding window of keys.
+// Mistral (Jiang et al. 2023): the layout of Llama with sliding-window attention.
 #include "model/llama_like.h"
 
 namespace hone {

@@ -1,4 +1,4 @@
-// Qwen2 and Qwen2.5: Llama's layout with biases on q, k and v.
+// Qwen2 and Qwen2.5: the layout of Llama with biases on q, k and v.
 #include "model/llama_like.h"
 
 namespace hone {

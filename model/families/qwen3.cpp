@@ -1,4 +1,4 @@
-// Qwen3 (dense): an RMS norm on each head of q and k before the rotary positions; heads of 128 whatever the width.
+// Qwen3 (dense): an RMSNorm on each head of q and k before RoPE; head_dim is 128 at every width.
 #include "model/llama_like.h"
 
 namespace hone {

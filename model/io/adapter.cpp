@@ -4,7 +4,6 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "core/text/tokenizer/generation_config.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/param_slices.h"
 #include "model/modules.h"
@@ -33,7 +32,7 @@ fs::path base_folder(const fs::path& folder) {
     HONE_CHECK(!is_adapter(path), source, ": ", key, " is ", name, ", an adapter itself; merge it first (hone export)");
     return path;
   }
-  fail(source, ": ", key, " is ", name, ", and there is no such folder; write there where the base model is");
+  fail(source, ": ", key, " is ", name, ", which does not exist; set it to the folder of the base model");
 }
 
 fs::path tokenizer_folder(const fs::path& folder) {
@@ -62,15 +61,15 @@ void save_adapter(Context& context, Model& model, const fs::path& folder, DType 
 
 void read_adapter(Context& context, Model& model, const fs::path& folder) {
   const SafetensorsReader file(folder / adapter_tensors);
-  const std::vector<FileSlice> pieces = file_slices(model.adapter_params());
+  const std::vector<FileSlice> slices = file_slices(model.adapter_params());
   std::vector<std::string> problems;
-  for (const FileSlice& piece : pieces) check_slice(piece, file, problems);
+  for (const FileSlice& slice : slices) check_slice(slice, file, problems);
   for (const std::string& name : file.names())
-    if (name != adapter_value_head && std::ranges::find(pieces, name, &FileSlice::name) == pieces.end())
+    if (name != adapter_value_head && std::ranges::find(slices, name, &FileSlice::name) == slices.end())
       problems.push_back("surplus " + name);
   throw_problems(std::move(problems), folder, config_name);
   Arena staging(context.device());
-  for (const FileSlice& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
+  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file.at(slice.name));
 }
 
 AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& folder) {
@@ -89,7 +88,7 @@ AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& fol
   read_adapter(context, model, folder);
 }
 
-// What a folder, or the base of its adapter, says of generating; the ids that end a generation are the tokenizer's, if
+// The generation settings of a folder, or of its adapter's base. The ids that end a generation are the tokenizer's, if
 // there is one.
 static Json generation_config_of(const fs::path& from) {
   Json out = JsonObject{};

@@ -1,12 +1,12 @@
 #pragma once
-// Adapters as folders in PEFT's format, which real PEFT opens and writes:
+// Adapter folders in the format of PEFT:
 //
-//   adapter_config.json        r, lora_alpha, target_modules, ..., base_model_name_or_path: the folder of the frozen
-//   weights adapter_model.safetensors  base_model.model.MODULE.lora_A.weight [r, in] and .lora_B.weight [out, r] for
-//   each adapted module;
-//                              base_model.model.score.weight [1, D]: a value head
+//   adapter_config.json        r, lora_alpha, target_modules, ...; base_model_name_or_path: folder of the frozen
+//   weights adapter_model.safetensors  base_model.model.MODULE.lora_A.weight [r, in] and .lora_B.weight [out, r] per
+//   adapted
+//                              module; base_model.model.score.weight [1, D]: a value head
 //
-// load_model (model/model.h) opens such a folder as its base with the adapter on it.
+// load_model (model/model.h) loads such a folder as its base with the adapter.
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -20,23 +20,22 @@ inline constexpr const char* adapter_tensors = "adapter_model.safetensors";
 inline constexpr const char* adapter_value_head = "base_model.model.score.weight";
 
 bool is_adapter(const std::filesystem::path& folder);
-// Where a model folder's weights and config.json are: an adapter's base (its path as it stands or, if that is no
-// folder, from the adapter's own), any other folder itself. A base that is not there, or is an adapter too, is an
-// Error.
+// The folder with weights and config.json: the base of an adapter folder, else the folder itself. A relative base path
+// is tried as it is, then relative to the adapter. Throws Error if the base is missing or is an adapter too.
 std::filesystem::path base_folder(const std::filesystem::path& folder);
-// Where its tokenizer is: an adapter without one has its base's.
+// The folder with the tokenizer: an adapter without one uses that of its base.
 std::filesystem::path tokenizer_folder(const std::filesystem::path& folder);
 LoraConfig read_lora_config(const std::filesystem::path& folder);
 
-// Writes the model's adapters into folder, f32 or bf16, with the base's absolute path, and a value head (D numbers),
-// where there is one. Not atomic by itself. load_value_head (model/model.h) reads the head.
+// Writes the model's adapters (f32 or bf16), the absolute path of the base, and the value head (D numbers) if there is
+// one. Not atomic. load_value_head (model/model.h) reads the value head.
 void save_adapter(Context& context, Model& model, const std::filesystem::path& folder, DType dtype,
                   std::span<const float> value_head = {});
-// Reads a folder's tensors into the adapters of a model that has the same ones. Missing, surplus and misshapen tensors
-// are Errors that list them.
+// Reads a folder's tensors into the model's adapters. Throws an Error that lists missing, surplus and misshapen
+// tensors.
 void read_adapter(Context& context, Model& model, const std::filesystem::path& folder);
 
-// The values of an adapter besides those that a model has: what AdapterScope takes.
+// The values of an adapter folder in memory of their own, for AdapterScope.
 class AdapterValues {
  public:
   AdapterValues(Context& context, Model& model, const std::filesystem::path& folder);
@@ -47,8 +46,8 @@ class AdapterValues {
   std::vector<Tensor> values_;
 };
 
-// Writes a model folder as one without adapters, merged in f32 on the CPU; dtype as save_model takes it, or as the
-// base's files have it.
+// Writes a model folder with its adapters merged (in f32 on the CPU). dtype: f32 or bf16; none: that of the base's
+// files.
 void export_model(const std::filesystem::path& from, const std::filesystem::path& to, std::optional<DType> dtype);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// Models as Hugging Face folders.
+// Loads and saves models as Hugging Face folders.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view head_name = "lm_head.weight";
 constexpr std::string_view value_head_name = "score.weight";
 
-// Tables that older checkpoints carry and that are no parameters: causal masks and rotary frequencies.
+// Tensors of older checkpoints that are no parameters: causal masks and RoPE frequencies.
 bool is_buffer(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
@@ -26,19 +26,19 @@ bool same_numbers(Tensor a, Tensor b) {
   return a.dtype == b.dtype && std::ranges::equal(a.dims(), b.dims()) && std::memcmp(a.data, b.data, a.bytes()) == 0;
 }
 
-// Gives every piece its name in the file, or throws the list of what does not fit.
+// Finds the file's tensor of every slice. Throws an Error that lists what does not fit.
 std::vector<FileSlice> match(Model& model, const SafetensorsReader& file, const std::filesystem::path& folder) {
-  std::vector<FileSlice> pieces = file_slices(model.base_params());
+  std::vector<FileSlice> slices = file_slices(model.base_params());
   std::vector<std::string> problems;
   std::set<std::string> used;
-  for (FileSlice& piece : pieces) {
-    // A file saved from the model without its head lacks the first part of each name ("transformer.", "model.").
-    const std::string bare = piece.name.substr(piece.name.find('.') + 1);
-    if (!file.contains(piece.name) && file.contains(bare)) piece.name = bare;
-    check_slice(piece, file, problems);
-    used.insert(piece.name);
+  for (FileSlice& slice : slices) {
+    // A file saved from a model without lm_head lacks the first part of each name ("transformer.", "model.").
+    const std::string bare = slice.name.substr(slice.name.find('.') + 1);
+    if (!file.contains(slice.name) && file.contains(bare)) slice.name = bare;
+    check_slice(slice, file, problems);
+    used.insert(slice.name);
   }
-  const std::string& head = std::ranges::find(pieces, &model.lm_head(), &FileSlice::param)->name;
+  const std::string& head = std::ranges::find(slices, &model.lm_head(), &FileSlice::param)->name;
   for (const std::string& name : file.names()) {
     if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
     if (name != head_name || !file.contains(head))
@@ -48,7 +48,7 @@ std::vector<FileSlice> match(Model& model, const SafetensorsReader& file, const 
           concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
   }
   throw_problems(std::move(problems), folder, "config.json");
-  return pieces;
+  return slices;
 }
 
 Json generation_defaults(const Json& config) {
@@ -58,8 +58,7 @@ Json generation_defaults(const Json& config) {
   return out;
 }
 
-// Adds the adapters of the folder, or those that the options ask for, unless there are none; their values are not yet
-// there.
+// Adds the adapters of the folder, else those of the options, if any. Their values are read later.
 void add_adapters(Model& model, const std::filesystem::path& folder, const std::filesystem::path& base,
                   const LoraConfig& asked) {
   LoraConfig config = asked;
@@ -72,7 +71,7 @@ void add_adapters(Model& model, const std::filesystem::path& folder, const std::
     model.add_lora(config);
   } catch (const Error& error) {
     if (!is_adapter(folder)) throw;
-    fail((folder / "adapter_config.json").string(), ": ", error.what());  // the module's names are the file's
+    fail((folder / "adapter_config.json").string(), ": ", error.what());  // the file names the target modules
   }
   model.lora()->base = base;
   if (asked.r == 0 || !is_adapter(folder)) return;
@@ -83,7 +82,7 @@ void add_adapters(Model& model, const std::filesystem::path& folder, const std::
                   ", target_modules ", join(c.target_modules));
   };
   const std::string found = text(model.lora()->config), wanted = text(other->lora()->config);
-  HONE_CHECK(found == wanted, folder.string(), ": an adapter with ", found, "; asked for is one with ", wanted);
+  HONE_CHECK(found == wanted, folder.string(), ": the adapter has ", found, "; the settings need ", wanted);
 }
 
 }  // namespace
@@ -95,10 +94,10 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   std::unique_ptr<Model> model = make_model(parse_json(read_file(config), config.string()), config.string());
   add_adapters(*model, folder, base, options.lora);
   const SafetensorsReader file(base);
-  const std::vector<FileSlice> pieces = match(*model, file, base);  // before any memory is asked for
+  const std::vector<FileSlice> slices = match(*model, file, base);  // before any memory is allocated
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
-  for (const FileSlice& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
+  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file.at(slice.name));
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-// to [cols, rows] = from [rows, cols], elements of `width` bytes wherever they lie.
+// Transposes: to [cols, rows] = from [rows, cols], elements of `width` bytes at any alignment.
 void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t width) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c)
@@ -17,14 +17,14 @@ void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t wi
                   width);
 }
 
-std::vector<char> host_bytes(Context& context, Arena& staging, const FileSlice& piece, DType dtype) {
+std::vector<char> host_bytes(Context& context, Arena& staging, const FileSlice& slice, DType dtype) {
   const Arena::Mark mark = staging.mark();
-  const Tensor value = piece.value(), raw = staging.take(dtype, value.dims());
+  const Tensor value = slice.value(), raw = staging.take(dtype, value.dims());
   cast(context, raw, value);
   std::vector<char> out(raw.bytes());
   context.copy(Tensor(out.data(), dtype, DeviceKind::cpu, raw.dims()), raw);
   context.synchronize();
-  if (piece.param->transposed) {
+  if (slice.param->transposed) {
     const std::vector<char> plain = out;
     transpose(out.data(), plain.data(), value.dim(0), value.dim(1), size_of(dtype));
   }
@@ -57,19 +57,19 @@ std::vector<FileSlice> file_slices(std::span<Param* const> params) {
   return out;
 }
 
-void check_slice(const FileSlice& piece, const SafetensorsReader& file, std::vector<std::string>& problems) {
-  if (!file.contains(piece.name)) {
-    problems.push_back("missing " + piece.name);
+void check_slice(const FileSlice& slice, const SafetensorsReader& file, std::vector<std::string>& problems) {
+  if (!file.contains(slice.name)) {
+    problems.push_back("missing " + slice.name);
     return;
   }
-  const Tensor tensor = file.at(piece.name);
-  const std::vector<int64_t> shape = piece.file_shape();
+  const Tensor tensor = file.at(slice.name);
+  const std::vector<int64_t> shape = slice.file_shape();
   if (!std::ranges::equal(tensor.dims(), shape))
-    problems.push_back(concat(piece.name, " is ", shape_text(tensor.dims()), ", wants ", shape_text(shape)));
+    problems.push_back(concat(slice.name, " is ", shape_text(tensor.dims()), ", wants ", shape_text(shape)));
   const bool number = tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16 ||
                       tensor.dtype == DType::f64;
   if (!number)
-    problems.push_back(concat(piece.name, " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
+    problems.push_back(concat(slice.name, " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
 }
 
 void throw_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config) {
@@ -81,28 +81,28 @@ void throw_problems(std::vector<std::string> problems, const std::filesystem::pa
        count > shown ? concat("; and ", count - shown, " more") : "");
 }
 
-void read_slice(Context& context, Arena& staging, const FileSlice& piece, Tensor file) {
+void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file) {
   const Arena::Mark mark = staging.mark();
   std::vector<char> turned;
-  if (piece.param->transposed) {
+  if (slice.param->transposed) {
     turned.resize(file.bytes());
     transpose(turned.data(), static_cast<const char*>(file.data), file.dim(0), file.dim(1), size_of(file.dtype));
     file.data = turned.data();
   }
-  const Tensor value = piece.value(), raw = staging.take(file.dtype, value.dims());
-  context.copy(raw, file);  // the file's bytes may be unaligned: copied before they are read as numbers
+  const Tensor value = slice.value(), raw = staging.take(file.dtype, value.dims());
+  context.copy(raw, file);  // copied before it is read as numbers: the file's bytes may be unaligned
   cast(context, value, raw);
   context.synchronize();
   staging.release(mark);
 }
 
-void write_slices(Context& context, std::span<const FileSlice> pieces, DType dtype, const std::filesystem::path& file,
+void write_slices(Context& context, std::span<const FileSlice> slices, DType dtype, const std::filesystem::path& file,
                   std::vector<NamedTensor> more) {
   Arena staging(context.device());
   std::vector<std::vector<char>> bytes;
-  for (const FileSlice& piece : pieces) {
-    bytes.push_back(host_bytes(context, staging, piece, dtype));
-    more.push_back({piece.name, Tensor(bytes.back().data(), dtype, DeviceKind::cpu, piece.file_shape())});
+  for (const FileSlice& slice : slices) {
+    bytes.push_back(host_bytes(context, staging, slice, dtype));
+    more.push_back({slice.name, Tensor(bytes.back().data(), dtype, DeviceKind::cpu, slice.file_shape())});
   }
   write_safetensors(file, more);
 }

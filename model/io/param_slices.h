@@ -1,5 +1,5 @@
 #pragma once
-// Parameters as the tensors of a safetensors file: each row slice is one.
+// Parameters as tensors of a safetensors file: each slice of a parameter is one tensor.
 #include <filesystem>
 #include <span>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace hone {
 
-// A row slice of a parameter and where the file has it.
+// A slice of a parameter and its tensor in the file.
 struct FileSlice {
   const Param* param;
   int64_t first_row, rows;
@@ -21,15 +21,15 @@ struct FileSlice {
 };
 
 std::vector<FileSlice> file_slices(std::span<Param* const> params);
-// Adds to problems what keeps the file's tensor from being the piece's values.
-void check_slice(const FileSlice& piece, const SafetensorsReader& file, std::vector<std::string>& problems);
-// An Error that lists the problems (the first of many), unless there is none: "folder: the tensors do not fit
-// config.json: ...".
+// Appends to `problems` if the file lacks the tensor, or has another shape or dtype.
+void check_slice(const FileSlice& slice, const SafetensorsReader& file, std::vector<std::string>& problems);
+// Throws an Error that lists the problems (at most the first few), unless there is none: "folder: the tensors do not
+// fit config.json: ...".
 void throw_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config);
-void read_slice(Context& context, Arena& staging, const FileSlice& piece, Tensor file);
+void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file);
 std::string shape_text(std::span<const int64_t> shape);
-// A file of the pieces and of `more`.
-void write_slices(Context& context, std::span<const FileSlice> pieces, DType dtype, const std::filesystem::path& file,
+// Writes a file of the slices and of `more`.
+void write_slices(Context& context, std::span<const FileSlice> slices, DType dtype, const std::filesystem::path& file,
                   std::vector<NamedTensor> more = {});
 
 }  // namespace hone

@@ -22,15 +22,17 @@ std::vector<Sample*> scored(std::span<Group> groups) {
 }
 
 void set_advantage(Sample& sample, double advantage) {
-  sample.advantage.assign(sample.tokens.size(), static_cast<float>(advantage));
+  sample.columns.assign(columns::advantage, sample.tokens.size(), static_cast<float>(advantage));
 }
 
-void set_column(std::span<Sample* const> samples, std::vector<float> Sample::*column, std::span<const double> values) {
+void set_column(std::span<Sample* const> samples, Column column, std::span<const double> values) {
   size_t next = 0;
   for (Sample* sample : samples) {
-    (sample->*column).assign(sample->tokens.size(), 0);
-    for (size_t t = 0; t < sample->mask.size(); ++t)
-      if (sample->mask[t] != 0) (sample->*column)[t] = static_cast<float>(values[next++]);
+    const std::span<const float> mask = sample->columns.find(columns::mask);
+    std::vector<float> entries(sample->tokens.size(), 0);
+    for (size_t t = 0; t < mask.size(); ++t)
+      if (mask[t] != 0) entries[t] = static_cast<float>(values[next++]);
+    sample->columns.set(column, std::move(entries));
   }
 }
 
@@ -48,7 +50,7 @@ const Registry<RewardScale>& reward_scales() {
 Moments moments_of(std::span<const double> values) {
   Moments out;
   if (values.empty()) return out;
-  for (const double v : values) out.mean += v - values[0];  // equal values are exactly their mean
+  for (const double v : values) out.mean += v - values[0];  // exact if all values are equal
   out.mean = values[0] + out.mean / static_cast<double>(values.size());
   if (values.size() < 2) return out;
   double squares = 0;
@@ -75,7 +77,7 @@ std::vector<double> leave_one_out(std::span<const double> rewards) {
   if (rewards.size() < 2) return {rewards.begin(), rewards.end()};
   const double first = rewards[0];
   double sum = 0;
-  for (const double reward : rewards) sum += reward - first;  // of equal rewards exactly 0
+  for (const double reward : rewards) sum += reward - first;  // exactly 0 if all rewards are equal
   std::vector<double> out;
   for (const double reward : rewards)
     out.push_back(first + (sum - (reward - first)) / static_cast<double>(rewards.size() - 1));
@@ -92,10 +94,10 @@ void estimate_advantages(std::span<const double> rewards, std::span<const double
   }
 }
 
-void whiten(std::span<double> values, bool centred) {
+void whiten(std::span<double> values, bool centered) {
   const Moments moments = moments_of(values);
   const double factor = 1 / std::sqrt(moments.deviation * moments.deviation + 1e-8);
-  for (double& v : values) v = (v - moments.mean) * factor + (centred ? 0 : moments.mean);
+  for (double& v : values) v = (v - moments.mean) * factor + (centered ? 0 : moments.mean);
 }
 
 }  // namespace hone

@@ -1,5 +1,5 @@
 #pragma once
-// From rewards to advantages: the parts that objectives' credit() is made of.
+// From rewards to advantages: what objectives build compute_advantages() from.
 #include <span>
 #include <string>
 #include <vector>
@@ -8,22 +8,22 @@
 
 namespace hone {
 
-// The samples of a group that are judged, and their rewards.
+// The samples of a group that have a score, and their rewards.
 struct ScoredSamples {
   std::vector<Sample*> samples;
   std::vector<double> rewards;
 };
 ScoredSamples scored(Group& group);
-// Those of several groups, end to end.
+// The scored samples of several groups, end to end.
 std::vector<Sample*> scored(std::span<Group> groups);
 
-// The same advantage for each of a sample's tokens.
+// Gives each token of the sample the same advantage.
 void set_advantage(Sample& sample, double advantage);
-// A column of the samples: `values` are of their masked tokens, end to end; other tokens get 0.
-void set_column(std::span<Sample* const> samples, std::vector<float> Sample::*column, std::span<const double> values);
+// Writes a column of the samples. `values` are those of their masked tokens, end to end; other tokens get 0.
+void set_column(std::span<Sample* const> samples, Column column, std::span<const double> values);
 
-// What a reward's distance from its group's mean is divided by: the standard deviation (n - 1) of the group, of the
-// whole batch, or nothing.
+// The divisor of a reward's distance from its group's mean: the standard deviation (n - 1) of the group, of the batch,
+// or none.
 enum class RewardScale { group, batch, none };
 const Registry<RewardScale>& reward_scales();  // by TRL's names
 
@@ -31,8 +31,8 @@ struct GroupBaseline {
   RewardScale scale = RewardScale::group;
   double eps = 1e-4;  // added to the deviation
 };
-// Writes one advantage for every token of a judged sample: (reward - mean of the group) / (deviation + eps). A group of
-// one has advantage 0.
+// Gives every token of a scored sample the advantage (reward - mean of the group) / (deviation + eps). In a group of
+// one it is 0.
 void group_advantages(std::span<Group> groups, const GroupBaseline& baseline);
 
 // Mean and standard deviation (n - 1; 0 for fewer than two).
@@ -41,16 +41,16 @@ struct Moments {
 };
 Moments moments_of(std::span<const double> values);
 
-// The mean of a group's other rewards, for each of them (Kool et al. 2019; Ahmadian et al. 2024, eq. 8); of one alone
-// itself, so that it learns nothing.
+// For each reward of a group the mean of the others (Kool et al. 2019; Ahmadian et al. 2024, eq. 8). A single reward is
+// its own mean, so its advantage is 0.
 std::vector<double> leave_one_out(std::span<const double> rewards);
 
-// Generalised advantage estimation (Schulman et al. 2016, eq. 16) over the steps of one episode whose last step ends
-// it. All [n].
+// Generalized advantage estimation (Schulman et al. 2016, eq. 16) over the steps of one complete
+// episode. All spans are [n].
 void estimate_advantages(std::span<const double> rewards, std::span<const double> values, double gamma, double lambda,
                          std::span<double> advantages);
 
-// To variance 1 and, if centred, mean 0, as TRL's and verl's masked_whiten do.
-void whiten(std::span<double> values, bool centred);
+// Scales values to variance 1 and, if `centered`, shifts them to mean 0, as masked_whiten of TRL and verl does.
+void whiten(std::span<double> values, bool centered);
 
 }  // namespace hone

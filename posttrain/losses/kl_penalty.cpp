@@ -8,51 +8,54 @@
 
 namespace hone {
 
-void KlPenalty::fields(Fields& f, const char* coef_key) {
-  f(coef_key, coef_,
-    "weight of the KL divergence from the reference in each token's reward (0: none); where kl_ctrl is adaptive, at "
-    "first");
-  f("kl_estimator", estimator_, "k1 | k2 | k3: how the reward estimates that divergence");
-  f("kl_ctrl", control_, "fixed | adaptive: the weight follows the divergence towards target_kl");
-  f("target_kl", target_kl_, "adaptive: the divergence a token to arrive at");
-  f("horizon", horizon_, "adaptive: samples in which the weight may change by a fifth; at least those of a step");
-  f.require(coef_key, coef_ >= 0, concat(coef_key, " must not be negative"));
-  f.require("kl_estimator", kl_estimators().contains(estimator_), kl_estimators().unknown(estimator_));
-  f.require("kl_ctrl", control_ == "fixed" || control_ == "adaptive", "kl_ctrl must be fixed or adaptive");
-  f.require("kl_ctrl", control_ == "fixed" || coef_ > 0,
+void KlPenaltyConfig::fields(Fields& f, const char* coef_key) {
+  f(coef_key, coef,
+    "weight of the KL divergence from the reference in each token's reward; 0 = none; with kl_ctrl = adaptive the "
+    "weight of the first step");
+  f("kl_estimator", estimator, "k1 | k2 | k3: how the reward estimates that divergence");
+  f("kl_ctrl", control, "fixed | adaptive: the weight follows the divergence towards target_kl");
+  f("target_kl", target_kl, "adaptive: the KL divergence of a token to reach");
+  f("horizon", horizon,
+    "adaptive: number of samples in which the weight may change by a fifth; at least the samples of a step");
+  f.require(coef_key, coef >= 0, concat(coef_key, " must not be negative"));
+  f.require("kl_estimator", kl_estimators().contains(estimator), kl_estimators().unknown(estimator));
+  f.require("kl_ctrl", control == "fixed" || control == "adaptive", "kl_ctrl must be fixed or adaptive");
+  f.require("kl_ctrl", control == "fixed" || coef > 0,
             concat("an adaptive weight changes by factors: it needs a ", coef_key, " above 0 to begin with"));
-  f.require("target_kl", target_kl_ > 0, "target_kl must be above 0");
-  f.require("horizon", horizon_ > 0, "horizon must be positive");
-  if (f.reading()) now_ = coef_;
+  f.require("target_kl", target_kl > 0, "target_kl must be above 0");
+  f.require("horizon", horizon > 0, "horizon must be positive");
 }
 
 std::vector<std::vector<double>> KlPenalty::charge(std::span<Group> groups, MetricSums& metrics) {
-  const KlEstimator estimate = kl_estimators().at(estimator_);
+  const KlEstimator estimate = kl_estimators().at(config_.estimator);
   std::vector<std::vector<double>> out;
   double divergence = 0;  // a token's, summed over samples
   for (const Sample* sample : scored(groups)) {
-    const std::vector<float>& logp = sample->old_logp.empty() ? sample->behavior_logp : sample->old_logp;
-    HONE_CHECK(
-        !on() || (logp.size() == sample->tokens.size() && sample->reference_logp.size() == sample->tokens.size()),
-        "objective: KL in the reward needs the log-probs of the sampler and of the reference");
+    const Columns& own = sample->columns;
+    const std::span<const float> mask = own.find(columns::mask), reference_logp = own.find(columns::reference_logp),
+                                 logp =
+                                     own.find(own.has(columns::old_logp) ? columns::old_logp : columns::behavior_logp);
+    HONE_CHECK(!on() || (logp.size() == sample->tokens.size() && reference_logp.size() == sample->tokens.size()),
+               "objective: KL in the reward needs the log-probs of the sampler and of the reference");
     std::vector<double>& rewards = out.emplace_back();
     double kl = 0;
-    for (size_t t = 0; t < sample->mask.size(); ++t) {
-      if (sample->mask[t] == 0) continue;
-      const double token_kl = on() ? estimate(logp[t], sample->reference_logp[t]).loss : 0;
+    for (size_t t = 0; t < mask.size(); ++t) {
+      if (mask[t] == 0) continue;
+      const double token_kl = on() ? estimate(logp[t], reference_logp[t]).loss : 0;
       kl += token_kl;
-      rewards.push_back(-now_ * token_kl);
+      rewards.push_back(-coef_ * token_kl);
     }
     if (!rewards.empty()) divergence += kl / static_cast<double>(rewards.size());
     metrics.add("objective/kl", kl, 1);
-    metrics.add("objective/non_score_reward", -now_ * kl, 1);
-    metrics.add("objective/rlhf_reward", sample->reward - now_ * kl, 1);
+    metrics.add("objective/non_score_reward", -coef_ * kl, 1);
+    metrics.add("objective/rlhf_reward", sample->reward - coef_ * kl, 1);
     metrics.add("objective/scores", sample->reward, 1);
   }
-  if (!on() || control_ == "fixed" || out.empty()) return out;
-  metrics.add("objective/kl_coef", now_, 1);
+  if (!on() || config_.control == "fixed" || out.empty()) return out;
+  metrics.add("objective/kl_coef", coef_, 1);
   const auto samples = static_cast<double>(out.size());
-  now_ *= 1 + std::clamp(divergence / samples / target_kl_ - 1, -0.2, 0.2) * samples / static_cast<double>(horizon_);
+  coef_ *= 1 + std::clamp(divergence / samples / config_.target_kl - 1, -0.2, 0.2) * samples /
+                   static_cast<double>(config_.horizon);
   return out;
 }
 
@@ -74,9 +77,9 @@ std::vector<std::vector<double>> KlPenalty::token_rewards(std::span<Group> group
   return out;
 }
 
-void KlPenalty::save_state(StateSection& section) const { section.values.set("kl_coef", now_); }
+void KlPenalty::save_state(StateSection& section) const { section.values.set("kl_coef", coef_); }
 void KlPenalty::load_state(const StateSection& section) {
-  now_ = section.values.at("kl_coef", "objective state").as_double("objective state: kl_coef");
+  coef_ = section.values.at("kl_coef", "objective state").as_double("objective state: kl_coef");
 }
 
 }  // namespace hone

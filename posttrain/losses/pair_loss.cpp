@@ -14,13 +14,14 @@ PairLoss logistic_loss(double z, double smoothing) {
           smoothing * sigmoid(z) - (1 - smoothing) * sigmoid(-z)};
 }
 
-// Calls visit(t, weight) for the reply's masked tokens.
+// Calls visit(t, weight) for the completion's masked tokens.
 template <class Visit>
 static void for_tokens(const TokenBatch& batch, size_t sequence, TokenWeights weights, Visit visit) {
+  const std::span<const float> masks = batch[columns::mask];
   double before = 0;
   for (auto t = static_cast<size_t>(batch.offsets[sequence]); t < static_cast<size_t>(batch.offsets[sequence + 1]);
        ++t) {
-    const double mask = batch.mask[t];
+    const double mask = masks[t];
     if (mask == 0) continue;
     visit(t, before < weights.first_tokens ? mask : mask * weights.tail);
     before += mask;
@@ -28,12 +29,13 @@ static void for_tokens(const TokenBatch& batch, size_t sequence, TokenWeights we
 }
 
 SequenceSums sum_completion(const TokenBatch& batch, size_t sequence, TokenWeights weights) {
+  const std::span<const float> mask = batch[columns::mask], logp = batch[columns::logp],
+                               reference_logp = batch.find(columns::reference_logp);
   SequenceSums out;
   for_tokens(batch, sequence, weights, [&](size_t t, double weight) {
-    out.tokens += batch.mask[t];
-    out.logp += weight * batch.logp[t];
-    if (!batch.reference_logp.empty())
-      out.log_ratio += weight * (static_cast<double>(batch.logp[t]) - batch.reference_logp[t]);
+    out.tokens += mask[t];
+    out.logp += weight * logp[t];
+    if (!reference_logp.empty()) out.log_ratio += weight * (static_cast<double>(logp[t]) - reference_logp[t]);
   });
   return out;
 }

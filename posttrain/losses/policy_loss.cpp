@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "posttrain/losses/advantage.h"
+
 namespace hone {
 namespace {
 
-// dapo and bnpo: the mean over the optimizer step's tokens (there is no smaller batch here whose split could matter, so
-// they agree). grpo: over sequences, each one's token mean. dr_grpo: over sequences, each one's sum /
-// max_completion_length. seq-mean-token-sum (verl's): each one's sum.
+// dapo and bnpo: the mean over the tokens of the optimizer step; both are equal here, since micro-batches do not change
+// the average. The others are means over sequences. grpo: of each sequence's token mean. dr_grpo: of each sequence's
+// sum / max_completion_length. seq-mean-token-sum (verl's): of each sequence's sum.
 struct LossType {
   PolicyTerm (*surrogate)(LogRatio ratio, double logp, double advantage, const Clip& clip);
-  LossUnit per;
+  LossUnit unit;
   double (*sequence_weight)(double tokens, int64_t max_completion_length);
 };
 
@@ -33,11 +35,11 @@ const Registry<LossType>& loss_types() {
   return registry;
 }
 
-// Whose ratio a token's surrogate takes: its own; its sequence's, as the geometric mean of its tokens' (GSPO, Zheng et
-// al. 2025, eq. 7); its sequence's, as their product (TRL's RLOO).
+// The ratio of a token's surrogate: its own; the geometric mean of its sequence's ratios (GSPO, Zheng et al. 2025,
+// eq. 7); or their product (TRL's RLOO).
 struct Level {
   bool shared;
-  double (*share)(double tokens);  // of each token's log-ratio in the sequence's
+  double (*share)(double tokens);  // share of a token's log-ratio in the sequence's
 };
 
 const Registry<Level>& levels() {
@@ -60,9 +62,10 @@ struct Sums {
 
 void PolicyLoss::fields(Fields& f, Keys keys) {
   f(keys.epsilon, epsilon, "the ratio is clipped below at 1 - this, and above at 1 + this unless epsilon_high is set");
-  f("epsilon_high", epsilon_high, "upper clip; below 0: as the lower one. With cispo the cap itself (5, say)");
+  f("epsilon_high", epsilon_high,
+    "upper clip; below 0: as the lower one; with cispo the upper bound of the ratio itself (for example 5)");
   f("delta", delta,
-    "dual clip: bound of the ratio where the advantage is negative (verl's clip_ratio_c, 3 there); 0: none");
+    "dual clip: upper bound of the ratio if the advantage is negative (verl's clip_ratio_c, 3 there); 0 = none");
   f("loss_type", loss_type,
     "what token losses are averaged over: dapo | bnpo (the step's tokens), grpo (sequences' means), dr_grpo (a "
     "constant), seq-mean-token-sum; or how "
@@ -75,12 +78,12 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
   f("use_bias_correction_kl", use_bias_correction_kl, "multiply each token's divergence by its ratio (DeepSeek-V3.2)");
   f("entropy_coef", entropy_coef, "weight of the entropy bonus");
   f("mask_truncated_completions", mask_truncated_completions,
-    "replies cut off at the length limit are judged, but not learnt from");
+    "completions cut off at the length limit are scored, but not trained on");
   correction.fields(f);
   f.require(keys.epsilon, epsilon >= 0 && epsilon <= 1, concat(keys.epsilon, " must be in [0, 1]"));
   f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
   f.require("epsilon_high", loss_type != "cispo" || epsilon_high > 0,
-            "cispo caps the ratio at epsilon_high itself, which must be above 0 (5, say)");
+            "cispo bounds the ratio by epsilon_high itself: set it above 0 (for example to 5)");
   f.require("delta", delta == 0 || loss_types().at(loss_type).surrogate == clipped_surrogate,
             concat(loss_type, " bounds its ratio already: no delta"));
   f.require("delta", delta == 0 || delta > 1 + std::max(epsilon, epsilon_high),
@@ -97,34 +100,37 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
 }
 
 Needs PolicyLoss::needs() const {
-  return {.behavior = true,
-          .old = correction.on(),
-          .reference = beta > 0,
-          .entropy = true,
-          .per = loss_types().at(loss_type).per};
+  Needs out{.columns = {columns::behavior_logp, columns::advantage},
+            .entropy = true,
+            .unit = loss_types().at(loss_type).unit};
+  if (correction.on()) out.columns.push_back(columns::old_logp);
+  if (beta > 0) out.columns.push_back(columns::reference_logp);
+  return out;
 }
 
-std::vector<std::string> PolicyLoss::warnings() const {
+std::vector<std::string> PolicyLoss::warnings(const RunFacts& facts) const {
   std::vector<std::string> out;
   const LossType& type = loss_types().at(loss_type);
-  if (levels().at(importance_sampling_level).shared && (type.per == LossUnit::token || loss_type == "dr_grpo"))
-    out.push_back(concat("importance_sampling_level = ", importance_sampling_level,
-                         " gives every token of a reply one ratio, and loss_type = ", loss_type,
-                         " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
+  if (levels().at(importance_sampling_level).shared && (type.unit == LossUnit::token || loss_type == "dr_grpo"))
+    out.push_back(concat(
+        "importance_sampling_level = ", importance_sampling_level,
+        " gives every token of a completion one ratio, and loss_type = ", loss_type,
+        " sums over tokens: long completions weigh more; loss_type = grpo gives all completions the same weight"));
   if (epsilon == 0 && type.surrogate == clipped_surrogate)
     out.push_back("epsilon is 0: a token whose probability has moved at all is clipped");
-  if (correction.off_policy && !correction.on())
+  if (facts.off_policy && correction.mode == "none")
     out.push_back(
-        "importance_sampling_mode = none: replies that are drawn from another distribution than the learner's are "
-        "learned from as if from it");
+        "importance_sampling_mode = none: completions are sampled from another distribution than the learner's, and "
+        "trained on without a correction");
   return out;
 }
 
 bool PolicyLoss::has_no_gradient(const Sample& sample) const {
   const bool advantages_alone = beta == 0 && entropy_coef == 0;
-  for (size_t t = 0; t < sample.mask.size(); ++t)
-    if (sample.mask[t] != 0 && (!advantages_alone || t >= sample.advantage.size() || sample.advantage[t] != 0))
-      return false;
+  const std::span<const float> mask = sample.columns.find(columns::mask),
+                               advantage = sample.columns.find(columns::advantage);
+  for (size_t t = 0; t < mask.size(); ++t)
+    if (mask[t] != 0 && (!advantages_alone || t >= advantage.size() || advantage[t] != 0)) return false;
   return true;
 }
 
@@ -132,27 +138,28 @@ void PolicyLoss::mask_truncated(std::span<Group> groups) const {
   if (!mask_truncated_completions) return;
   for (Group& group : groups)
     for (Sample& sample : group.samples)
-      if (sample.completion.finish_reason == "length") std::ranges::fill(sample.mask, 0.f);
+      if (sample.completion.finish_reason == "length") clear_mask(sample);
 }
 
 double PolicyLoss::token_weight(const TokenBatch& batch, size_t s) const {
   const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-  return batch.scale * loss_types().at(loss_type).sequence_weight(
-                           count_of(LossUnit::token, batch.mask.subspan(begin, end - begin)), max_completion_length);
+  return batch.scale *
+         loss_types().at(loss_type).sequence_weight(
+             count_of(LossUnit::token, batch[columns::mask].subspan(begin, end - begin)), max_completion_length);
 }
 
 namespace {
 
-// One sequence of a batch: tokens [begin, end), of which `tokens` are trained on, each with `weight` in the step's
-// loss.
+// One sequence of a batch: tokens [begin, end). `tokens` of them are trained on, each with `weight` in the step's loss.
 struct Sequence {
   const TokenBatch& batch;
   size_t begin, end;
   double tokens, weight;
   template <class F>
   void for_masked(F visit) const {
+    const std::span<const float> mask = batch[columns::mask];
     for (size_t t = begin; t < end; ++t)
-      if (batch.mask[t] != 0) visit(t, static_cast<double>(batch.mask[t]));
+      if (mask[t] != 0) visit(t, static_cast<double>(mask[t]));
   }
 };
 
@@ -168,21 +175,21 @@ struct KlPart {
 double logp_loss(const Sequence& sequence, const LossType& type, const Level& level, const Clip& clip,
                  std::span<const double> corrections, const KlPart& kl, TokenGrad grad, Sums& sums) {
   const TokenBatch& batch = sequence.batch;
-  const std::span<const float> old_logp = denominator_logp(batch);
+  const std::span<const float> logp = batch[columns::logp], advantage = batch[columns::advantage],
+                               old_logp = denominator_logp(batch), reference_logp = batch.find(columns::reference_logp);
   const double share = level.shared ? level.share(sequence.tokens) : 0;
   double loss = 0, difference = 0, shared_slope = 0;
   if (level.shared)
-    sequence.for_masked([&](size_t t, double mask) {
-      difference += share * mask * (static_cast<double>(batch.logp[t]) - old_logp[t]);
-    });
+    sequence.for_masked(
+        [&](size_t t, double mask) { difference += share * mask * (static_cast<double>(logp[t]) - old_logp[t]); });
   sequence.for_masked([&](size_t t, double mask) {
-    const LogRatio ratio = level.shared ? log_ratio(difference, 0) : log_ratio(batch.logp[t], old_logp[t]);
-    const PolicyTerm term = type.surrogate(ratio, batch.logp[t], batch.advantage[t], clip);
+    const LogRatio ratio = level.shared ? log_ratio(difference, 0) : log_ratio(logp[t], old_logp[t]);
+    const PolicyTerm term = type.surrogate(ratio, logp[t], advantage[t], clip);
     const double weight = sequence.weight * mask * corrections[t - sequence.begin];
     loss += weight * term.loss;
     double dlogp_term = weight * term.dlogp_term, dratio_term = weight * term.dratio_term;
     if (kl.beta > 0) {
-      const Term divergence = kl.estimate(batch.logp[t], batch.reference_logp[t]);
+      const Term divergence = kl.estimate(logp[t], reference_logp[t]);
       const double factor = kl.by_ratio ? std::exp(ratio.value) : 1,
                    kl_weight = sequence.weight * mask * kl.beta * factor;
       loss += kl_weight * divergence.loss;
@@ -192,7 +199,9 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
     }
     shared_slope += dratio_term;
     grad.logp[t] = static_cast<float>(dlogp_term + (level.shared ? 0 : dratio_term));
-    sums.low += mask * term.clipped_low, sums.high += mask * term.clipped_high, sums.delta += mask * term.cut_delta;
+    sums.low += mask * term.clipped_low;
+    sums.high += mask * term.clipped_high;
+    sums.delta += mask * term.cut_delta;
   });
   if (level.shared)
     sequence.for_masked(
@@ -217,9 +226,8 @@ void add_clip_metrics(const Sums& sums, double count, const LossType& type, bool
 }  // namespace
 
 double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const {
-  HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0,
-             "objective: needs advantages; they come from rewards");
-  HONE_CHECK(entropy_coef == 0 || !batch.entropy.empty() || batch.num_tokens() == 0,
+  const std::span<const float> mask = batch[columns::mask], entropy = batch.find(columns::entropy);
+  HONE_CHECK(entropy_coef == 0 || !entropy.empty() || batch.num_tokens() == 0,
              "objective: entropy_coef needs the policy's entropy");
   const LossType& type = loss_types().at(loss_type);
   const Level& level = levels().at(importance_sampling_level);
@@ -228,22 +236,21 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
   double loss = 0;
   for (size_t s = 0; s < batch.num_sequences(); ++s) {
     const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-    const Sequence sequence{batch, begin, end, count_of(LossUnit::token, batch.mask.subspan(begin, end - begin)),
+    const Sequence sequence{batch, begin, end, count_of(LossUnit::token, mask.subspan(begin, end - begin)),
                             token_weight(batch, s)};
     if (sequence.tokens == 0) continue;
     const std::vector<double> corrections =
         correction.on() ? correction.weights(batch, s, metrics) : std::vector<double>(end - begin, 1);
     Sums sums{.tokens = sequence.tokens};
     loss += logp_loss(sequence, type, level, clip, corrections, kl, grad, sums);
-    if (!batch.entropy.empty())
-      sequence.for_masked([&](size_t t, double mask) { sums.entropy += mask * batch.entropy[t]; });
+    if (!entropy.empty()) sequence.for_masked([&](size_t t, double m) { sums.entropy += m * entropy[t]; });
     if (entropy_coef != 0)
       sequence.for_masked(
-          [&](size_t t, double mask) { grad.entropy[t] = static_cast<float>(-sequence.weight * mask * entropy_coef); });
+          [&](size_t t, double m) { grad.entropy[t] = static_cast<float>(-sequence.weight * m * entropy_coef); });
     loss -= sequence.weight * entropy_coef * sums.entropy;
     add_clip_metrics(sums, level.shared ? 1 : sums.tokens, type, delta > 0, metrics);
     if (beta > 0) metrics.add("kl", sums.kl, sums.tokens);
-    if (!batch.entropy.empty()) metrics.add("entropy", sums.entropy, sums.tokens);
+    if (!entropy.empty()) metrics.add("entropy", sums.entropy, sums.tokens);
   }
   add_sampling_difference(batch, metrics);
   return loss;
@@ -252,7 +259,7 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
 void PolicyGradient::compute_advantages(std::span<Group> groups, MetricSums& metrics) {
   policy_.mask_truncated(groups);
   for (Group& group : groups)
-    for (Sample& sample : group.samples) sample.advantage.assign(sample.tokens.size(), 0);
+    for (Sample& sample : group.samples) set_advantage(sample, 0);
   fill_advantages(groups, metrics);
 }
 

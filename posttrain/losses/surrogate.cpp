@@ -72,18 +72,22 @@ const Registry<KlEstimator>& kl_estimators() {
 }
 
 std::span<const float> denominator_logp(const TokenBatch& batch) {
-  if (!batch.old_logp.empty()) return batch.old_logp;
-  return batch.behavior_logp.empty() ? batch.logp : batch.behavior_logp;
+  for (const Column column : {columns::old_logp, columns::behavior_logp})
+    if (batch.has(column)) return batch[column];
+  return batch[columns::logp];
 }
 
 void add_sampling_difference(const TokenBatch& batch, MetricSums& metrics) {
-  if (batch.behavior_logp.empty()) return;
-  const std::span<const float> learner = batch.old_logp.empty() ? batch.logp : batch.old_logp;
+  if (!batch.has(columns::behavior_logp)) return;
+  const std::span<const float> mask = batch[columns::mask], behavior_logp = batch[columns::behavior_logp],
+                               learner = batch[batch.has(columns::old_logp) ? columns::old_logp : columns::logp];
   double sum = 0, tokens = 0, largest = 0;
-  for (size_t t = 0; t < batch.mask.size(); ++t) {
-    if (batch.mask[t] == 0) continue;
-    const double difference = std::abs(static_cast<double>(batch.behavior_logp[t]) - learner[t]);
-    sum += difference, tokens += 1, largest = std::max(largest, difference);
+  for (size_t t = 0; t < mask.size(); ++t) {
+    if (mask[t] == 0) continue;
+    const double difference = std::abs(static_cast<double>(behavior_logp[t]) - learner[t]);
+    sum += difference;
+    tokens += 1;
+    largest = std::max(largest, difference);
   }
   if (tokens == 0) return;
   metrics.add("sampling/sampling_logp_difference/mean", sum, tokens);

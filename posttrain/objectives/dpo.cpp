@@ -11,8 +11,8 @@ PairLoss sigmoid_loss(double d, double beta, double smoothing) {
   return {at.loss, beta * at.dmargin};
 }
 
-// Chowdhury et al. 2024, eq. 11: the loss whose mean over pairs of which label_smoothing are the wrong way round is the
-// clean pairs' loss.
+// Chowdhury et al. 2024, eq. 11: if a share label_smoothing of the pairs is labeled the wrong way round, the
+// expectation of this loss is that of the correct pairs.
 PairLoss robust_loss(double d, double beta, double smoothing) {
   const PairLoss right = sigmoid_loss(d, beta, 0), wrong = sigmoid_loss(-d, beta, 0);
   const double scale = 1 / (1 - 2 * smoothing);
@@ -34,7 +34,7 @@ PairLoss ipo_loss(double d, double beta, double) {
 // A pair's loss as a function of the difference d of its two log-ratios to the reference.
 struct LossType {
   PairLoss (*loss)(double d, double beta, double smoothing);
-  bool averages_tokens = false;  // d is of means over a reply's tokens, not of sums
+  bool averages_tokens = false;  // d is of means over a completion's tokens, not of sums
   bool smooths = false;          // takes label_smoothing
 };
 
@@ -51,41 +51,52 @@ const Registry<LossType>& loss_types() {
   return registry;
 }
 
-// Direct preference optimisation over pairs: chosen, then rejected.
+struct DpoSettings : ObjectiveSettings {
+  double beta = 0.1, label_smoothing = 0, ld_alpha = 1;
+  std::string loss_type = "sigmoid";
+
+  void fields(Fields& f) override {
+    f("beta", beta, "strength of the pull towards the reference");
+    f("label_smoothing", label_smoothing,
+      "assumed share of pairs that are labeled the wrong way round (sigmoid, sigmoid_norm, robust)");
+    f("loss_type", loss_type, "sigmoid | sigmoid_norm (means over a completion's tokens) | robust | hinge | ipo");
+    f("ld_alpha", ld_alpha, "weight of a completion's tokens beyond the length of the shorter one of the pair");
+    f.require("beta", beta > 0, "beta must be above 0");
+    f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
+    f.require("label_smoothing", label_smoothing >= 0 && label_smoothing < 0.5, "label_smoothing must be in [0, 0.5)");
+    f.require("label_smoothing", label_smoothing == 0 || loss_types().at(loss_type).smooths,
+              "loss_type " + loss_type + " has no label_smoothing");
+    f.require("ld_alpha", ld_alpha >= 0 && ld_alpha <= 1, "ld_alpha must be in [0, 1]");
+  }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
+// Direct preference optimization (Rafailov et al. 2023) over pairs: chosen, then rejected.
 class Dpo : public Objective {
  public:
-  void fields(Fields& f) override {
-    f("beta", beta_, "how strongly the policy is held to the reference");
-    f("label_smoothing", label_smoothing_,
-      "share of pairs whose preference is taken to be the wrong way round (sigmoid, sigmoid_norm, robust)");
-    f("loss_type", loss_type_, "sigmoid | sigmoid_norm (means over a reply's tokens) | robust | hinge | ipo");
-    f("ld_alpha", ld_alpha_, "weight of a reply's tokens past the length of the shorter of the two");
-    f.require("beta", beta_ > 0, "beta must be above 0");
-    f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
-    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5,
-              "label_smoothing must be in [0, 0.5)");
-    f.require("label_smoothing", label_smoothing_ == 0 || loss_types().at(loss_type_).smooths,
-              "loss_type " + loss_type_ + " has no label_smoothing");
-    f.require("ld_alpha", ld_alpha_ >= 0 && ld_alpha_ <= 1, "ld_alpha must be in [0, 1]");
+  explicit Dpo(const DpoSettings& settings) : settings_(settings) {}
+
+  Needs needs() const override {
+    return {.columns = {columns::reference_logp}, .unit = LossUnit::pair, .data = TrainingData::pairs};
   }
-  Needs needs() const override { return {.reference = true, .per = LossUnit::pair}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
-    const LossType& type = loss_types().at(loss_type_);
+    const LossType& type = loss_types().at(settings_.loss_type);
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
       const TokenWeights weights{
           .first_tokens = std::min(sum_completion(batch, s).tokens, sum_completion(batch, s + 1).tokens),
-          .tail = ld_alpha_};
+          .tail = settings_.ld_alpha};
       const SequenceSums chosen = sum_completion(batch, s, weights), rejected = sum_completion(batch, s + 1, weights);
       const double chosen_weight = type.averages_tokens ? chosen.mean_weight() : 1;
       const double rejected_weight = type.averages_tokens ? rejected.mean_weight() : 1;
-      const PairLoss pair =
-          type.loss(chosen.log_ratio * chosen_weight - rejected.log_ratio * rejected_weight, beta_, label_smoothing_);
+      const PairLoss pair = type.loss(chosen.log_ratio * chosen_weight - rejected.log_ratio * rejected_weight,
+                                      settings_.beta, settings_.label_smoothing);
       sum += pair.loss;
       add_sequence_gradient(batch, grad, s, pair.dmargin * chosen_weight * batch.scale, weights);
       add_sequence_gradient(batch, grad, s + 1, -pair.dmargin * rejected_weight * batch.scale, weights);
-      add_pair_rewards(metrics, beta_ * chosen.log_ratio * chosen_weight, beta_ * rejected.log_ratio * rejected_weight);
+      add_pair_rewards(metrics, settings_.beta * chosen.log_ratio * chosen_weight,
+                       settings_.beta * rejected.log_ratio * rejected_weight);
       metrics.add("logps/chosen", chosen.logp * chosen_weight, 1);
       metrics.add("logps/rejected", rejected.logp * rejected_weight, 1);
     }
@@ -93,11 +104,12 @@ class Dpo : public Objective {
   }
 
  private:
-  double beta_ = 0.1, label_smoothing_ = 0, ld_alpha_ = 1;
-  std::string loss_type_ = "sigmoid";
+  const DpoSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("dpo", [] { return std::unique_ptr<Objective>(new Dpo); });
+std::unique_ptr<Objective> DpoSettings::make(const RunFacts&) const { return std::make_unique<Dpo>(*this); }
+
+[[maybe_unused]] const bool added = add_objective<DpoSettings>("dpo");
 
 }  // namespace
 }  // namespace hone

@@ -5,23 +5,41 @@
 namespace hone {
 namespace {
 
-// Kahneman-Tversky optimisation (Ethayarajh et al. 2024, eq. 8) on single replies, each desirable or not. A group is a
-// reply, whose reward is above 0 where it is desirable, and after it replies to other prompts, which tell how far the
-// policy is from the reference (credit's KL estimate, one for the whole step). loss() sees the replies alone: advantage
-// is +1 or -1 (0: no label), old_value the KL estimate.
-class Kto : public Objective {
- public:
+const Column label = register_column(
+    "label", {.doc = "1: desirable, -1: undesirable, 0: no label (KTO)", .per_sequence = true, .alias = "advantages"});
+const Column kl_estimate = register_column(
+    "kl_estimate",
+    {.doc = "estimate of KL(policy || reference), one for the step (KTO)", .per_sequence = true, .alias = "old_value"});
+
+struct KtoSettings : ObjectiveSettings {
+  double beta = 0.1, desirable_weight = 1, undesirable_weight = 1;
+
   void fields(Fields& f) override {
-    f("beta", beta_, "how strongly the policy is held to the reference");
-    f("desirable_weight", desirable_weight_, "weight of desirable replies");
-    f("undesirable_weight", undesirable_weight_, "weight of undesirable replies");
-    f.require("beta", beta_ > 0, "beta must be above 0");
-    f.require("desirable_weight", desirable_weight_ >= 0, "desirable_weight must not be negative");
-    f.require("undesirable_weight", undesirable_weight_ >= 0, "undesirable_weight must not be negative");
-    f.require("desirable_weight", desirable_weight_ > 0 || undesirable_weight_ > 0,
+    f("beta", beta, "strength of the pull towards the reference");
+    f("desirable_weight", desirable_weight, "weight of desirable completions");
+    f("undesirable_weight", undesirable_weight, "weight of undesirable completions");
+    f.require("beta", beta > 0, "beta must be above 0");
+    f.require("desirable_weight", desirable_weight >= 0, "desirable_weight must not be negative");
+    f.require("undesirable_weight", undesirable_weight >= 0, "undesirable_weight must not be negative");
+    f.require("desirable_weight", desirable_weight > 0 || undesirable_weight > 0,
               "desirable_weight and undesirable_weight are both 0: nothing would be learned");
   }
-  Needs needs() const override { return {.reference = true, .per = LossUnit::sequence}; }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
+// Kahneman-Tversky optimization (Ethayarajh et al. 2024, eq. 8) on single completions, each desirable or not. A group
+// is a completion, whose reward is above 0 if it is desirable, followed by mismatched completions: those of other
+// prompts. The mismatched ones give the step's KL estimate and have no label; they add nothing to the loss.
+class Kto : public Objective {
+ public:
+  explicit Kto(const KtoSettings& settings) : settings_(settings) {}
+
+  Needs needs() const override {
+    return {.columns = {columns::reference_logp, label},
+            .optional = {columns::mismatched_logp, kl_estimate},
+            .unit = LossUnit::sequence,
+            .data = TrainingData::unpaired};
+  }
 
   void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {
     double sum = 0, count = 0;
@@ -31,49 +49,59 @@ class Kto : public Objective {
     for (Group& group : groups)
       for (size_t i = 0; i < group.samples.size(); ++i) {
         Sample& sample = group.samples[i];
-        sample.advantage.assign(sample.tokens.size(), i > 0 ? 0.0f : sample.reward > 0 ? 1.0f : -1.0f);
-        sample.value.assign(sample.tokens.size(), static_cast<float>(kl));
+        const float desirable = sample.reward > 0 ? 1 : -1;
+        sample.columns.set(label, {i > 0 ? 0 : desirable});
+        sample.columns.set(kl_estimate, {static_cast<float>(kl)});
       }
     metrics.add("kl", kl, 1);
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
-    HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0, "kto: needs labels; they come from rewards");
+    const std::span<const float> labels = batch[label], estimates = batch.find(kl_estimate);
     double sum = 0;
     for (size_t s = 0; s < batch.num_sequences(); ++s) {
-      size_t first = static_cast<size_t>(batch.offsets[s]);
-      const auto end = static_cast<size_t>(batch.offsets[s + 1]);
-      while (first < end && batch.mask[first] == 0) ++first;
-      if (first == end || batch.advantage[first] == 0) continue;
-      const bool desirable = batch.advantage[first] > 0;
-      const double kl = batch.old_value.empty() ? 0 : batch.old_value[first];
-      const SequenceSums reply = sum_completion(batch, s);
-      const double sign = desirable ? 1 : -1, weight = desirable ? desirable_weight_ : undesirable_weight_;
-      const double z = sign * beta_ * (reply.log_ratio - kl);
+      const SequenceSums completion = sum_completion(batch, s);
+      if (completion.tokens == 0 || labels[s] == 0) continue;
+      const bool desirable = labels[s] > 0;
+      const double kl = estimates.empty() ? 0 : estimates[s];
+      const double sign = desirable ? 1 : -1,
+                   weight = desirable ? settings_.desirable_weight : settings_.undesirable_weight;
+      const double z = sign * settings_.beta * (completion.log_ratio - kl);
       sum += weight * sigmoid(-z);
-      add_sequence_gradient(batch, grad, s, -weight * sign * beta_ * sigmoid(z) * sigmoid(-z) * batch.scale);
-      metrics.add(desirable ? "rewards/chosen" : "rewards/rejected", beta_ * reply.log_ratio, 1);
-      metrics.add(desirable ? "logps/chosen" : "logps/rejected", reply.logp, 1);
+      add_sequence_gradient(batch, grad, s, -weight * sign * settings_.beta * sigmoid(z) * sigmoid(-z) * batch.scale);
+      metrics.add(desirable ? "rewards/chosen" : "rewards/rejected", settings_.beta * completion.log_ratio, 1);
+      metrics.add(desirable ? "logps/chosen" : "logps/rejected", completion.logp, 1);
     }
     return sum * batch.scale;
   }
 
  private:
-  // Of all masked tokens, under the policy as it was when the step began.
+  // The log-ratio of all masked tokens under the policy before the step.
   static double log_ratio_of(const Sample& sample) {
-    const std::vector<float>& logp = sample.old_logp.empty() ? sample.behavior_logp : sample.old_logp;
-    HONE_CHECK(logp.size() == sample.tokens.size() && sample.reference_logp.size() == sample.tokens.size(),
+    const Columns& own = sample.columns;
+    const std::span<const float> mask = own.find(columns::mask), logp = policy_logp(own),
+                                 reference_logp = own.find(columns::reference_logp);
+    HONE_CHECK(logp.size() == sample.tokens.size() && reference_logp.size() == sample.tokens.size(),
                "kto: the KL estimate needs the log-probs of the policy and of the reference");
     double sum = 0;
-    for (size_t t = 0; t < logp.size(); ++t)
-      if (sample.mask[t] != 0) sum += static_cast<double>(logp[t]) - sample.reference_logp[t];
+    for (size_t t = 0; t < mask.size(); ++t)
+      if (mask[t] != 0) sum += static_cast<double>(logp[t]) - reference_logp[t];
     return sum;
   }
 
-  double beta_ = 0.1, desirable_weight_ = 1, undesirable_weight_ = 1;
+  // mismatched_logp; old_logp or behavior_logp in completions that were sampled and in older files.
+  static std::span<const float> policy_logp(const Columns& own) {
+    for (const Column column : {columns::mismatched_logp, columns::old_logp})
+      if (own.has(column)) return own[column];
+    return own.find(columns::behavior_logp);
+  }
+
+  const KtoSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("kto", [] { return std::unique_ptr<Objective>(new Kto); });
+std::unique_ptr<Objective> KtoSettings::make(const RunFacts&) const { return std::make_unique<Kto>(*this); }
+
+[[maybe_unused]] const bool added = add_objective<KtoSettings>("kto");
 
 }  // namespace
 }  // namespace hone

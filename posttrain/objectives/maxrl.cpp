@@ -4,16 +4,24 @@
 namespace hone {
 namespace {
 
-// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps), so that
-// with rewards of 0 and 1 a success that is rare weighs as it does in the gradient of log(pass rate).
-class MaxRl : public PolicyGradient {
- public:
+struct MaxRlSettings : PolicyGradientSettings<MaxRlSettings> {
+  double advantage_eps = 1e-6;
+
   void fields(Fields& f) override {
-    f("advantage_eps", advantage_eps_, "added to the group's mean reward");
-    policy_.fields(f);
-    f.require("advantage_eps", advantage_eps_ > 0, "advantage_eps must be above 0");
+    f("advantage_eps", advantage_eps, "added to the group's mean reward");
+    policy.fields(f);
+    f.require("advantage_eps", advantage_eps > 0, "advantage_eps must be above 0");
   }
   bool compares_group() const override { return true; }
+  std::unique_ptr<Objective> make(const RunFacts& facts) const override;
+};
+
+// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps), With
+// rewards of 0 and 1 a rare success then has the weight that it has in the gradient of log(pass rate).
+class MaxRl : public PolicyGradient {
+ public:
+  MaxRl(const MaxRlSettings& settings, const RunFacts& facts)
+      : PolicyGradient(settings.policy, facts), settings_(settings) {}
 
  private:
   void fill_advantages(std::span<Group> groups, MetricSums&) override {
@@ -22,14 +30,18 @@ class MaxRl : public PolicyGradient {
       const double mean = moments_of(known.rewards).mean;
       HONE_CHECK(mean >= 0, "maxrl: the mean reward of ", group.task.id, " is ", mean, "; a pass rate is not negative");
       for (size_t i = 0; i < known.samples.size(); ++i)
-        set_advantage(*known.samples[i], (known.rewards[i] - mean) / (mean + advantage_eps_));
+        set_advantage(*known.samples[i], (known.rewards[i] - mean) / (mean + settings_.advantage_eps));
     }
   }
 
-  double advantage_eps_ = 1e-6;
+  const MaxRlSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("maxrl", [] { return std::unique_ptr<Objective>(new MaxRl); });
+std::unique_ptr<Objective> MaxRlSettings::make(const RunFacts& facts) const {
+  return std::make_unique<MaxRl>(*this, facts);
+}
+
+[[maybe_unused]] const bool added = add_objective<MaxRlSettings>("maxrl");
 
 }  // namespace
 }  // namespace hone

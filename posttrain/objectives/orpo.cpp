@@ -6,23 +6,31 @@
 namespace hone {
 namespace {
 
-// log(p / (1 - p)) of a reply whose mean log-prob is log p, and its derivative by log p. p is kept below 1, where the
-// odds have no end: past the limit they are constant.
+// log(p / (1 - p)) of a completion whose mean log-prob is log p, and its derivative by log p. The odds are infinite at
+// p = 1, so log p is clamped just below 0; beyond the limit the derivative is 0.
 PairLoss log_odds(double mean_logp) {
   constexpr double limit = -1e-6;
   const double x = std::min(mean_logp, limit);
   return {x - std::log(-std::expm1(x)), mean_logp < limit ? -1 / std::expm1(x) : 0};
 }
 
-// Odds ratio preference optimisation (Hong et al. 2024, eq. 6 and 7): the chosen reply's negative log-likelihood, and
-// beta times how far its odds are from exceeding the rejected one's. No reference.
+struct OrpoSettings : ObjectiveSettings {
+  double beta = 0.1;
+
+  void fields(Fields& f) override {
+    f("beta", beta, "weight of the odds ratio loss (the paper's lambda)");
+    f.require("beta", beta >= 0, "beta must not be negative");
+  }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
+// Odds ratio preference optimization (Hong et al. 2024, eq. 6 and 7): the negative log-likelihood of the chosen
+// completion plus beta times the logistic loss of the log odds ratio. No reference.
 class Orpo : public Objective {
  public:
-  void fields(Fields& f) override {
-    f("beta", beta_, "weight of the odds ratio's loss (the paper's lambda)");
-    f.require("beta", beta_ >= 0, "beta must not be negative");
-  }
-  Needs needs() const override { return {.per = LossUnit::pair}; }
+  explicit Orpo(const OrpoSettings& settings) : settings_(settings) {}
+
+  Needs needs() const override { return {.unit = LossUnit::pair, .data = TrainingData::pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
@@ -33,12 +41,14 @@ class Orpo : public Objective {
       const PairLoss chosen_odds = log_odds(chosen_logp), rejected_odds = log_odds(rejected_logp);
       const double ratio = chosen_odds.loss - rejected_odds.loss;
       const PairLoss pair = logistic_loss(ratio, 0);
-      sum += beta_ * pair.loss - chosen_logp;
-      add_sequence_gradient(batch, grad, s,
-                            (beta_ * pair.dmargin * chosen_odds.dmargin - 1) * chosen.mean_weight() * batch.scale);
-      add_sequence_gradient(batch, grad, s + 1,
-                            -beta_ * pair.dmargin * rejected_odds.dmargin * rejected.mean_weight() * batch.scale);
-      add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
+      sum += settings_.beta * pair.loss - chosen_logp;
+      add_sequence_gradient(
+          batch, grad, s,
+          (settings_.beta * pair.dmargin * chosen_odds.dmargin - 1) * chosen.mean_weight() * batch.scale);
+      add_sequence_gradient(
+          batch, grad, s + 1,
+          -settings_.beta * pair.dmargin * rejected_odds.dmargin * rejected.mean_weight() * batch.scale);
+      add_pair_rewards(metrics, settings_.beta * chosen_logp, settings_.beta * rejected_logp);
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);
       metrics.add("nll_loss", -chosen_logp, 1);
@@ -49,10 +59,12 @@ class Orpo : public Objective {
   }
 
  private:
-  double beta_ = 0.1;
+  const OrpoSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("orpo", [] { return std::unique_ptr<Objective>(new Orpo); });
+std::unique_ptr<Objective> OrpoSettings::make(const RunFacts&) const { return std::make_unique<Orpo>(*this); }
+
+[[maybe_unused]] const bool added = add_objective<OrpoSettings>("orpo");
 
 }  // namespace
 }  // namespace hone

@@ -5,28 +5,46 @@
 namespace hone {
 namespace {
 
+struct RftSettings : ObjectiveSettings {
+  std::string weight = "accept";
+  double threshold = 1;
+  int64_t best_of_n = 0;
+
+  void fields(Fields& f) override {
+    f("weight", weight,
+      "accept: completions with a reward of at least `threshold` have weight 1, the others 0 | reward: the weight of a "
+      "completion is its reward");
+    f("threshold", threshold, "accept: lowest reward of a completion that is trained on");
+    f("best_of_n", best_of_n,
+      "number of completions of a prompt to train on: those of the highest rewards, of equal ones the first; 0 = all");
+    f.require("best_of_n", best_of_n >= 0, "best_of_n must be 0 or more");
+    f.require("weight", weight == "accept" || weight == "reward", "weight must be accept or reward");
+  }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
 // Rejection-sampling fine-tuning, or expert iteration (Yuan et al. 2023; Anthony et al. 2017): the likelihood of the
-// model's own replies, of those that reached a reward, or each weighed by its reward, or of each prompt's best alone.
+// model's own completions. Either those with enough reward count, or each counts by its reward, or only the best of
+// each prompt count.
 class Rft : public Objective {
  public:
-  void fields(Fields& f) override {
-    f("weight", weight_,
-      "accept: replies of at least `threshold`, alike; the others not | reward: each reply by its reward");
-    f("threshold", threshold_, "accept: the reward from which on a reply is learnt");
-    f("best_of_n", best_of_n_,
-      "of a prompt's replies at most this many are learnt: of the highest rewards, of equal ones those drawn first; 0 "
-      "= all");
-    f.require("best_of_n", best_of_n_ >= 0, "best_of_n must be 0 or more");
-    f.require("weight", weight_ == "accept" || weight_ == "reward", "weight must be accept or reward");
+  explicit Rft(const RftSettings& settings) : settings_(settings) {}
+
+  Needs needs() const override {
+    return {.columns = {columns::advantage},
+            .unit = LossUnit::token,
+            .loss_linear_in_logp = true,
+            .data = TrainingData::rewarded};
   }
-  Needs needs() const override { return {.per = LossUnit::token, .loss_linear_in_logp = true}; }
   bool has_no_gradient(const Sample& sample) const override {
-    for (size_t t = 0; t < sample.mask.size(); ++t)
-      if (sample.mask[t] != 0 && (t >= sample.advantage.size() || sample.advantage[t] != 0)) return false;
+    const std::span<const float> mask = sample.columns.find(columns::mask),
+                                 advantage = sample.columns.find(columns::advantage);
+    for (size_t t = 0; t < mask.size(); ++t)
+      if (mask[t] != 0 && (t >= advantage.size() || advantage[t] != 0)) return false;
     return true;
   }
 
-  // A reply that is not accepted is taken out: the loss is a mean over the tokens of those that are.
+  // Takes the other completions out of the loss, which is a mean over the tokens of accepted completions.
   void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {
     for (Group& group : groups) {
       std::vector<Sample*> ranked;
@@ -36,33 +54,35 @@ class Rft : public Objective {
       });
       for (size_t place = 0; place < ranked.size(); ++place) {
         Sample& sample = *ranked[place];
-        const bool best = best_of_n_ == 0 || place < static_cast<size_t>(best_of_n_);
-        const bool accepted = sample.scored && best && (weight_ == "reward" || sample.reward >= threshold_);
-        if (!accepted) std::ranges::fill(sample.mask, 0.f);
-        set_advantage(sample, !accepted ? 0 : weight_ == "reward" ? sample.reward : 1);
+        const bool best = settings_.best_of_n == 0 || place < static_cast<size_t>(settings_.best_of_n);
+        const bool accepted =
+            sample.scored && best && (settings_.weight == "reward" || sample.reward >= settings_.threshold);
+        if (!accepted) clear_mask(sample);
+        set_advantage(sample, !accepted ? 0 : settings_.weight == "reward" ? sample.reward : 1);
         metrics.add("rft/accepted", accepted, 1);
       }
     }
   }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
-    HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0, "rft: needs advantages; they come from rewards");
+    const std::span<const float> logp = batch[columns::logp], mask = batch[columns::mask],
+                                 advantage = batch[columns::advantage];
     double loss = 0;
-    for (size_t t = 0; t < batch.mask.size(); ++t) {
-      if (batch.mask[t] == 0) continue;
-      const double weight = batch.scale * batch.mask[t] * batch.advantage[t];
-      loss -= weight * batch.logp[t];
+    for (size_t t = 0; t < mask.size(); ++t) {
+      if (mask[t] == 0) continue;
+      const double weight = batch.scale * mask[t] * advantage[t];
+      loss -= weight * logp[t];
       grad.logp[t] = static_cast<float>(-weight);
     }
     return loss;
   }
 
  private:
-  std::string weight_ = "accept";
-  double threshold_ = 1;
-  int64_t best_of_n_ = 0;
+  const RftSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("rft", [] { return std::unique_ptr<Objective>(new Rft); });
+std::unique_ptr<Objective> RftSettings::make(const RunFacts&) const { return std::make_unique<Rft>(*this); }
+
+[[maybe_unused]] const bool added = add_objective<RftSettings>("rft");
 
 }  // namespace
 }  // namespace hone

@@ -1,22 +1,34 @@
 #include "posttrain/losses/advantage.h"
-#include "posttrain/losses/penalised_policy.h"
+#include "posttrain/losses/kl_penalty.h"
 
 namespace hone {
 namespace {
 
-// REINFORCE leave-one-out (Ahmadian et al. 2024): a reply's reward, with the KL divergence of the whole reply in it,
-// less the mean of its group's others. As in TRL a reply is one action: its ratio is the product of its tokens', and
-// clipped. verl's is importance_sampling_level = "token" with loss_type = "dapo".
-class Rloo : public KlInRewardPolicyGradient {
- public:
-  Rloo() : KlInRewardPolicyGradient(0.05, {.loss_type = "grpo", .importance_sampling_level = "trajectory"}) {}
+struct RlooSettings : KlInRewardSettings<RlooSettings> {
+  bool normalize_advantages = false;
+  RlooSettings() {
+    kl.coef = 0.05;
+    policy.loss_type = "grpo";
+    policy.importance_sampling_level = "trajectory";
+  }
 
   void fields(Fields& f) override {
-    penalty_.fields(f, "beta");
-    f("normalize_advantages", normalize_advantages_, "bring the advantages of a round to mean 0 and variance 1");
-    policy_.fields(f, {.beta = "kl_loss_coef"});
+    kl.fields(f, "beta");
+    f("normalize_advantages", normalize_advantages,
+      "shift and scale the advantages of a rollout batch to mean 0 and variance 1");
+    policy.fields(f, {.beta = "kl_loss_coef"});
   }
   bool compares_group() const override { return true; }
+  std::unique_ptr<Objective> make(const RunFacts& facts) const override;
+};
+
+// REINFORCE leave-one-out (Ahmadian et al. 2024): the advantage is the completion's reward, with its KL divergence in
+// it, minus the mean reward of the group's others. As in TRL a completion is one action: its ratio is the product of
+// its tokens' ratios, and clipped. verl's is importance_sampling_level = "token" with loss_type = "dapo".
+class Rloo : public KlInRewardPolicyGradient {
+ public:
+  Rloo(const RlooSettings& settings, const RunFacts& facts)
+      : KlInRewardPolicyGradient(settings.policy, settings.kl, facts), settings_(settings) {}
 
  private:
   void fill_advantages(std::span<Group> groups, MetricSums& metrics) override {
@@ -27,7 +39,7 @@ class Rloo : public KlInRewardPolicyGradient {
       const std::vector<double> baselines = leave_one_out(own);
       for (size_t i = 0; i < own.size(); ++i) advantages.push_back(own[i] - baselines[i]);
     }
-    if (normalize_advantages_) {
+    if (settings_.normalize_advantages) {
       const Moments moments = moments_of(advantages);
       for (double& advantage : advantages) advantage = (advantage - moments.mean) / (moments.deviation + 1e-4);
     }
@@ -35,10 +47,14 @@ class Rloo : public KlInRewardPolicyGradient {
     for (size_t i = 0; i < samples.size(); ++i) set_advantage(*samples[i], advantages[i]);
   }
 
-  bool normalize_advantages_ = false;
+  const RlooSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("rloo", [] { return std::unique_ptr<Objective>(new Rloo); });
+std::unique_ptr<Objective> RlooSettings::make(const RunFacts& facts) const {
+  return std::make_unique<Rloo>(*this, facts);
+}
+
+[[maybe_unused]] const bool added = add_objective<RlooSettings>("rloo");
 
 }  // namespace
 }  // namespace hone

@@ -3,19 +3,26 @@
 namespace hone {
 namespace {
 
-// Simple preference optimisation (Meng et al. 2024, eq. 6): no reference; a reply's reward is beta times the mean
-// log-prob of its tokens, and the chosen one's is to be the higher by simpo_gamma.
+struct SimpoSettings : ObjectiveSettings {
+  double beta = 0.1, simpo_gamma = 0.5, label_smoothing = 0;
+
+  void fields(Fields& f) override {
+    f("beta", beta, "reward of a completion divided by the mean log-prob of its tokens");
+    f("simpo_gamma", simpo_gamma, "target margin between the rewards of the chosen and the rejected completion");
+    f("label_smoothing", label_smoothing, "assumed share of pairs that are labeled the wrong way round");
+    f.require("beta", beta > 0, "beta must be above 0");
+    f.require("label_smoothing", label_smoothing >= 0 && label_smoothing < 0.5, "label_smoothing must be in [0, 0.5)");
+  }
+  std::unique_ptr<Objective> make(const RunFacts&) const override;
+};
+
+// Simple preference optimization (Meng et al. 2024, eq. 6): no reference. The reward of a completion is beta times the
+// mean log-prob of its tokens; the chosen one's reward should be higher by simpo_gamma.
 class Simpo : public Objective {
  public:
-  void fields(Fields& f) override {
-    f("beta", beta_, "reward of a mean log-prob of one");
-    f("simpo_gamma", simpo_gamma_, "by how much the chosen reply's reward is to exceed the rejected one's");
-    f("label_smoothing", label_smoothing_, "share of pairs whose preference is taken to be the wrong way round");
-    f.require("beta", beta_ > 0, "beta must be above 0");
-    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5,
-              "label_smoothing must be in [0, 0.5)");
-  }
-  Needs needs() const override { return {.per = LossUnit::pair}; }
+  explicit Simpo(const SimpoSettings& settings) : settings_(settings) {}
+
+  Needs needs() const override { return {.unit = LossUnit::pair, .data = TrainingData::pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
@@ -23,12 +30,13 @@ class Simpo : public Objective {
       const SequenceSums chosen = sum_completion(batch, s), rejected = sum_completion(batch, s + 1);
       const double chosen_logp = chosen.logp * chosen.mean_weight(),
                    rejected_logp = rejected.logp * rejected.mean_weight();
-      const PairLoss pair = logistic_loss(beta_ * (chosen_logp - rejected_logp) - simpo_gamma_, label_smoothing_);
-      const double slope = beta_ * pair.dmargin * batch.scale;
+      const PairLoss pair = logistic_loss(settings_.beta * (chosen_logp - rejected_logp) - settings_.simpo_gamma,
+                                          settings_.label_smoothing);
+      const double slope = settings_.beta * pair.dmargin * batch.scale;
       sum += pair.loss;
       add_sequence_gradient(batch, grad, s, slope * chosen.mean_weight());
       add_sequence_gradient(batch, grad, s + 1, -slope * rejected.mean_weight());
-      add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
+      add_pair_rewards(metrics, settings_.beta * chosen_logp, settings_.beta * rejected_logp);
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);
     }
@@ -36,10 +44,12 @@ class Simpo : public Objective {
   }
 
  private:
-  double beta_ = 0.1, simpo_gamma_ = 0.5, label_smoothing_ = 0;
+  const SimpoSettings settings_;
 };
 
-[[maybe_unused]] const bool added = objectives().add("simpo", [] { return std::unique_ptr<Objective>(new Simpo); });
+std::unique_ptr<Objective> SimpoSettings::make(const RunFacts&) const { return std::make_unique<Simpo>(*this); }
+
+[[maybe_unused]] const bool added = add_objective<SimpoSettings>("simpo");
 
 }  // namespace
 }  // namespace hone

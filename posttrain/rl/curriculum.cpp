@@ -10,7 +10,7 @@ void CurriculumConfig::fields(Fields& f) {
   f("easy", easy, "too easy: the running pass rate is this or more");
   f("hard", hard, "too hard: the running pass rate is this or less");
   f("smoothing", smoothing, "share of the running pass rate that a new one leaves");
-  f("threshold", threshold, "a reply whose reward reaches this passes");
+  f("threshold", threshold, "a completion whose reward reaches this passes");
   f.require("revisit_epochs", revisit_epochs >= 0, "revisit_epochs must be 0 or more");
   f.require("easy", easy <= 1 && easy > hard, "easy must be in (hard, 1]");
   f.require("hard", hard >= 0, "hard must be in [0, easy)");
@@ -35,7 +35,7 @@ int64_t Curriculum::next(IndexLoader& order) const {
 void Curriculum::record(int64_t task, int64_t epoch, double pass_rate) {
   if (rates_.empty()) return;
   const auto t = static_cast<size_t>(task);
-  rates_[t] = asked(t) ? config_.smoothing * rates_[t] + (1 - config_.smoothing) * pass_rate : pass_rate;
+  rates_[t] = was_sampled(t) ? config_.smoothing * rates_[t] + (1 - config_.smoothing) * pass_rate : pass_rate;
   epochs_[t] = epoch;
 }
 
@@ -45,7 +45,7 @@ Metrics Curriculum::metrics() const {
   for (size_t t = 0; t < rates_.size(); ++t) {
     num_easy += easy(t);
     num_hard += hard(t);
-    if (asked(t)) ++num_asked, sum += rates_[t];
+    if (was_sampled(t)) ++num_asked, sum += rates_[t];
   }
   Metrics out{{"curriculum/active", static_cast<double>(rates_.size()) - num_easy - num_hard},
               {"curriculum/easy", num_easy},

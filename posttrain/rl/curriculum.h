@@ -1,6 +1,6 @@
 #pragma once
-// Curriculum: tasks that the policy nearly always or nearly never solves teach little. They are set aside, and asked
-// again some epochs later, in case the policy has changed.
+// Curriculum: tasks that the policy nearly always or nearly never solves give little gradient. They are set aside, and
+// sampled again some epochs later, in case the policy has changed.
 #include <vector>
 
 #include "core/config/fields.h"
@@ -18,17 +18,17 @@ struct CurriculumConfig {
 };
 
 // A task's running pass rate is its first group's pass rate p, then smoothing * rate + (1 - smoothing) * p. Rates of
-// `easy` or more and of `hard` or less set it aside; a task that was never asked is active. State: rates, and when each
-// task was last asked.
+// `easy` or more and of `hard` or less set it aside; a task that was never sampled is active. State: rates, and when
+// each task was last sampled.
 class Curriculum : public Stateful {
  public:
   Curriculum(const CurriculumConfig& config, int64_t num_tasks);
 
-  // The next task of `order` that is active, or whose last asking is revisit_epochs or more before the order's epoch.
+  // The next task of `order` that is active, or that was last sampled revisit_epochs or more before the order's epoch.
   int64_t next(IndexLoader& order) const;
-  // A group of the task was drawn in this epoch of the order, and this share of its replies passed.
+  // Records that a group of the task was sampled in this epoch of the order, and which share of it passed.
   void record(int64_t task, int64_t epoch, double pass_rate);
-  // A reply passes with this reward or more.
+  // A completion passes with this reward or more.
   double threshold() const { return config_.threshold; }
 
   // curriculum/{active, easy, hard}: tasks; curriculum/pass_rate: mean of the running rates. Nothing without a
@@ -39,12 +39,12 @@ class Curriculum : public Stateful {
 
  private:
   bool easy(size_t task) const { return rates_[task] >= config_.easy; }
-  bool hard(size_t task) const { return asked(task) && rates_[task] <= config_.hard; }
-  bool asked(size_t task) const { return rates_[task] >= 0; }
+  bool hard(size_t task) const { return was_sampled(task) && rates_[task] <= config_.hard; }
+  bool was_sampled(size_t task) const { return rates_[task] >= 0; }
 
   CurriculumConfig config_;
   // By task; empty without a curriculum.
-  std::vector<double> rates_;  // below 0: never asked
+  std::vector<double> rates_;  // below 0: never sampled
   std::vector<int64_t> epochs_;
 };
 

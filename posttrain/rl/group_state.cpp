@@ -2,19 +2,35 @@
 
 #include <algorithm>
 
-#include "core/io/metrics_json.h"
+#include "core/io/metrics.h"
 
 namespace hone {
+
+static std::string tensor_name(Column column) { return "groups." + column.name(); }
+
+// What every sampled completion has.
+static bool is_required(Column column) { return column == columns::mask || column == columns::behavior_logp; }
+
+void GroupStateWriter::add_columns(const Group& group, const Sample& sample) {
+  for (const Column column : all_columns()) {
+    if (!column.info().checkpointed) continue;
+    const size_t saved = columns_.find(column).size();
+    const std::span<const float> values = sample.columns.find(column);
+    HONE_CHECK(values.empty() ? saved == 0 : saved == column.size(num_samples_, tokens_.size()),
+               "saved groups: ", group.task.id, ": some samples have, others do not have ", column.name());
+    columns_.append(column, values);
+  }
+}
 
 Json GroupStateWriter::add(const Group& group) {
   JsonArray samples;
   for (const Sample& sample : group.samples) {
+    add_columns(group, sample);
+    ++num_samples_;
     tokens_.insert(tokens_.end(), sample.tokens.begin(), sample.tokens.end());
-    mask_.insert(mask_.end(), sample.mask.begin(), sample.mask.end());
-    behavior_logp_.insert(behavior_logp_.end(), sample.behavior_logp.begin(), sample.behavior_logp.end());
     versions_.insert(versions_.end(), sample.versions.begin(), sample.versions.end());
     versions_.resize(tokens_.size(),
-                     sample.weight_version);  // a reply that could not be sampled has none, and the reader drops them
+                     sample.weight_version);  // a completion that could not be sampled has none; the reader drops these
     samples.push_back(JsonObject{{"tokens", sample.tokens.size()},
                                  {"reply", sample.completion.ids.size()},
                                  {"text", sample.completion.text},
@@ -29,8 +45,9 @@ Json GroupStateWriter::add(const Group& group) {
 
 void GroupStateWriter::save(StateSection& section) const {
   section.tensors.push_back({"groups.tokens", host_view(std::span(tokens_))});
-  section.tensors.push_back({"groups.mask", host_view(std::span(mask_))});
-  section.tensors.push_back({"groups.behavior_logp", host_view(std::span(behavior_logp_))});
+  for (const Column column : all_columns())
+    if (is_required(column) || columns_.has(column))
+      section.tensors.push_back({tensor_name(column), host_view(columns_.find(column))});
   section.tensors.push_back({"groups.versions", host_view(std::span(versions_))});
 }
 
@@ -38,15 +55,28 @@ GroupStateReader::GroupStateReader(const StateSection& section,
                                    std::function<const Task&(const std::string& id)> task_of)
     : section_(section), task_of_(std::move(task_of)) {}
 
+const NamedTensor* GroupStateReader::find(const std::string& name) const {
+  const auto found = std::ranges::find(section_.tensors, name, &NamedTensor::name);
+  return found == section_.tensors.end() ? nullptr : &*found;
+}
+
 template <class T>
-std::vector<T> GroupStateReader::slice(const char* column, size_t count) const {
-  const auto found = std::ranges::find_if(section_.tensors, [&](const NamedTensor& t) { return t.name == column; });
-  HONE_CHECK(found != section_.tensors.end() && found->tensor.dtype == dtype_of<T>::value, "saved groups: ", column,
-             " is missing");
+std::vector<T> GroupStateReader::slice(const std::string& name, size_t begin, size_t count) const {
+  const NamedTensor* found = find(name);
+  HONE_CHECK(found && found->tensor.dtype == dtype_of<T>::value, "saved groups: ", name, " is missing");
   const std::span<const T> all = found->tensor.template as<T>();
-  HONE_CHECK(read_ + count <= all.size(), "saved groups: ", column, " has ", all.size(), " tokens, one at ",
-             read_ + count, " is asked for");
-  return {all.begin() + static_cast<std::ptrdiff_t>(read_), all.begin() + static_cast<std::ptrdiff_t>(read_ + count)};
+  HONE_CHECK(begin <= all.size() && count <= all.size() - begin, "saved groups: ", name, " has ", all.size(),
+             " entries, and a sample reads those up to ", begin + count);
+  const std::span<const T> part = all.subspan(begin, count);
+  return {part.begin(), part.end()};
+}
+
+void GroupStateReader::read_columns(Sample& sample) const {
+  for (const Column column : all_columns()) {
+    if (!column.info().checkpointed || (!is_required(column) && !find(tensor_name(column)))) continue;
+    sample.columns.set(column, slice<float>(tensor_name(column), column.size(samples_read_, tokens_read_),
+                                            column.size(1, sample.tokens.size())));
+  }
 }
 
 Group GroupStateReader::next(const Json& saved) {
@@ -59,17 +89,17 @@ Group GroupStateReader::next(const Json& saved) {
   out.task = task_of_(saved.at("task", "saved group").as_string("task"));
   out.task.rendered = saved.at("rendered", "saved group").as_string("rendered");
   for (const Json& of : saved.at("samples", "saved group").as_array("samples")) {
-    const size_t tokens = count(of, "tokens"), reply = count(of, "reply");
-    HONE_CHECK(reply <= tokens, "saved groups: a reply of ", reply, " tokens in a sample of ", tokens);
+    const size_t tokens = count(of, "tokens"), completion = count(of, "reply");
+    HONE_CHECK(completion <= tokens, "saved groups: a completion of ", completion, " tokens in a sample of ", tokens);
     Sample& sample = out.samples.emplace_back();
-    sample.tokens = slice<int32_t>("groups.tokens", tokens);
-    sample.mask = slice<float>("groups.mask", tokens);
-    sample.behavior_logp = slice<float>("groups.behavior_logp", tokens);
-    sample.versions = slice<int64_t>("groups.versions", tokens);
-    read_ += tokens;
-    if (reply == 0) sample.versions.clear();
+    sample.tokens = slice<int32_t>("groups.tokens", tokens_read_, tokens);
+    sample.versions = slice<int64_t>("groups.versions", tokens_read_, tokens);
+    read_columns(sample);
+    tokens_read_ += tokens;
+    ++samples_read_;
+    if (completion == 0) sample.versions.clear();
     if (!sample.versions.empty()) sample.weight_version = *std::ranges::min_element(sample.versions);
-    sample.completion.ids.assign(sample.tokens.end() - static_cast<std::ptrdiff_t>(reply), sample.tokens.end());
+    sample.completion.ids.assign(sample.tokens.end() - static_cast<std::ptrdiff_t>(completion), sample.tokens.end());
     sample.completion.text = of.at("text", "saved sample").as_string("text");
     sample.completion.finish_reason = of.at("finish_reason", "saved sample").as_string("finish_reason");
     sample.scored = of.at("judged", "saved sample").as_bool("judged");

@@ -1,6 +1,6 @@
 #pragma once
-// Judged groups in a checkpoint's section: what is there once a token (ids, mask, log-prob, version) as tensors over
-// all samples, the rest as JSON.
+// Scored groups in a checkpoint's section. Token ids, policy versions and the columns marked `checkpointed` are tensors
+// over all samples ("groups.mask"), the rest is JSON.
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,34 +10,40 @@
 
 namespace hone {
 
-// Keeps the bytes that the section's tensors show: until the checkpoint is written.
+// Owns the bytes that the section's tensors refer to; it must live until the checkpoint is written.
 class GroupStateWriter {
  public:
-  // The group's part of the section's values.
+  // The group's part of the section's values. A checkpointed column that some samples lack is an Error that names it.
   Json add(const Group& group);
   // Adds the columns of all groups.
   void save(StateSection& section) const;
 
  private:
+  void add_columns(const Group& group, const Sample& sample);
+
   std::vector<int32_t> tokens_;
-  std::vector<float> mask_, behavior_logp_;
+  Columns columns_;
   std::vector<int64_t> versions_;
+  size_t num_samples_ = 0;
 };
 
 class GroupStateReader {
  public:
-  // task_of(id): an Error where the data have no such task any more.
+  // task_of(id) throws an Error if the data no longer have the task.
   GroupStateReader(const StateSection& section, std::function<const Task&(const std::string& id)> task_of);
-  // Groups in the order they were added in.
+  // The next group, in the order of GroupStateWriter::add.
   Group next(const Json& saved);
 
  private:
+  const NamedTensor* find(const std::string& name) const;
+  // Entries [begin, begin + count) of a tensor.
   template <class T>
-  std::vector<T> slice(const char* column, size_t count) const;
+  std::vector<T> slice(const std::string& name, size_t begin, size_t count) const;
+  void read_columns(Sample& sample) const;
 
   const StateSection& section_;
   std::function<const Task&(const std::string& id)> task_of_;
-  size_t read_ = 0;  // tokens
+  size_t tokens_read_ = 0, samples_read_ = 0;
 };
 
 }  // namespace hone

@@ -10,14 +10,15 @@
 
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
+#include "train/loop.h"
 
 namespace hone {
 namespace {
 
-// One group on its way: a copy of its completions and, once judged, their scores or what was thrown.
+// One group in progress: a copy of its completions and, once scored, the scores or the exception.
 struct Job {
   const Task* task = nullptr;
-  std::vector<Sample*> samples;  // those that are judged
+  std::vector<Sample*> samples;  // those to score
   std::vector<Completion> completions;
   std::vector<RewardScore> scores;
   std::exception_ptr error;
@@ -31,7 +32,7 @@ void write_score(const std::string& name, RewardScore& score, Sample& sample) {
     return;
   }
   sample.scored = false;
-  std::fill(sample.mask.begin(), sample.mask.end(), 0.0f);
+  clear_mask(sample);
   if (!score.failed) sample.counts["rewards/skipped"] = 1;
   if (!score.failed) return;
   if (score.failed_parts.empty()) score.failed_parts.push_back(name);
@@ -41,9 +42,9 @@ void write_score(const std::string& name, RewardScore& score, Sample& sample) {
 }  // namespace
 
 struct RewardRunner::ScoringRound::Work {
-  Work(RewardRunner& j, std::span<Group> g) : judge(j), groups(g), jobs(g.size()) {}
+  Work(RewardRunner& j, std::span<Group> g) : runner(j), groups(g), jobs(g.size()) {}
 
-  RewardRunner& judge;
+  RewardRunner& runner;
   std::span<Group> groups;
   std::vector<Job> jobs;  // of each group
   size_t num_threads = 1;
@@ -55,13 +56,13 @@ struct RewardRunner::ScoringRound::Work {
   std::vector<std::jthread> threads;  // last: they end before the rest goes
 
   void run();
-  void judge_one(Job& job);
-  void judge_on_device();
+  void score_one(Job& job);
+  void score_on_device();
 };
 
-RewardRunner::ScoringRound::ScoringRound(RewardRunner& judge, std::span<Group> groups)
-    : work_(std::make_unique<Work>(judge, groups)) {
-  const int64_t wanted = judge.reward_.reward->concurrency();
+RewardRunner::ScoringRound::ScoringRound(RewardRunner& runner, std::span<Group> groups)
+    : work_(std::make_unique<Work>(runner, groups)) {
+  const int64_t wanted = runner.reward_.reward->concurrency();
   work_->num_threads = static_cast<size_t>(wanted > 0 ? wanted : num_threads());
 }
 
@@ -84,7 +85,7 @@ void RewardRunner::ScoringRound::submit(size_t i) {
     job.completions.push_back(sample.completion);
   }
   job.scores.resize(job.completions.size());
-  if (job.samples.empty() || !work_->judge.reward_.reward->on_host()) return;
+  if (job.samples.empty() || !work_->runner.reward_.reward->on_host()) return;
   const std::lock_guard lock(work_->mutex);
   work_->queue.push_back(&job);
   ++work_->unfinished;
@@ -101,45 +102,45 @@ void RewardRunner::ScoringRound::Work::run() {
     Job& job = *queue.front();
     queue.pop_front();
     lock.unlock();
-    judge_one(job);
+    score_one(job);
     lock.lock();
     if (--unfinished == 0) changed.notify_all();
   }
 }
 
-void RewardRunner::ScoringRound::Work::judge_one(Job& job) {
+void RewardRunner::ScoringRound::Work::score_one(Job& job) {
   try {
-    judge.reward_.reward->score_group(*job.task, job.completions, job.scores);
+    runner.reward_.reward->score_group(*job.task, job.completions, job.scores);
     for (const RewardScore& score : job.scores)
-      if (score.failed) judge.show(*job.task, score);
+      if (score.failed) runner.show(*job.task, score);
   } catch (...) {
     job.error = std::current_exception();
   }
 }
 
-void RewardRunner::ScoringRound::Work::judge_on_device() {
-  std::vector<GroupScores> asked;
+void RewardRunner::ScoringRound::Work::score_on_device() {
+  std::vector<GroupScores> groups_to_score;
   for (Job& job : jobs)
-    if (!job.samples.empty()) asked.push_back({*job.task, job.completions, job.scores});
-  judge.reward_.reward->score_groups(asked);
-  for (const GroupScores& group : asked)
+    if (!job.samples.empty()) groups_to_score.push_back({*job.task, job.completions, job.scores});
+  runner.reward_.reward->score_groups(groups_to_score);
+  for (const GroupScores& group : groups_to_score)
     for (const RewardScore& score : group.scores)
-      if (score.failed) judge.show(group.task, score);
+      if (score.failed) runner.show(group.task, score);
 }
 
-bool RewardRunner::ScoringRound::scored(std::chrono::milliseconds patience) {
+bool RewardRunner::ScoringRound::scored(std::chrono::milliseconds timeout) {
   std::unique_lock lock(work_->mutex);
-  return work_->changed.wait_for(lock, patience, [this] { return work_->unfinished == 0; });
+  return work_->changed.wait_for(lock, timeout, [this] { return work_->unfinished == 0; });
 }
 
 void RewardRunner::ScoringRound::finish() {
-  if (!work_->judge.reward_.reward->on_host()) {
-    work_->judge_on_device();
+  if (!work_->runner.reward_.reward->on_host()) {
+    work_->score_on_device();
   } else {
     std::unique_lock lock(work_->mutex);
     work_->changed.wait(lock, [this] { return work_->unfinished == 0; });
   }
-  RewardRunner& judge = work_->judge;
+  RewardRunner& runner = work_->runner;
   int64_t total = 0, failed = 0;
   std::string first;
   for (Job& job : work_->jobs) {
@@ -149,20 +150,20 @@ void RewardRunner::ScoringRound::finish() {
       if (score.failed && failed++ == 0) first = concat(job.task->id, ": ", score.note);
       HONE_CHECK(score.failed || score.skipped || std::isfinite(score.score), "reward: the score of ", job.task->id,
                  " is ", score.score);
-      write_score(judge.reward_.label(), job.scores[i], *job.samples[i]);
+      write_score(runner.reward_.label(), job.scores[i], *job.samples[i]);
     }
   }
-  if (static_cast<double>(failed) > judge.max_failure_rate_ * static_cast<double>(total))
-    throw StepAborted(concat("reward ", judge.reward_.label(), ": ", failed, " of ", total,
-                             " replies could not be judged, max_failure_rate is ", judge.max_failure_rate_, "; ",
-                             first));
+  if (static_cast<double>(failed) > runner.max_failure_rate_ * static_cast<double>(total))
+    throw StepAborted(concat("reward ", runner.reward_.label(), ": ", failed, " of ", total,
+                             " completions could not be scored, max_reward_failure_rate is ", runner.max_failure_rate_,
+                             "; ", first));
 }
 
 void RewardRunner::show(const Task& task, const RewardScore& score) {
   constexpr size_t most = 16;
   const std::lock_guard lock(mutex_);
   if (shown_.size() < most && shown_.insert(score.note).second)
-    log::warning("reward ", reward_.label(), ": ", task.id, " could not be judged: ", score.note,
+    log::warning("reward ", reward_.label(), ": ", task.id, " could not be scored: ", score.note,
                  " (counted in rewards/*/failed; the same message is not repeated)");
 }
 

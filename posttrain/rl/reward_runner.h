@@ -1,9 +1,9 @@
 #pragma once
-// Judge: gives the replies of groups their rewards while other groups are still being sampled.
+// RewardRunner: scores the completions of groups while other groups are still being sampled.
 //
-// A reply that its reward skipped (every part of it, for a composite) or failed on is left unjudged: reward 0, empty
-// mask, counted. Failures are shown, once each, and past a rate they end the round with an Error: they never become a
-// score.
+// A completion that its reward skipped (for a composite: that every part skipped) or failed on has no score: reward 0,
+// mask 0, and it is counted. Each failure message is logged once. Above a rate of failures the batch ends with an
+// Error. A failure never becomes a score.
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -15,34 +15,28 @@
 
 namespace hone {
 
-// More replies than allowed could not be judged. Nothing has been learned from the round; it can be sampled and judged
-// again.
-class StepAborted : public Error {
- public:
-  using Error::Error;
-};
-
 class RewardRunner {
  public:
-  // max_failure_rate: the share of a round's judged replies that may fail. The reward is the caller's and must outlive
-  // the judge.
+  // max_failure_rate: the share of a batch's completions whose reward may fail. The reward is the caller's and must
+  // outlive this object.
   RewardRunner(const RewardSpec& reward, double max_failure_rate)
       : reward_(reward), max_failure_rate_(max_failure_rate) {}
 
-  // The groups of one call for experience. Which thread judges a group, and when, changes nothing in what comes out.
-  // One thread.
+  // Scores the groups of one batch. Results do not depend on which thread scores a group, and when. One thread calls
+  // it.
   class ScoringRound {
    public:
-    // `groups` stays in place while the round lives.
-    ScoringRound(RewardRunner& judge, std::span<Group> groups);
-    ~ScoringRound();  // waits for what is being judged, drops what is not begun
-    // groups[i] holds its replies: those with judged == true are to be scored. Returns at once.
+    // `groups` must stay in place while this object lives.
+    ScoringRound(RewardRunner& runner, std::span<Group> groups);
+    ~ScoringRound();  // waits for rewards that are running, drops the others
+    // groups[i] has its completions; those with scored == true get a score. Returns at once.
     void submit(size_t i);
-    // Whether finish() has nothing to wait for; waits so long for it.
-    bool scored(std::chrono::milliseconds patience);
-    // Waits for all that was submitted and writes reward, reward_parts, counts, judged and mask, in the groups' order.
-    // Throws StepAborted; what a reward threw (of several groups the first's); an Error that names the task whose
-    // score is not finite. A reward that uses the device is called here, on this thread.
+    // True if finish() has nothing to wait for; waits up to `timeout` for that.
+    bool scored(std::chrono::milliseconds timeout);
+    // Waits for all submitted groups and writes reward, reward_parts, counts, scored and mask, in the groups' order.
+    // Throws StepAborted if more than max_failure_rate of the rewards failed; what a reward threw (of several groups
+    // the first); an Error that names the task if a score is not finite. A reward that uses the device runs here, on
+    // this thread.
     void finish();
 
    private:
@@ -51,7 +45,7 @@ class RewardRunner {
   };
 
  private:
-  void show(const Task& task, const RewardScore& score);  // in the log, unless its note was before
+  void show(const Task& task, const RewardScore& score);  // logs a failure unless its note was logged before
 
   const RewardSpec& reward_;
   double max_failure_rate_;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/log.h"
-#include "posttrain/rl/rounds.h"
+#include "posttrain/rl/task_schedule.h"
 
 namespace hone {
 
@@ -29,14 +29,14 @@ void RewardWatch::observe(std::span<const Group> groups) {
   std::map<std::string, std::vector<double>> rewards;
   bool comparable = false, any_differs = false;
   for (const Group& group : groups) {
-    int64_t judged = 0;
+    int64_t num_scored = 0;
     for (const Sample& sample : group.samples) {
       if (!sample.scored) continue;
-      ++judged;
+      ++num_scored;
       rewards[""].push_back(sample.reward);
       for (const auto& [name, value] : sample.reward_parts) rewards[name].push_back(value);
     }
-    comparable = comparable || judged > 1;
+    comparable = comparable || num_scored > 1;
     any_differs = any_differs || has_reward_spread(group, "");
   }
   for (const auto& [name, values] : rewards) observe_reward(name, values);

@@ -1,6 +1,6 @@
 #pragma once
-// RewardWatch: says in the log when rewards stop telling completions apart. Training then goes on without a gradient,
-// and nothing else would show it.
+// RewardWatch: warns in the log if rewards stop to differ between completions. Training then continues without a
+// gradient, and nothing else shows it.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,7 +14,7 @@ namespace hone {
 
 class RewardWatch {
  public:
-  // One step's judged groups. Warns once of each: `patience` steps in a row in which no group's rewards differed
+  // Takes one step's scored groups. Warns once of each: `patience` steps in a row in which no group's rewards differed
   // (groups of two or more completions), and in which the reward, or a part of it, was the same number for every
   // completion.
   void observe(std::span<const Group> groups);

@@ -1,12 +1,12 @@
 #pragma once
-#include "posttrain/rl/rollouts.h"
-#include "posttrain/rl/weight_queue.h"
-#include "run/run.h"
+#include "posttrain/rl/rollout_queue.h"
+#include "posttrain/rl/weight_sync.h"
+#include "train/stage.h"
 
 namespace hone {
 
-// Replies from the workers that the recipe names. ahead: weights are kept by the learner's thread, before the pool's
-// asks for them. Both outlive what it makes.
-RolloutSource worker_source(Run& run, WeightQueue& weights, bool ahead);
+// A source of completions from the workers of stage.rollout. ahead: the learner's thread stores each version in the
+// queue before the thread of the worker pool takes it. `stage` and `weights` outlive the source.
+RolloutSource worker_source(StageContext& stage, WeightQueue& weights, bool ahead);
 
 }  // namespace hone

@@ -1,5 +1,5 @@
-// Training on pairs of a better and a worse completion. The reference is the model as it was when the stage began.
-#include "posttrain/offline_stage.h"
+// Training on pairs of a chosen and a rejected completion. The reference is the model as it was when the stage began.
+#include "posttrain/offline.h"
 #include "posttrain/preference_data.h"
 
 namespace hone {

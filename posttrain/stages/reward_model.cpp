@@ -1,9 +1,8 @@
-// Training a reward model on pairs of a better and a worse completion: the score of the one is to exceed that of the
-// other. Its checkpoints are sequence classifiers; the model that the stage began with is what the next stage goes on
-// with.
+// Training a reward model on pairs: the score of the chosen completion should exceed the score of the rejected one. Its
+// checkpoints are sequence classifiers. The next stage starts from the model that this stage started from.
 #include "posttrain/reward_model.h"
 
-#include "posttrain/offline_stage.h"
+#include "posttrain/offline.h"
 #include "posttrain/preference_data.h"
 
 namespace hone {
@@ -15,7 +14,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   void fields(Fields& f) override {
     data_.fields(f);
     f("margin", data_.margin,
-      "template of a number by which the chosen completion's score is to exceed the other's; empty = 0");
+      "template of a number: the margin by which the score of the chosen completion should be higher; empty = 0");
     training_.fields(f);
   }
   std::string default_name() const override { return "reward_model"; }
@@ -28,10 +27,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
     std::vector<Group> pairs = load_preferences(source, tokenizer);
     for (Group& pair : pairs)
-      for (Sample& sample : pair.samples) {
-        add_score_position(sample);
-        sample.advantage.assign(sample.tokens.size(), static_cast<float>(sample.reward));
-      }
+      for (Sample& sample : pair.samples) add_score_position(sample);
     return pairs;
   }
 };

@@ -1,24 +1,26 @@
-// Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
+// Reinforcement learning on rewards: sample completions, score them, compute advantages, update the policy.
 #include <algorithm>
 
 #include "core/base/log.h"
 #include "core/base/stopwatch.h"
+#include "core/config/choice.h"
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
 #include "posttrain/reference.h"
-#include "posttrain/rl/experience.h"
-#include "posttrain/rl/replica.h"
 #include "posttrain/rl/reward_watch.h"
-#include "posttrain/rl/rollouts.h"
+#include "posttrain/rl/rollout_batch.h"
+#include "posttrain/rl/rollout_config.h"
+#include "posttrain/rl/rollout_queue.h"
+#include "posttrain/rl/weight_sync.h"
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
-#include "train/objective_spec.h"
+#include "train/objective.h"
 #include "train/stage.h"
 
 namespace hone {
 namespace {
 
-// One row for a round's updates.
+// Combines the updates of a rollout batch into one report.
 StepReport combine(const std::vector<StepReport>& updates) {
   StepReport out;
   const double share = 1.0 / static_cast<double>(updates.size());
@@ -46,9 +48,9 @@ int64_t longest_prompt(const TaskSource& source, const PromptFormat& format, con
   return out;
 }
 
-// What the steps of one run of the stage work with.
+// The run-time objects of one run of the stage.
 struct Learning {
-  Run& run;
+  StageContext& stage;
   Objective& objective;
   Trainer& trainer;
   Reference* reference;  // null: the objective needs none
@@ -64,40 +66,29 @@ class Rl : public Stage {
     tasks_.fields(f);
     rounds_.fields(f);
     rollouts_.fields(f);
-    f("num_iterations", num_iterations_, "passes over a round's samples");
-    f("mini_batches", mini_batches_, "optimizer updates each pass is cut into");
+    f("num_iterations", num_iterations_, "epochs: passes over the samples of a rollout batch");
+    f.alias("mini_batches", "num_mini_batches");
+    f("num_mini_batches", num_mini_batches_, "optimizer updates of each pass");
     f("log_samples", log_samples_,
-      "completions of a step that go to samples.jsonl, group by group; -1 = all, 0 = none");
+      "completions of a step that are written to samples.jsonl, group by group; -1 = all, 0 = none");
     actor_.fields(f);
-    objective_.fields(f);
+    objective_.fields(f, "objective", "what is optimized (hone list objectives)");
+    require_data(f, objective_.kind(), *objective_, TrainingData::rewarded);
     f("critic", loop_.trainer.critic,
-      "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
-    const Objective& objective = *objective_.made;
-    f.require("objective", objective.needs().per != LossUnit::pair,
-              concat(objective_.objective,
-                     " learns from pairs of a chosen and a rejected completion, and sampled completions are none; "
-                     "hone pairs makes them, a stage of kind preference or reward_model trains on them"));
-    if (f.reading() && objective.needs().critic) loop_.schedule.learning_rate = ppo_learning_rate;
-    loop_.fields(f, "rounds of experience, each of which makes num_iterations * mini_batches optimizer updates");
+      "value model of objectives that need values (ppo); their default learning_rate is 3e-6");
+    if (objective_->make({})->needs().critic) f.default_if_absent("learning_rate", ppo_learning_rate);
+    loop_.fields(f, "rollout batches; each makes num_iterations * num_mini_batches optimizer updates");
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
     f.require("log_samples", log_samples_ >= -1, "log_samples must be -1 (all), 0 (none) or more");
-    f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= rounds_.prompts_per_step * actor_.num_generations,
-              "mini_batches must be in [1, prompts_per_step * num_generations]");
+    f.require("num_mini_batches",
+              num_mini_batches_ > 0 && num_mini_batches_ <= rounds_.prompts_per_step * actor_.num_generations,
+              "num_mini_batches must be in [1, prompts_per_step * num_generations]");
     f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1,
               "filter_groups needs num_generations above 1");
-    f.require(
-        "num_generations", actor_.num_generations > 1 || !objective.compares_group(),
-        concat(objective_.objective,
-               " compares the completions of a prompt with each other: of num_generations = 1 it has no gradient; "
-               "give 2 or more"));
-    f.require("sampling",
-              (actor_.sampling.temperature > 0 && actor_.sampling.top_k != 1) || !objective.compares_group(),
-              concat(objective_.objective,
-                     " compares the completions of a prompt with each other, and greedy sampling (temperature = 0, or "
-                     "top_k = 1) draws the same one each time: it has no gradient"));
-    loop_.trainer.temperature = actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1;
+    require_fit(f, "num_generations", {.group_size = actor_.num_generations});
+    require_fit(f, "sampling", facts());
   }
-  std::string default_name() const override { return objective_.objective; }
+  std::string default_name() const override { return objective_.kind(); }
   int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_tasks(tasks_)); }
   PlannedStep planned_step(const ModelShape& model, const Tokenizer* tokenizer) const override {
     int64_t length = model.max_positions;
@@ -105,84 +96,112 @@ class Rl : public Stage {
       const int64_t longest = longest_prompt(tasks_, actor_.format, *tokenizer) + actor_.sampling.max_tokens;
       length = length > 0 ? std::min(length, longest) : longest;
     }
-    return {.sequences = (rounds_.prompts_per_step * actor_.num_generations + mini_batches_ - 1) / mini_batches_,
-            .length = length,
-            .updates = num_iterations_ * mini_batches_,
-            .objective = objective_.made.get(),
-            .trainer = &loop_.trainer,
-            .reference = objective_.made->needs().reference,
-            .rollout = true,
-            .max_versions_in_flight = rollouts_.max_versions_in_flight()};
+    const std::shared_ptr<const Objective> objective = objective_->make(facts());
+    return {
+        .sequences = (rounds_.prompts_per_step * actor_.num_generations + num_mini_batches_ - 1) / num_mini_batches_,
+        .length = length,
+        .updates = num_iterations_ * num_mini_batches_,
+        .objective = objective,
+        .trainer = &loop_.trainer,
+        .reference = objective->needs().has(columns::reference_logp),
+        .rollout = true,
+        .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
-  void resolve(const Recipe& recipe) override {
-    if (rollouts_.max_staleness > 0 || !recipe.rollout.exact() || !actor_.sampling.distribution_changes().empty())
-      objective_.made->off_policy();
+  void resolve(const StageSettings& settings) override {
+    exact_engine_ = settings.rollout->exact();
+    if (auto resolved = objective_->resolved(facts())) objective_.set(objective_.kind(), std::move(resolved));
   }
   std::vector<std::string> warnings() const override {
     std::vector<std::string> out = loop_.warnings();
-    std::ranges::copy(objective_.made->warnings(), std::back_inserter(out));
+    std::ranges::copy(objective_->warnings(facts()), std::back_inserter(out));
     return out;
   }
-  void check(const Recipe& recipe) const override {
-    const std::string& device = recipe.rollout.device;
-    HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: [rollout] device is ", device,
-               ", and an engine that takes turns with the learner is beside it: max_staleness must be above 0");
-    HONE_CHECK(device.empty() || recipe.rollout.pool.workers.empty(),
-               "rl: [rollout] has a device and workers: give one of them");
-    if (const std::string& file = recipe.rollout.pool.worker_key_file; !file.empty()) read_keys(expand_path(file));
-    HONE_CHECK(recipe.rollout.pool.workers.empty() || recipe.rollout.speculative.model.empty(),
-               "rl: rollout.speculative.model is a folder of this machine, and workers have no files: method ngram or "
-               "none goes with them");
-    HONE_CHECK(device.empty() || device_kind(device) == device_kind(recipe.device), "rl: [rollout] device is ", device,
-               ", the learner's is ", recipe.device, ": they must be of one kind");
+  void check(const StageSettings& settings) const override {
+    const RolloutConfig& rollout = *settings.rollout;
+    const std::string& device = rollout.device;
+    HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: rollout.device = ", device,
+               " needs asynchronous rollouts: set max_staleness to 1 or more, or remove rollout.device");
+    HONE_CHECK(device.empty() || rollout.pool.workers.empty(),
+               "rl: rollout.device and rollout.workers are both given: remove one of them");
+    if (const std::string& file = rollout.pool.worker_key_file; !file.empty()) read_keys(expand_path(file));
+    HONE_CHECK(
+        rollout.pool.workers.empty() || rollout.speculative.model.empty(),
+        "rl: rollout.speculative.model is a folder of this machine, which workers cannot read: use method ngram or "
+        "none with workers");
+    HONE_CHECK(device.empty() || device_kind(device) == device_kind(settings.device), "rl: rollout.device is ", device,
+               ", the learner's device is ", settings.device, ": both must be of one kind");
     HONE_CHECK(actor_.reward.reward,
                "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
     actor_.reward.check();
   }
 
-  void run(Run& run) override {
+  void run(StageContext& stage) const override {
     const std::vector<Task> tasks = load_tasks(tasks_);
     log::info("rl: ", tasks.size(), " tasks");
-    Objective& objective = *objective_.made;
-    tell_distribution(objective.needs());
-    const uint64_t seed = run.stage_seed();
-    ActorConfig actor_config = actor_;
+    const std::unique_ptr<Objective> made = objective_->make(facts());
+    Objective& objective = *made;
+    log_distribution(objective.needs());
+    const uint64_t seed = stage.seed;
+    CollectorConfig actor_config = actor_;
     actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
-    Trainer trainer(run.context, *run.model, loop.trainer);
+    loop.trainer.temperature = temperature();
+    Trainer trainer(stage.context, *stage.model, loop.trainer);
     std::unique_ptr<Reference> reference;
-    if (objective.needs().reference) reference = std::make_unique<Reference>(run, loop.trainer.temperature);
+    if (objective.needs().has(columns::reference_logp))
+      reference = std::make_unique<Reference>(stage, loop.trainer.temperature);
     TaskSchedule rounds(rounds_, tasks, seed);
-    WeightQueue weights(run.context, *run.model,
+    WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
-    RolloutQueue rollouts(rollouts_, actor_config, *run.tokenizer, rounds, loop.steps, source(run, weights));
-    Learning learning{.run = run,
+    RolloutQueue rollouts(rollouts_, actor_config, *stage.tokenizer, rounds, loop.steps, source(stage, weights));
+    Learning learning{.stage = stage,
                       .objective = objective,
                       .trainer = trainer,
                       .reference = reference.get(),
                       .rollouts = rollouts,
-                      .exact = run.recipe.rollout.exact() && actor_.sampling.distribution_changes().empty()};
-    train_loop(run, loop, trainer, {{"rounds", &rollouts}, {"objective", &objective}},
+                      .exact = stage.rollout->exact() && actor_.sampling.distribution_changes().empty()};
+    train_loop(stage, loop, trainer, {{"rounds", &rollouts}, {"objective", &objective}},
                [&](int64_t step, double learning_rate) { return make_step(learning, step, learning_rate); });
-    if (rollouts.failed_replies() > 0) log::warning("rl: ", rollouts.failed_replies(), " replies could not be sampled");
+    if (rollouts.failed_completions() > 0)
+      log::warning("rl: ", rollouts.failed_completions(), " completions could not be sampled");
   }
 
  private:
+  RunFacts facts() const {
+    const SamplingParams& sampling = actor_.sampling;
+    return {.off_policy = rollouts_.max_staleness > 0 || !exact_engine_ || !sampling.distribution_changes().empty(),
+            .temperature = sampling.top_k == 1 ? 0 : sampling.temperature,
+            .group_size = actor_.num_generations};
+  }
+  // Validates the objective under these facts.
+  void require_fit(Fields& f, const char* key, const RunFacts& facts) const {
+    std::string problem;
+    try {
+      objective_->validate(facts);
+    } catch (const Error& error) {  // gets the place of the key
+      problem = concat(objective_.kind(), ": ", error.what());
+    }
+    f.require(key, problem.empty(), problem);
+  }
+
+  // Of the log-probs that the objective sees: the sampler's.
+  double temperature() const { return actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1; }
+
   int64_t steps_of(const std::vector<Task>& tasks) const {
     return loop_.num_steps(static_cast<double>(tasks.size()) / static_cast<double>(rounds_.prompts_per_step));
   }
 
-  // Says once what the log-probs of the completions are of, if that is not the learner's distribution.
-  void tell_distribution(const Needs& needs) const {
+  // Logs once which distribution the behavior log-probs belong to, if it is not the learner's.
+  void log_distribution(const Needs& needs) const {
     const std::vector<std::string> changes = actor_.sampling.distribution_changes();
-    if (changes.empty() || !needs.behavior) return;
-    log::info("rl: completions are drawn off policy, from the distribution that sampling's ", join(changes),
-              " makes: behavior log-probs are of it, ", "and the importance correction (importance_sampling_mode) is ",
-              needs.old ? "on" : "off");
+    if (changes.empty() || !needs.has(columns::behavior_logp)) return;
+    log::info("rl: completions are sampled off policy, since sampling sets ", join(changes),
+              ": behavior log-probs are of the changed distribution, and the importance correction ",
+              "(importance_sampling_mode) is ", needs.has(columns::old_logp) ? "on" : "off");
   }
 
-  // A round is drawn and learned from. If that fails before the weights have changed, everything is as it was before
+  // Samples a rollout batch and learns from it. If that fails before the weights change, all state is as it was before
   // the step.
   StepReport make_step(Learning& of, int64_t step, double learning_rate) const {
     const Stopwatch watch;
@@ -202,37 +221,38 @@ class Rl : public Stage {
   }
 
   StepReport learn(Learning& of, RolloutBatch& experience, int64_t step, double learning_rate) const {
-    Run& run = of.run;
+    StageContext& stage = of.stage;
     const Needs needs = of.objective.needs();
     of.watch.observe(experience.groups);
-    if (needs.behavior || needs.old)
-      experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step, of.exact);
+    if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
+      experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact);
     if (of.reference) of.reference->score_into(experience.groups);
     if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
     MetricSums credit;
     of.objective.compute_advantages(experience.groups, credit);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-      for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, run.stage_seed(),
+      for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.unit, stage.seed,
                                                       static_cast<uint64_t>(step * num_iterations_ + epoch)))
         updates.push_back(of.trainer.step(mini, of.objective, learning_rate));
     StepReport report = combine(updates);
     report.metrics.merge(credit.means());
     report.metrics.merge(experience.metrics());
-    experience.log_samples(run.log, run.first_step + step + 1, log_samples_);
+    for (const Json& row : experience.sample_rows(stage.first_step + step + 1, log_samples_)) stage.log.sample(row);
     return report;
   }
 
-  // The sampler beside the learner, one with a copy of its weights, or workers.
-  RolloutSource source(Run& run, WeightQueue& weights) const {
-    if (!run.recipe.rollout.pool.workers.empty()) return worker_source(run, weights, rollouts_.max_staleness > 0);
-    const auto sampler = [&run](Context& context, Model& model) {
-      return std::make_unique<LocalBackend>(context, model, *run.tokenizer, run.recipe.rollout);
+  // Where completions come from: an engine on the learner's weights, an engine on a copy of them, or workers.
+  RolloutSource source(StageContext& stage, WeightQueue& weights) const {
+    if (!stage.rollout->pool.workers.empty()) return worker_source(stage, weights, rollouts_.max_staleness > 0);
+    const auto sampler = [&stage](Context& context, Model& model) {
+      return std::make_unique<LocalBackend>(context, model, *stage.tokenizer, *stage.rollout);
     };
-    if (rollouts_.max_staleness == 0) return {.make = [&run, sampler] { return sampler(run.context, *run.model); }};
+    if (rollouts_.max_staleness == 0)
+      return {.make = [&stage, sampler] { return sampler(stage.context, *stage.model); }};
     return {.make =
                 [&, sampler] {
-                  return std::make_unique<ReplicaBackend>(run.context, *run.model, weights, run.recipe.rollout.device,
+                  return std::make_unique<ReplicaBackend>(stage.context, *stage.model, weights, stage.rollout->device,
                                                           sampler);
                 },
             .keep = [&](int64_t version) { weights.push(version); }};
@@ -244,10 +264,11 @@ class Rl : public Stage {
   TaskSource tasks_;
   TaskScheduleConfig rounds_;
   RolloutQueueConfig rollouts_;
-  ActorConfig actor_;
-  ObjectiveSpec objective_{.objective = "grpo", .made = {}};
+  CollectorConfig actor_;
+  Choice<ObjectiveSettings> objective_{"grpo"};
+  bool exact_engine_ = true;  // [rollout] samples with the learner's arithmetic
   LoopConfig loop_;
-  int64_t num_iterations_ = 1, mini_batches_ = 1, log_samples_ = 64;
+  int64_t num_iterations_ = 1, num_mini_batches_ = 1, log_samples_ = 64;
 };
 
 [[maybe_unused]] const bool added = stages().add("rl", [] { return std::unique_ptr<Stage>(new Rl); });

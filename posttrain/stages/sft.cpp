@@ -1,5 +1,5 @@
 // Supervised fine-tuning on prompts with completions, or on conversations.
-#include "posttrain/offline_stage.h"
+#include "posttrain/offline.h"
 
 namespace hone {
 namespace {
@@ -10,15 +10,13 @@ class Sft : public OfflineStage<SftSource> {
   void fields(Fields& f) override {
     data_.fields(f);
     f("packing", packing_,
-      "a step is whole samples of at most batch_size * max_length tokens, however many; false: batch_size samples. "
-      "Packed or "
-      "not, a sample attends to itself alone");
+      "true: a step is as many complete samples as fit into batch_size * max_length tokens; false: batch_size samples. "
+      "A sample attends only to itself in both cases");
     training_.fields(f);
     f("neftune_noise_alpha", training_.trainer().neftune_noise_alpha,
-      "noise on the embeddings in training, uniform within alpha / sqrt(length * width); 0 = none");
+      "uniform noise on the embeddings in training, within alpha / sqrt(length * width) (NEFTune); 0 = none");
     f.require("neftune_noise_alpha", training_.trainer().neftune_noise_alpha >= 0,
               "neftune_noise_alpha must be 0 or more");
-    training_.packed_tokens = packing_ ? training_.batch_size() * data_.sample.max_length : 0;
   }
 
  protected:
@@ -27,6 +25,8 @@ class Sft : public OfflineStage<SftSource> {
     for (Sample& sample : load_sft(source, tokenizer)) groups.emplace_back().samples.push_back(std::move(sample));
     return groups;
   }
+
+  int64_t packed_tokens() const override { return packing_ ? training_.batch_size() * data_.sample.max_length : 0; }
 
  private:
   bool packing_ = false;

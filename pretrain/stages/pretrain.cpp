@@ -1,8 +1,8 @@
 // Next-token training on a corpus.
 #include <algorithm>
 
-#include "data/index_loader.h"
 #include "pretrain/corpus.h"
+#include "pretrain/token_loader.h"
 #include "train/loop.h"
 #include "train/stage.h"
 
@@ -13,52 +13,52 @@ class Pretrain : public Stage {
  public:
   void fields(Fields& f) override {
     corpus_.fields(f);
-    f("max_length", max_length_, "tokens of a sequence");
+    f("max_length", max_length_, "longest sequence in tokens");
     f("packing", packing_,
-      "windows: cut the corpus every max_length tokens; documents: a sequence is a document, its end cut off past "
-      "max_length");
-    f("batch_size", batch_size_, "sequences of an optimizer step");
+      "windows: every max_length tokens of the corpus are a sequence | documents: each document is a sequence, "
+      "truncated to max_length");
+    f("batch_size", batch_size_, "sequences per optimizer step");
     loop_.fields(f);
     f.require("packing", packing_ == "windows" || packing_ == "documents", "packing must be windows or documents");
     f.require("max_length", max_length_ >= 2 && max_length_ <= max_sample_length,
               concat("max_length must be in [2, ", max_sample_length, "]"));
-    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch,
-              concat("batch_size must be in [1, ", max_batch, "]"));
+    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_step_samples,
+              concat("batch_size must be in [1, ", max_step_samples, "]"));
   }
   std::string default_name() const override { return "pretrain"; }
   bool trains_adapters() const override { return false; }
   int64_t steps() const override { return loop_.steps; }
   std::vector<std::string> warnings() const override { return loop_.warnings(); }
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
-    return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};
+    return {.sequences = batch_size_, .length = max_length_, .objective = objective_, .trainer = &loop_.trainer};
   }
-  void check(const Recipe&) const override { check_corpus(corpus_); }
+  void check(const StageSettings&) const override { check_corpus(corpus_); }
 
-  void run(Run& run) override {
-    const TokenFile tokens(tokenize_corpus(corpus_, *run.tokenizer, run.folder / "data" / run.stage_name));
-    HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ",
-               tokens.vocab_size(), ", the model's vocabulary is ", run.model->shape().vocab_size);
-    Trainer trainer(run.context, *run.model, loop_.trainer);
-    const uint64_t seed = run.stage_seed();
+  void run(StageContext& stage) const override {
+    const TokenFile tokens(tokenize_corpus(corpus_, *stage.tokenizer, stage.run_folder / "data" / stage.name));
+    HONE_CHECK(tokens.vocab_size() <= stage.model->shape().vocab_size, "pretrain: the corpus has ids up to ",
+               tokens.vocab_size(), ", the model's vocabulary is ", stage.model->shape().vocab_size);
+    Trainer trainer(stage.context, *stage.model, loop_.trainer);
+    const uint64_t seed = stage.seed;
     TokenLoader windows(tokens, max_length_, seed);
     IndexLoader documents(tokens.num_documents(), seed);
     std::vector<Sample> samples(static_cast<size_t>(batch_size_));
     std::vector<const Sample*> batch;
     for (const Sample& sample : samples) batch.push_back(&sample);
-    const bool whole = packing_ == "documents";
-    Stateful* loader = whole ? static_cast<Stateful*>(&documents) : &windows;
+    const bool by_document = packing_ == "documents";
+    Stateful* loader = by_document ? static_cast<Stateful*>(&documents) : &windows;
     LoopConfig loop = loop_;
-    loop.steps = loop_.num_steps(static_cast<double>(whole ? usable_documents(tokens) : windows.count()) /
+    loop.steps = loop_.num_steps(static_cast<double>(by_document ? usable_documents(tokens) : windows.count()) /
                                  static_cast<double>(batch_size_));
-    train_loop(run, loop, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
+    train_loop(stage, loop, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
       const Rollback undo(*loader);
-      for (Sample& sample : samples) sample = whole ? next_document(tokens, documents) : windows.next();
+      for (Sample& sample : samples) sample = by_document ? next_document(tokens, documents) : windows.next();
       return trainer.step(batch, *objective_, learning_rate);
     });
   }
 
  private:
-  // Documents of at least two tokens, without which nothing is predicted.
+  // Counts the documents of at least two tokens; shorter ones have nothing to predict.
   static int64_t usable_documents(const TokenFile& tokens) {
     int64_t out = 0;
     for (int64_t i = 0; i < tokens.num_documents(); ++i)
@@ -73,8 +73,7 @@ class Pretrain : public Stage {
       Sample out;
       out.tokens.resize(static_cast<size_t>(length));
       tokens.read(begin, out.tokens);
-      out.mask.assign(out.tokens.size(), 1.0f);
-      out.mask[0] = 0;
+      set_mask(out);
       return out;
     }
   }
@@ -82,7 +81,7 @@ class Pretrain : public Stage {
   CorpusSource corpus_;
   int64_t max_length_ = 256, batch_size_ = 32;
   std::string packing_ = "windows";
-  std::unique_ptr<Objective> objective_ = objectives().at("sft")();
+  std::shared_ptr<Objective> objective_ = make_objective("sft");
   LoopConfig loop_;
 };
 

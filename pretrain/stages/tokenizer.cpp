@@ -1,4 +1,4 @@
-// Trains a byte-level BPE tokenizer on rows or text files and makes it the run's.
+// Trains a byte-level BPE tokenizer on rows or text files. It becomes the tokenizer of the run.
 #include "pretrain/corpus.h"
 #include "train/stage.h"
 
@@ -9,21 +9,22 @@ class TokenizerStage : public Stage {
  public:
   void fields(Fields& f) override {
     corpus_.fields(f);
-    f("vocab_size", options_.vocab_size, "of the tokenizer, special tokens and the 256 bytes included");
-    f("special_tokens", options_.special_tokens, "take the first ids; the first is the end of a document");
-    f("pattern", options_.pattern, "pre-tokenisation regex; empty = GPT-2's");
-    f("min_frequency", options_.min_frequency, "pairs rarer than this are not merged");
+    f("vocab_size", options_.vocab_size, "size of the vocabulary, with special tokens and the 256 bytes");
+    f("special_tokens", options_.special_tokens,
+      "special tokens; they have the first ids, and the first one ends a document (eos)");
+    f("pattern", options_.pattern, "regular expression of the pre-tokenizer; empty = GPT-2's");
+    f("min_frequency", options_.min_frequency, "least number of occurrences of a pair that is merged");
     f.require("special_tokens", !options_.special_tokens.empty(),
-              "special_tokens needs at least the end-of-document token");
+              "special_tokens is empty: give at least the end-of-document token");
   }
   std::string default_name() const override { return "tokenizer"; }
   bool trains() const override { return false; }
   int64_t vocab_size() const override { return options_.vocab_size; }
-  void check(const Recipe&) const override { check_corpus(corpus_); }
+  void check(const StageSettings&) const override { check_corpus(corpus_); }
 
-  void run(Run& run) override {
-    train_tokenizer(corpus_, options_, run.folder / "tokenizer");
-    run.tokenizer = Tokenizer::load(run.folder / "tokenizer");
+  void run(StageContext& stage) const override {
+    train_tokenizer(corpus_, options_, stage.run_folder / "tokenizer");
+    stage.tokenizer = Tokenizer::load(stage.run_folder / "tokenizer");
   }
 
  private:

@@ -51,7 +51,7 @@ bool is_changed_on_left(std::string_view left, bool in_formula) {
   if (left.empty()) return false;
   if (is_digit(left.back()) || left.back() == '<') return true;
   if (left.back() == '>') return !left.ends_with("=>") && !left.ends_with("->") && left.size() > 1;
-  for (const std::string_view relation : {"\\ne", "\\neq", "≠", "!=", "\\lt", "\\gt", "\\not=", "\\not ="})
+  for (const std::string_view relation : {"\\ne", "\\neq", "≠", "\\lt", "\\gt", "\\not=", "\\not ="})
     if (left.ends_with(relation)) return true;
   if (!left.ends_with('-') && !left.ends_with("−")) return false;
   left = without_space_before(left.substr(0, left.size() - (left.back() == '-' ? 1 : std::string_view("−").size())));

@@ -6,6 +6,7 @@ dataset, each a list with one entry per completion. In a conversation a prompt i
 function. Its output goes to standard error, since requests and answers use other descriptors.
 """
 import asyncio
+import importlib.machinery
 import importlib.util
 import inspect
 import json
@@ -31,7 +32,8 @@ def take_over_streams():
 
 def load(file, function):
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    spec = importlib.util.spec_from_file_location("reward_file", file)
+    loader = importlib.machinery.SourceFileLoader("reward_file", file)  # whatever the file's suffix is
+    spec = importlib.util.spec_from_file_location("reward_file", file, loader=loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules["reward_file"] = module
     spec.loader.exec_module(module)

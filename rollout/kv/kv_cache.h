@@ -1,7 +1,7 @@
 #pragma once
-// A paged KV cache, handed out in blocks of block_size tokens that sequences may share. A full block may be named by
-// its tokens and those before them: it keeps them when nobody holds it, until its memory is wanted, the longest unused
-// first.
+// KvCache: a paged KV cache. It allocates blocks of block_size tokens, which sequences may share by reference counts. A
+// full block can be added to the prefix cache: without references it keeps its contents until its memory is needed, and
+// is then evicted, least recently used first.
 #include <cstdint>
 #include <list>
 #include <span>
@@ -12,47 +12,49 @@
 
 namespace hone {
 
+// One thread.
 class KvCache {
  public:
-  // Room for so many tokens, in whole blocks, of a model of this shape.
+  // Allocates whole blocks for `tokens` tokens of a model of this shape.
   KvCache(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t tokens);
 
-  int64_t block_size() const { return planes_.block_size(); }
+  int64_t block_size() const { return storage_.block_size(); }
   int64_t num_blocks() const { return static_cast<int64_t>(references_.size()); }
-  // Those that nobody holds, named ones too.
+  // Blocks without references, cached ones included.
   int64_t free_blocks() const { return static_cast<int64_t>(free_.size() + evictable_.size()); }
   int64_t blocks_for(int64_t tokens) const { return (tokens + block_size() - 1) / block_size(); }
 
-  // A free block with one reference; there must be one. A named one is forgotten for it where no other is left.
+  // Returns a free block with one reference; throws if none is free. Evicts a cached block only if no other is free.
   int32_t allocate();
-  // One more reference, of a block that is held or named; one less: the last one frees the block.
+  // Adds a reference to a block that is referenced or cached.
   void ref(int32_t block);
+  // Drops a reference; the last one frees the block.
   void unref(int32_t block);
-  // Another block with the same keys and values of its first tokens, in all planes.
+  // Allocates a block and copies the keys and values of the first `tokens` tokens to it, in all attached storages.
   int32_t copy(int32_t block, int64_t tokens);
 
-  // The named blocks. name() is of a block that is held, full, and never written again; it returns the name that the
-  // next block's parent is, which is another block's where that one holds the same.
-  const PrefixCache& prefixes() const { return prefixes_; }
+  const PrefixCache& prefix_cache() const { return prefix_cache_; }
+  // Adds a full, referenced block to the prefix cache; the block must not be written again. `parent` is the id of the
+  // block before it. Returns the id of the new entry, or of an equal entry that is already there.
   uint64_t cache_block(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
-    return prefixes_.add(block, parent, tokens).name;
+    return prefix_cache_.add(block, parent, tokens).id;
   }
-  // Keys and values of weights that are no more: no block that was named, or that follows one that was begun before, is
-  // found from now on.
+  // Drops all cached prefixes, because the weights changed. Sequences that began before cannot add to the new cache.
   void invalidate_prefix_cache();
 
-  // The model's keys and values, and those of another model that computes the same tokens: `others` has num_blocks()
-  // blocks and outlives the cache's use.
-  const KvStorage& planes() const { return planes_; }
-  void attach_storage(KvStorage& others) { joined_.push_back(&others); }
+  // The keys and values of the model.
+  const KvStorage& storage() const { return storage_; }
+  // Attaches the keys and values of a second model that computes the same tokens (a draft model). It must have
+  // num_blocks() blocks and outlive the use of the cache.
+  void attach_storage(KvStorage& attached) { attached_.push_back(&attached); }
 
  private:
-  KvStorage planes_;
-  std::vector<KvStorage*> joined_;
+  KvStorage storage_;
+  std::vector<KvStorage*> attached_;
   std::vector<int32_t> references_, free_;
-  PrefixCache prefixes_;
-  std::list<int32_t> evictable_;  // named, and held by nobody: the longest unused first
-  std::vector<std::list<int32_t>::iterator> idle_place_;
+  PrefixCache prefix_cache_;
+  std::list<int32_t> evictable_;  // cached blocks without references, least recently used first
+  std::vector<std::list<int32_t>::iterator> evictable_position_;  // by block
 };
 
 }  // namespace hone

@@ -1,7 +1,7 @@
 #pragma once
-// KvStorage: the memory of one model's keys and values in a paged cache, a plane of slots for every block of the model.
-// Which slots are whose is KvCache's to say; two models that write the same tokens share its blocks, each with planes
-// of its own.
+// KvStorage: the memory of one model's keys and values in a paged cache, a K and a V tensor for each layer. KvCache
+// decides which sequence uses which block. Two models that compute the same tokens share its block numbers, each with a
+// storage of its own.
 #include <vector>
 
 #include "model/model.h"
@@ -10,25 +10,25 @@ namespace hone {
 
 class KvStorage {
  public:
-  // Memory is taken here, once: 2 * num_blocks(model) * (num_blocks + 1) * block_size * kv heads * head dim, in
-  // `dtype`. u8: in e4m3, with an f32 scale for each token and kv head of k and of v.
+  // Allocates 2 * num_layers * (num_blocks + 1) * block_size * num_kv_heads * head_dim values of `dtype`, once. u8
+  // means e4m3 with an f32 scale for each token and KV head of K and of V.
   KvStorage(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t num_blocks);
 
   int64_t block_size() const { return block_size_; }
-  // A block that no sequence is ever given: where rows that only fill a batch up write.
-  int32_t pad_block() const { return spare_block_; }
-  // The keys and values of a block's first tokens into another.
+  // The block that padding rows write to; no sequence owns it.
+  int32_t pad_block() const { return pad_block_; }
+  // Copies the keys and values of the first `tokens` tokens of block `from` to block `to`.
   void copy(int32_t to, int32_t from, int64_t tokens);
-  // The planes; the call's own tables are the caller's to add.
+  // The tensors. The caller adds slots, lengths and the block table of its pass.
   KvView view() const;
   size_t bytes() const { return bytes_.size(); }
 
  private:
   Context& context_;
   int64_t block_size_;
-  int32_t spare_block_;
+  int32_t pad_block_;
   Buffer bytes_;
-  std::vector<Tensor> k_, v_, k_scale_, v_scale_;
+  std::vector<Tensor> k_, v_, k_scale_, v_scale_;  // by layer: [slots, heads, head_dim]; scales [slots, heads] f32
 };
 
 }  // namespace hone

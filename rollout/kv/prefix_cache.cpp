@@ -11,20 +11,20 @@ size_t PrefixCache::Hash::operator()(const Key& key) const {
 }
 
 std::optional<PrefixCache::Found> PrefixCache::find(uint64_t parent, std::span<const int32_t> tokens) const {
-  const auto place = blocks_.find({parent, {tokens.begin(), tokens.end()}});
-  return place == blocks_.end() ? std::nullopt : std::optional(place->second);
+  const auto found = blocks_.find({parent, {tokens.begin(), tokens.end()}});
+  return found == blocks_.end() ? std::nullopt : std::optional(found->second);
 }
 
 PrefixCache::Found PrefixCache::add(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
-  const auto [place, fresh] = blocks_.try_emplace({parent, {tokens.begin(), tokens.end()}}, Found{block, next_});
+  const auto [found, fresh] = blocks_.try_emplace({parent, {tokens.begin(), tokens.end()}}, Found{block, next_});
   if (fresh) {
     ++next_;
-    keys_.emplace(block, &place->first);
+    keys_.emplace(block, &found->first);
   }
-  return place->second;
+  return found->second;
 }
 
-void PrefixCache::forget(int32_t block) {
+void PrefixCache::evict(int32_t block) {
   const auto key = keys_.extract(block);
   if (key) blocks_.erase(blocks_.find(*key.mapped()));
 }

@@ -1,7 +1,7 @@
 #pragma once
-// PrefixCache: which blocks of a KV cache hold which tokens. A full block is known by its tokens and by what comes
-// before it: the name of the block before, or root(). Found by hash, compared whole: two texts are never taken for each
-// other. Names are numbers that are never given twice, so that what followed a forgotten block is found no more.
+// PrefixCache: finds KV blocks by their tokens. The key of a full block is its tokens and the id of the block before
+// it, or root(). Lookup is by hash and compares whole keys, so that two texts are never confused. An id is never used
+// twice: the successors of an evicted block cannot be found any more.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -10,6 +10,7 @@
 
 namespace hone {
 
+// One thread.
 class PrefixCache {
  public:
   PrefixCache() = default;
@@ -18,16 +19,16 @@ class PrefixCache {
 
   struct Found {
     int32_t block = 0;
-    uint64_t name = 0;
+    uint64_t id = 0;
   };
   uint64_t root() const { return root_; }
   std::optional<Found> find(uint64_t parent, std::span<const int32_t> tokens) const;
-  // Names the block that holds `tokens` after `parent`. Where another block holds the same already, this one stays
-  // unnamed and that one is returned.
+  // Adds the block that holds `tokens` after `parent`. If another block holds the same already, returns that one and
+  // does not add this one.
   Found add(int32_t block, uint64_t parent, std::span<const int32_t> tokens);
   bool has(int32_t block) const { return keys_.contains(block); }
-  void forget(int32_t block);
-  // Forgets all, and takes another root: what is added after the old one is found by nobody.
+  void evict(int32_t block);
+  // Drops all entries and changes root(): entries added after the old root are never found.
   void clear();
 
  private:
@@ -41,7 +42,7 @@ class PrefixCache {
   };
   uint64_t root_ = 0, next_ = 1;
   std::unordered_map<Key, Found, Hash> blocks_;
-  std::unordered_map<int32_t, const Key*> keys_;  // of each named block, in blocks_
+  std::unordered_map<int32_t, const Key*> keys_;  // of each cached block; points into blocks_
 };
 
 }  // namespace hone

@@ -1,8 +1,8 @@
 #pragma once
-// Worker: an engine that writes replies for a learner elsewhere: the server's network surface with endpoints for a
-// model, its weights, and requests in token ids. docs/howto/workers.md has the protocol. It serves one learner at a
-// time and keeps its weights from one session to the next. Where its engine stops (weights of NaN, say) the session
-// ends, and the next one has another engine.
+// Worker: an engine that generates completions for a remote learner. It is an HTTP server with endpoints for a model,
+// its weights, and requests in token ids; docs/reference/worker-protocol.md has the messages. It serves one learner at
+// a time and keeps its weights from one session to the next. If its engine stops (weights of NaN, say), the session
+// ends, and the next session gets a new engine.
 #include <memory>
 #include <string>
 
@@ -14,15 +14,15 @@ namespace hone {
 
 struct WorkerConfig {
   HttpServerConfig http{.max_body_bytes = int64_t{64} << 20, .max_connections = 64, .body_timeout = 120, .threads = 8};
-  std::string api_key_file = {};  // none = everybody may ask
+  std::string api_key_file = {};  // "" = no key is needed
   ServeAccess access = {};
-  double lease = 30;  // seconds without a word after which a learner counts as gone
+  double lease = 30;  // seconds without contact after which a learner counts as gone
   void fields(Fields& f);
 };
 
 class Worker {
  public:
-  // Serves from now on. The device outlives it.
+  // Starts to serve. The device must outlive it.
   Worker(Device& device, const WorkerConfig& config);
   ~Worker();
   int64_t port() const;

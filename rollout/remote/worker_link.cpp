@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <future>
 
@@ -10,16 +11,16 @@
 namespace hone {
 namespace {
 
-constexpr double heartbeat = 1;          // seconds between turns that say nothing
-constexpr double turn_wait = 0.05;       // that a worker waits for a reply to be whole: as long a new request may wait
-constexpr double shortest_pause = 0.05;  // before something is tried again
-constexpr double longest_pause = 10;
-constexpr double most_seconds_refused = 2;  // that a worker may refuse connections or break them off
-constexpr int most_openings = 3;            // of device links that fail, before weights are streamed for good
-constexpr double longest_opening = 10;      // seconds for both sides of a device link to open it
-constexpr double longest_transfer = 60;     // seconds for weights to go over it
-constexpr size_t num_channels = 8;          // on which blocks travel
-constexpr double longest_silence = 2.5;  // seconds for the blocks under way at once: meanwhile the worker hears nothing
+constexpr double kHeartbeatSeconds = 1;    // between polls without news
+constexpr double kPollSeconds = 0.05;      // a worker waits this long for a finished request; new requests wait as long
+constexpr double kFirstRetryPause = 0.05;  // seconds; doubled for each retry of a message
+constexpr double kMaxJoinPause = 10;       // seconds
+constexpr double kMaxFailingSeconds = 2;   // for which a message is retried
+constexpr int kMaxLinkFailures = 3;        // to open a device link; after that weights are always streamed
+constexpr double kLinkOpenSeconds = 10;    // for both sides to open a device link
+constexpr double kTransferSeconds = 60;    // for weights to go over the device link
+constexpr size_t kNumChannels = 8;         // for weight chunks
+constexpr double kMaxUploadSeconds = 2.5;  // for the chunks in flight: the worker hears nothing else during them
 
 std::string reason_in(const HttpResponse& response) {
   try {
@@ -38,30 +39,36 @@ std::string code_in(const HttpResponse& response) {
   }
 }
 
-// The answers of a worker that will not change when it is asked again.
-struct Refusal : Error {
-  explicit Refusal(const HttpResponse& response) : Error(reason_in(response)), code(code_in(response)) {}
+// An error response that a retry would not change.
+struct RejectedByWorker : Error {
+  explicit RejectedByWorker(const HttpResponse& response) : Error(reason_in(response)), code(code_in(response)) {}
   const std::string code;
 };
 
-// Of a device's description: results do not depend on the rest.
-std::string chip(const std::string& description) {
+// The model part of a device's description; results do not depend on the rest.
+std::string device_model(const std::string& description) {
   return description.substr(0, std::min<size_t>(100, description.find(',')));
 }
 
-// What follows the name of what was asked for: that the same went wrong with another message is no news.
-std::string without(std::string problem, const std::string& target) {
+// The part of `problem` after `target`: the same problem with another message is then logged once.
+std::string after(std::string problem, const std::string& target) {
   const size_t at = problem.find(target);
   return at == std::string::npos ? problem : problem.substr(at + target.size());
 }
 
-bool damaged(const HttpResponse& response) { return code_in(response) == "damaged"; }
+// The session's name is sent back in a header.
+bool is_session_name(const std::string& name) {
+  return !name.empty() && name.size() <= 128 &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });
+}
+
+bool is_damaged(const HttpResponse& response) { return code_in(response) == "damaged"; }
 
 }  // namespace
 
-WorkerLink::WorkerLink(Dispatcher& dispatcher, size_t place, Peer peer, Device& device)
-    : dispatcher_(dispatcher), place_(place), peer_(std::move(peer)), device_(device) {
-  while (channels_.size() < num_channels) channels_.emplace_back(parse_url(peer_.name));
+WorkerLink::WorkerLink(Dispatcher& dispatcher, size_t worker_index, Peer peer, Device& device)
+    : dispatcher_(dispatcher), worker_index_(worker_index), peer_(std::move(peer)), device_(device) {
+  while (channels_.size() < kNumChannels) channels_.emplace_back(parse_url(peer_.name));
   thread_ = std::thread([this] { run(); });
 }
 
@@ -69,11 +76,11 @@ WorkerLink::~WorkerLink() {
   dispatcher_.stop();
   for (HttpChannel& channel : channels_) channel.abort();
   thread_.join();
-  channels_.clear();  // a worker that still waits on the device link learns of it
+  channels_.clear();  // wakes a worker that still waits on the device link
   leave();
 }
 
-// So that the worker is free for another run at once, instead of after its lease.
+// Frees the worker for another run at once instead of after its lease.
 void WorkerLink::leave() {
   if (session_.empty()) return;
   constexpr double seconds = 1;
@@ -81,8 +88,8 @@ void WorkerLink::leave() {
     Url url = parse_url(peer_.name);
     url.target = "/v1/worker/leave";
     http_post(url, {.body = "{}", .headers = headers_for(sha256("{}")), .timeout = seconds});
-  } catch (const Error& error) {
-    log::debug("rollout: worker ", peer_.name, " was not told of the end: ", error.what());
+  } catch (const std::exception& error) {  // the worker is then free after its lease
+    log::debug("rollout: worker ", peer_.name, " did not get the leave message: ", error.what());
   }
 }
 
@@ -92,40 +99,40 @@ HttpHeaders WorkerLink::headers_for(const Digest& digest) const {
   return out;
 }
 
-// Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the
-// way is tried again for a while, however long it had been on its way.
+// Every message is idempotent: a chunk is the same chunk, and a repeated poll gets the same response. So a message that
+// fails in transit is retried for a while, however long it had taken.
 Json WorkerLink::post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers,
                       uint64_t max_body) {
   const Stopwatch since;
   std::optional<Stopwatch> failing;
-  for (double wait = shortest_pause;; wait *= 2) {
+  for (double wait = kFirstRetryPause;; wait *= 2) {
     std::string problem;
     try {
       const HttpResponse response = channel.post(
           "/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = max_body});
-      if (response.status != 200 && !(response.status == 400 && damaged(response))) throw Refusal(response);
+      if (response.status != 200 && !(response.status == 400 && is_damaged(response))) throw RejectedByWorker(response);
       if (response.status == 200 && find_header(response.headers, digest_header) == base64(sha256(response.body)))
         return parse_json(response.body, what);
-      problem = "messages are damaged on their way";
-    } catch (const Refusal&) {
+      problem = "messages arrive damaged (their digests differ)";
+    } catch (const RejectedByWorker&) {
       throw;
     } catch (const Error& error) {
-      problem = without(error.what(), concat("/v1/worker/", what, ": "));
+      problem = after(error.what(), concat("/v1/worker/", what, ": "));
     }
     if (!failing) failing.emplace();
-    if (dispatcher_.stopping() || failing->seconds() + wait > most_seconds_refused ||
+    if (dispatcher_.stopping() || failing->seconds() + wait > kMaxFailingSeconds ||
         since.seconds() + wait > peer_.timeout)
       fail(problem);
     dispatcher_.pause(wait);
   }
 }
 
-Json WorkerLink::ask(const std::string& what, const std::string& body, uint64_t max_body) {
+Json WorkerLink::request(const std::string& what, const std::string& body, uint64_t max_body) {
   return post(channels_.front(), what, body, headers_for(sha256(body)), max_body);
 }
 
-// With the worker on a device link: as long as the connection is there on which it was asked.
-Deadline WorkerLink::patience(double seconds) const {
+// Limits a wait for the worker on a device link: ends as well when the connection breaks on which the wait was agreed.
+Deadline WorkerLink::deadline(double seconds) const {
   return Deadline(seconds, [this] { return channels_.front().connected() && !dispatcher_.stopping(); });
 }
 
@@ -133,35 +140,38 @@ void WorkerLink::join() {
   session_.clear();
   device_link_.reset();
   version_ = -1;
-  const Json answer = ask("join", peer_.setup);
-  session_ = answer.at("session", "join").as_string("session");
-  const std::string& device = answer.at("device", "join").as_string("device");
-  log::info("rollout: worker ", peer_.name, " has joined: ", chip(device));
-  if (chip(device) != chip(device_.description()))
-    log::warning("rollout: worker ", peer_.name, " computes on ", chip(device), ", the learner on ",
-                 chip(device_.description()), ": log-probs may differ in their last bits");
-  open_device_link(answer.at("links", "join"));
+  const Json response = request("join", peer_.setup);
+  const std::string& session = response.at("session", "join").as_string("session");
+  HONE_CHECK(is_session_name(session), "its session has ", session.size(),
+             " bytes; it must be 1 to 128 letters, digits, '-' or '_'");
+  session_ = session;
+  const std::string& device = response.at("device", "join").as_string("device");
+  log::info("rollout: worker ", peer_.name, " has joined: ", device_model(device));
+  if (device_model(device) != device_model(device_.description()))
+    log::warning("rollout: worker ", peer_.name, " computes on ", device_model(device), ", the learner on ",
+                 device_model(device_.description()), ": log-probs may differ in their last bits");
+  open_device_link(response.at("links", "join"));
 }
 
 void WorkerLink::open_device_link(const Json& kinds) {
-  if (peer_.transport == "stream" || (peer_.transport == "auto" && failed_openings_ >= most_openings)) return;
+  if (peer_.transport == "stream" || (peer_.transport == "auto" && failed_openings_ >= kMaxLinkFailures)) return;
   for (const Json& kind : kinds.as_array("links")) {
     const std::string& name = kind.as_string("links");
     const DeviceLinkKind* here = device_links().find(name);
     if (!here || !here->serves(device_) || (peer_.transport != "auto" && peer_.transport != name)) continue;
     try {
       const std::string id = here->new_id();
-      const double seconds = std::min(longest_opening, peer_.timeout / 4);
-      ask("link",
-          Json(JsonObject{{"kind", name},
-                          {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))},
-                          {"seconds", seconds}})
-              .dump());
+      const double seconds = std::min(kLinkOpenSeconds, peer_.timeout / 4);
+      request("link",
+              Json(JsonObject{{"kind", name},
+                              {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))},
+                              {"seconds", seconds}})
+                  .dump());
       if (!context_) context_.emplace(device_);
-      device_link_ = here->open(device_, id, 0, patience(seconds));
+      device_link_ = here->open(device_, id, 0, deadline(seconds));
       failed_openings_ = 0;
       return log::info("rollout: weights go to ", peer_.name, " over ", name);
-    } catch (const Refusal&) {
+    } catch (const RejectedByWorker&) {
       throw;
     } catch (const Error& error) {
       ++failed_openings_;
@@ -170,44 +180,50 @@ void WorkerLink::open_device_link(const Json& kinds) {
       log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
     }
   }
-  HONE_CHECK(device_link_ || peer_.transport == "auto", "weight_transport is ", peer_.transport,
-             ", which does not reach this worker");
+  HONE_CHECK(device_link_ || peer_.transport == "auto", "rollout.weight_transport is ", peer_.transport,
+             ", which does not reach this worker: set it to auto or stream");
 }
 
-std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed) {
+std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightChunks::Chunk> chunks,
+                                        bool sent_directly) {
   JsonArray digests;
-  for (const WeightChunks::Block& block : blocks) digests.emplace_back(base64(block.digest));
-  const Json answer =
-      ask("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
+  for (const WeightChunks::Chunk& chunk : chunks) digests.emplace_back(base64(chunk.digest));
+  const Json response = request(
+      "commit",
+      Json(JsonObject{{"version", version}, {"landed", sent_directly}, {"digests", std::move(digests)}}).dump());
   std::vector<int64_t> missing;
-  for (const Json& block : answer.at("missing", "commit").as_array("missing")) {
-    missing.push_back(block.as_int("missing"));
-    HONE_CHECK(missing.back() >= 0 && missing.back() < std::ssize(blocks), "block ", missing.back(), " is missing, of ",
-               blocks.size());
+  std::vector<bool> is_listed(chunks.size());
+  for (const Json& chunk : response.at("missing", "commit").as_array("missing")) {
+    missing.push_back(chunk.as_int("missing"));
+    HONE_CHECK(missing.back() >= 0 && missing.back() < std::ssize(chunks), "it misses chunk ", missing.back(), " of ",
+               chunks.size());
+    const auto i = static_cast<size_t>(missing.back());
+    HONE_CHECK(!is_listed[i], "it lists chunk ", i, " as missing twice");
+    is_listed[i] = true;
   }
   return missing;
 }
 
-// One by itself, the longest, which shows how fast they travel. Then several at once: the worker checks some while
-// others are on their way.
-void WorkerLink::send(std::span<const WeightChunks::Block> blocks, std::vector<int64_t> which) {
+// Sends the largest chunk alone to measure the bandwidth, then several chunks at once: the worker checks some while
+// others are in transit.
+void WorkerLink::send(std::span<const WeightChunks::Chunk> chunks, std::vector<int64_t> which) {
   if (which.empty()) return;
-  const auto block_of = [&](int64_t i) -> const WeightChunks::Block& { return blocks[static_cast<size_t>(i)]; };
+  const auto chunk_of = [&](int64_t i) -> const WeightChunks::Chunk& { return chunks[static_cast<size_t>(i)]; };
   const auto send_one = [&](HttpChannel& channel, int64_t i) {
-    HttpHeaders headers = headers_for(block_of(i).digest);
-    headers.emplace_back(block_header, std::to_string(i));
-    post(channel, "weights", block_of(i).bytes, headers);
-    dispatcher_.record_progress(place_);
+    HttpHeaders headers = headers_for(chunk_of(i).digest);
+    headers.emplace_back(chunk_header, std::to_string(i));
+    post(channel, "weights", chunk_of(i).bytes, headers);
+    dispatcher_.record_progress(worker_index_);
   };
   std::ranges::iter_swap(which.begin(),
-                         std::ranges::max_element(which, {}, [&](int64_t i) { return block_of(i).bytes.size(); }));
+                         std::ranges::max_element(which, {}, [&](int64_t i) { return chunk_of(i).bytes.size(); }));
   const Stopwatch watch;
   send_one(channels_.front(), which.front());
   const auto at_once =
-      static_cast<size_t>(std::clamp(longest_silence / watch.seconds(), 1.0, static_cast<double>(channels_.size())));
+      static_cast<size_t>(std::clamp(kMaxUploadSeconds / watch.seconds(), 1.0, static_cast<double>(channels_.size())));
 
   std::atomic<size_t> next = 1;
-  const auto send_on = [&](HttpChannel& channel) {
+  const auto send_rest = [&](HttpChannel& channel) {
     try {
       for (size_t i = next++; i < which.size(); i = next++) send_one(channel, which[i]);
     } catch (...) {
@@ -215,121 +231,128 @@ void WorkerLink::send(std::span<const WeightChunks::Block> blocks, std::vector<i
       throw;
     }
   };
-  std::vector<std::future<void>> beside;
+  std::vector<std::future<void>> uploads;
   for (size_t i = 1; i < std::min(at_once, which.size() - 1); ++i)
-    beside.push_back(std::async(std::launch::async, send_on, std::ref(channels_[i])));
-  send_on(channels_.front());
-  for (std::future<void>& one : beside) one.get();
+    uploads.push_back(std::async(std::launch::async, send_rest, std::ref(channels_[i])));
+  send_rest(channels_.front());
+  for (std::future<void>& upload : uploads) upload.get();
 }
 
-// Says which blocks there are, and where some are missing sends them, and says it again.
-void WorkerLink::push_weights(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed) {
-  const std::vector<int64_t> missing = commit(version, blocks, landed);
-  send(blocks, missing);
-  HONE_CHECK(missing.empty() || commit(version, blocks, landed).empty(), "it has not the weights that it was sent");
+// Commits the version; if the worker misses chunks, sends them and commits again.
+void WorkerLink::push_weights(int64_t version, std::span<const WeightChunks::Chunk> chunks, bool sent_directly) {
+  const std::vector<int64_t> missing = commit(version, chunks, sent_directly);
+  send(chunks, missing);
+  HONE_CHECK(missing.empty() || commit(version, chunks, sent_directly).empty(),
+             "it lacks weight chunks that it was sent");
 }
 
-// What training leaves alone goes by the stream, once.
-bool WorkerLink::send_over_link(const WeightSnapshot& image) {
+// Sends the trained values over the device link. The frozen values are streamed, once.
+bool WorkerLink::send_over_link(const WeightSnapshot& snapshot) {
   if (!device_link_) return false;
-  const double seconds = std::min(longest_transfer, peer_.timeout / 2);
+  const double seconds = std::min(kTransferSeconds, peer_.timeout / 2);
   try {
-    ask("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
-    const Deadline patience = this->patience(seconds);
-    device_link_->send(*context_, image.trained(), patience);
-    device_link_->finish(*context_, patience);
+    request("receive", Json(JsonObject{{"version", snapshot.version()}, {"seconds", seconds}}).dump());
+    const Deadline limit = this->deadline(seconds);
+    device_link_->send(*context_, snapshot.trained(), limit);
+    device_link_->finish(*context_, limit);
   } catch (const std::exception& error) {
     if (dispatcher_.stopping()) throw;
     HONE_CHECK(channels_.front().connected(),
                "the connection broke while weights went over the device link: ", error.what());
-    drop_device_link(error.what());
+    close_device_link(error.what());
     return false;
   }
   try {
-    push_weights(image.version(), image.frozen().blocks(), true);
+    push_weights(snapshot.version(), snapshot.frozen().chunks(), true);
     return true;
-  } catch (const Refusal& refusal) {
-    if (refusal.code != "no_landing") throw;
-    drop_device_link(refusal.what());
+  } catch (const RejectedByWorker& rejection) {
+    if (rejection.code != "no_landing") throw;
+    close_device_link(rejection.what());
     return false;
   }
 }
 
-void WorkerLink::drop_device_link(const std::string& why) {
+void WorkerLink::close_device_link(const std::string& why) {
   device_link_.reset();
   log::warning("rollout: weights did not go to ", peer_.name, " over the device link: ", why,
-               "; they are streamed until it joins again");
+               "; they are streamed until the worker joins again");
 }
 
-void WorkerLink::sync(const WeightSnapshot& image) {
+void WorkerLink::sync(const WeightSnapshot& snapshot) {
   const Stopwatch watch;
-  if (!send_over_link(image)) push_weights(image.version(), image.blocks(), false);
-  version_ = image.version();
+  if (!send_over_link(snapshot)) push_weights(snapshot.version(), snapshot.chunks(), false);
+  version_ = snapshot.version();
   dispatcher_.record_weight_sync(watch.seconds());
 }
 
-// An answer is no longer than what is awaited can be.
-WorkerPollResult WorkerLink::take_turn(const WorkerPoll& turn, int64_t awaited_tokens) {
+// The response is bounded by the largest result of the assigned tokens.
+WorkerPollResult WorkerLink::poll(const WorkerPoll& message, int64_t awaited_tokens) {
   constexpr uint64_t bytes_of_a_token = 1024;
-  const uint64_t max_body = most_bytes + bytes_of_a_token * static_cast<uint64_t>(awaited_tokens);
-  WorkerPollResult report = WorkerPollResult::parse(ask("turn", turn.to_json().dump(), max_body));
-  HONE_CHECK(report.number == turn.number, "turn ", report.number, " came for turn ", turn.number);
-  return report;
+  const uint64_t max_body = kMaxResponseBytes + bytes_of_a_token * static_cast<uint64_t>(awaited_tokens);
+  WorkerPollResult result = WorkerPollResult::parse(request("turn", message.to_json().dump(), max_body));
+  HONE_CHECK(result.number == message.number, "it sent the result of poll ", result.number, " for poll ",
+             message.number);
+  return result;
 }
 
-// Of requests that are all computed once.
-static int64_t num_tokens(const std::vector<WorkerPoll::Ask>& asks) {
+// The tokens of requests that are computed once.
+static int64_t max_tokens_of(const std::vector<WorkerPoll::Submission>& submissions) {
   int64_t out = 0;
-  for (const WorkerPoll::Ask& ask : asks)
-    out += std::ssize(ask.request.prompt) + ask.request.n * ask.request.sampling.max_tokens;
+  for (const WorkerPoll::Submission& submission : submissions)
+    out += std::ssize(submission.request.prompt) + submission.request.n * submission.request.sampling.max_tokens;
   return out;
 }
 
-// A worker gets on where it finishes requests, or computes tokens of them: more tokens than its requests have are none
-// of theirs, and more than twice as many (some are computed again, for want of cache or under new weights) are a lie.
+// A worker makes progress if it finishes requests or computes their tokens. Computed tokens beyond those of its
+// requests do not count. More than twice as many are an error: some tokens are recomputed after preemption or for new
+// weights.
 void WorkerLink::serve() {
-  Stopwatch moved;  // since it got somewhere
-  int64_t computed = 0, given = 0;
+  Stopwatch since_progress;
+  int64_t computed = 0, assigned_tokens = 0;
   bool busy = false;
   for (int64_t number = 1;; ++number) {
-    Dispatcher::Work work = dispatcher_.next(place_, version_, busy ? 0 : heartbeat);
+    Dispatcher::Work work = dispatcher_.next_work(worker_index_, version_, busy ? 0 : kHeartbeatSeconds);
     if (work.stopping) return;
-    given += num_tokens(work.submit);
+    assigned_tokens += max_tokens_of(work.submit);
     if (work.weights) {
       sync(*work.weights);
-      moved = {};
-      given += work.tokens;  // what is being written is computed again
+      since_progress = {};
+      assigned_tokens += work.tokens;  // running sequences are recomputed
     }
-    WorkerPollResult report = take_turn({.number = number,
-                                         .wait = work.tokens > 0 ? turn_wait : 0,
-                                         .version = version_,
-                                         .submit = std::move(work.submit),
-                                         .cancel = std::move(work.cancel)},
-                                        work.tokens);
-    HONE_CHECK(report.computed_tokens >= computed && report.computed_tokens <= 2 * given, "it claims to have computed ",
-               report.computed_tokens, " tokens after ", computed, "; its requests have ", given);
-    const bool got_on = report.computed_tokens > computed && computed < given;
-    if (got_on) dispatcher_.record_progress(place_);
-    if (got_on || work.tokens == 0) moved = {};
-    computed = report.computed_tokens;
-    for (WorkerPollResult::Done& done : report.finished)
-      if (dispatcher_.finished(place_, std::move(done))) {
-        next_pause_ = first_pause;
-        moved = {};
+    WorkerPollResult result = poll({.number = number,
+                                    .wait = work.tokens > 0 ? kPollSeconds : 0,
+                                    .version = version_,
+                                    .submit = std::move(work.submit),
+                                    .cancel = std::move(work.cancel)},
+                                   work.tokens);
+    HONE_CHECK(result.computed_tokens >= computed && result.computed_tokens <= 2 * assigned_tokens,
+               "it claims to have computed ", result.computed_tokens, " tokens after ", computed,
+               "; its requests have ", assigned_tokens);
+    const bool made_progress = result.computed_tokens > computed && computed < assigned_tokens;
+    if (made_progress) dispatcher_.record_progress(worker_index_);
+    if (made_progress || work.tokens == 0) since_progress = {};
+    computed = result.computed_tokens;
+    for (WorkerPollResult::Finished& done : result.finished)
+      if (dispatcher_.accept_result(worker_index_, std::move(done))) {
+        next_pause_ = kFirstJoinPause;
+        since_progress = {};
       }
-    HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
+    HONE_CHECK(!dispatcher_.overdue(worker_index_),
+               "it has had a request for too long (rollout.worker_request_timeout)");
+    HONE_CHECK(since_progress.seconds() < peer_.timeout, "it has made no progress for ", peer_.timeout,
+               " seconds (rollout.worker_timeout)");
     busy = work.tokens > 0;
   }
 }
 
 void WorkerLink::run() {
-  for (; !dispatcher_.stopping(); next_pause_ = std::min(2 * next_pause_, longest_pause)) {
+  for (; !dispatcher_.stopping(); next_pause_ = std::min(2 * next_pause_, kMaxJoinPause)) {
     try {
       join();
-      dispatcher_.joined(place_);
+      dispatcher_.mark_joined(worker_index_);
       serve();
     } catch (const std::exception& error) {
-      dispatcher_.lost(place_, error.what());
+      dispatcher_.mark_lost(worker_index_, error.what());
     }
     dispatcher_.pause(next_pause_);
   }

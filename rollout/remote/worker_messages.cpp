@@ -8,13 +8,12 @@
 #include "core/config/config.h"
 #include "core/io/file.h"
 #include "core/io/scratch_folder.h"
-#include "core/text/tokenizer/generation_config.h"
 #include "core/text/tokenizer/tokenizer.h"
 
 namespace hone {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "columns travel as this machine has them in memory");
+static_assert(std::endian::native == std::endian::little, "columns are sent in the memory layout of this machine");
 
 Json text_json(std::string_view bytes) {
   return base64(std::span(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
@@ -30,19 +29,19 @@ Json column(const std::vector<T>& numbers) {
 template <class T>
 std::vector<T> column_of(const Json& message, const char* name) {
   const std::string bytes = text_of(message.at(name), name);
-  HONE_CHECK(bytes.size() % sizeof(T) == 0, name, ": ", bytes.size(), " bytes are no numbers of ", sizeof(T));
+  HONE_CHECK(bytes.size() % sizeof(T) == 0, name, ": ", bytes.size(), " bytes are not a multiple of ", sizeof(T));
   std::vector<T> out(bytes.size() / sizeof(T));
   if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
   return out;
 }
 
-Json likeliest_json(const std::vector<std::vector<TokenLogp>>& rows) {
+Json top_logprobs_json(const std::vector<std::vector<TokenLogp>>& rows) {
   JsonArray out;
   for (const std::vector<TokenLogp>& row : rows) out.push_back(column(row));
   return out;
 }
 
-std::vector<std::vector<TokenLogp>> likeliest_of(const Json& message, const char* name) {
+std::vector<std::vector<TokenLogp>> top_logprobs_of(const Json& message, const char* name) {
   std::vector<std::vector<TokenLogp>> out;
   for (const Json& row : message.at(name).as_array(name))
     out.push_back(column_of<TokenLogp>(JsonObject{{name, row}}, name));
@@ -51,22 +50,22 @@ std::vector<std::vector<TokenLogp>> likeliest_of(const Json& message, const char
 
 uint64_t ticket_of(const Json& json) { return static_cast<uint64_t>(json.as_int("ticket")); }
 
-Json reply_json(const CompletionOutput& reply) {
-  return JsonObject{{"ids", column(reply.ids)},
-                    {"logp", column(reply.logp)},
-                    {"truncated_logp", column(reply.truncated_logp)},
-                    {"raw_logp", column(reply.raw_logp)},
-                    {"forced", column(std::vector<uint8_t>(reply.forced.begin(), reply.forced.end()))},
-                    {"versions", column(reply.versions)},
-                    {"top_logprobs", likeliest_json(reply.top_logprobs)},
-                    {"prompt_logp", column(reply.prompt_logp)},
-                    {"prompt_top_logprobs", likeliest_json(reply.prompt_top_logprobs)},
-                    {"text", text_json(reply.text)},
-                    {"finish_reason", reply.finish_reason},
-                    {"failed", reply.failed}};
+Json completion_json(const CompletionOutput& completion) {
+  return JsonObject{{"ids", column(completion.ids)},
+                    {"logp", column(completion.logp)},
+                    {"truncated_logp", column(completion.truncated_logp)},
+                    {"raw_logp", column(completion.raw_logp)},
+                    {"forced", column(std::vector<uint8_t>(completion.forced.begin(), completion.forced.end()))},
+                    {"versions", column(completion.versions)},
+                    {"top_logprobs", top_logprobs_json(completion.top_logprobs)},
+                    {"prompt_logp", column(completion.prompt_logp)},
+                    {"prompt_top_logprobs", top_logprobs_json(completion.prompt_top_logprobs)},
+                    {"text", text_json(completion.text)},
+                    {"finish_reason", completion.finish_reason},
+                    {"failed", completion.failed}};
 }
 
-CompletionOutput reply_of(const Json& json) {
+CompletionOutput completion_of(const Json& json) {
   CompletionOutput out;
   out.ids = column_of<int32_t>(json, "ids");
   out.logp = column_of<float>(json, "logp");
@@ -75,9 +74,9 @@ CompletionOutput reply_of(const Json& json) {
   const std::vector<uint8_t> forced = column_of<uint8_t>(json, "forced");
   out.forced.assign(forced.begin(), forced.end());
   out.versions = column_of<int64_t>(json, "versions");
-  out.top_logprobs = likeliest_of(json, "top_logprobs");
+  out.top_logprobs = top_logprobs_of(json, "top_logprobs");
   out.prompt_logp = column_of<float>(json, "prompt_logp");
-  out.prompt_top_logprobs = likeliest_of(json, "prompt_top_logprobs");
+  out.prompt_top_logprobs = top_logprobs_of(json, "prompt_top_logprobs");
   out.text = text_of(json.at("text"), "text");
   out.finish_reason = json.at("finish_reason").as_string("finish_reason");
   out.failed = json.at("failed").as_bool("failed");
@@ -88,7 +87,7 @@ CompletionOutput reply_of(const Json& json) {
                                      {"versions", out.versions.size()},
                                      {"forced", forced.empty() ? size : forced.size()},
                                      {"top_logprobs", out.top_logprobs.empty() ? size : out.top_logprobs.size()}})
-    HONE_CHECK(length == size, "a reply of ", size, " ids has ", length, " numbers in ", name);
+    HONE_CHECK(length == size, "a completion of ", size, " ids has ", length, " entries in ", name);
   return out;
 }
 
@@ -104,7 +103,7 @@ GenerationRequest request_of(const Json& json) {
   GenerationRequest out;
   out.prompt = column_of<int32_t>(json, "prompt");
   out.n = json.at("n").as_int("n");
-  HONE_CHECK(out.n >= 1 && out.n <= 65536, "n is ", out.n, ", it must be in [1, 65536]");
+  HONE_CHECK(out.n >= 1 && out.n <= 65536, "n is ", out.n, "; it must be in [1, 65536]");
   out.id = std::bit_cast<uint64_t>(json.at("id").as_int("id"));
   from_json(json.at("sampling"), "sampling", [&](Fields& f) { out.sampling.fields(f); });
   out.top_logprobs = json.at("top_logprobs").as_int("top_logprobs");
@@ -113,11 +112,11 @@ GenerationRequest request_of(const Json& json) {
 }
 
 template <class T>
-T of_name(const Json& json, const char* member, std::initializer_list<T> known) {
+T enum_of(const Json& json, const char* member, std::initializer_list<T> known) {
   const std::string& name = json.at(member).as_string(member);
-  for (const T one : known)
-    if (name_of(one) == name) return one;
-  fail(member, " '", name, "' is unknown here");
+  for (const T value : known)
+    if (name_of(value) == name) return value;
+  fail(member, " '", name, "' is unknown to this worker");
 }
 
 }  // namespace
@@ -146,7 +145,7 @@ Tokenizer tokenizer_of(const std::map<std::string, std::string>& files) {
   const ScratchFolder folder;
   for (const auto& [name, content] : files) {
     HONE_CHECK(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "tokenizer: '",
-               name, "' is no file's name");
+               name, "' is not a file name");
     write_file_atomic(std::filesystem::path(folder.path()) / name, content);
   }
   return Tokenizer::load(folder.path());
@@ -170,32 +169,33 @@ Json WorkerSetup::to_json() const {
 
 WorkerSetup WorkerSetup::parse(const Json& json) {
   const int64_t protocol = json.at("protocol", "setup").as_int("protocol");
-  HONE_CHECK(protocol == worker_protocol, "the learner speaks protocol ", protocol, ", this worker ", worker_protocol,
-             ": both must be the same hone");
+  HONE_CHECK(protocol == worker_protocol, "the learner has protocol ", protocol, ", this worker ", worker_protocol,
+             ": run the same version of hone on both");
   WorkerSetup out;
   out.run = json.at("run", "setup").as_string("run");
   out.model = json.at("model", "setup");
   from_json(json.at("lora", "setup"), "lora", [&](Fields& f) { out.lora.fields(f); });
-  out.dtype = of_name(json, "dtype", {DType::f32, DType::bf16});
-  out.device = of_name(json, "device", {DeviceKind::cpu, DeviceKind::cuda});
+  out.dtype = enum_of(json, "dtype", {DType::f32, DType::bf16});
+  out.device = enum_of(json, "device", {DeviceKind::cpu, DeviceKind::cuda});
   out.numerics = numerics_of(json.at("numerics", "setup").as_string("numerics"));
   from_json(json.at("engine", "setup"), "engine", [&](Fields& f) { out.engine.fields(f); });
   HONE_CHECK(out.engine.speculative.model.empty(),
-             "a worker has no draft model: speculative.model is a folder of the learner's machine");
+             "speculative.model is a folder of the learner's machine: workers cannot use a draft model");
   for (const auto& [name, content] : json.at("tokenizer", "setup").as_object("tokenizer"))
     out.tokenizer[name] = text_of(content, name);
   return out;
 }
 
 Json WorkerPoll::to_json() const {
-  JsonArray asked, dropped;
-  for (const Ask& ask : submit)
-    asked.push_back(JsonObject{{"ticket", static_cast<int64_t>(ask.ticket)}, {"request", request_json(ask.request)}});
+  JsonArray submitted, dropped;
+  for (const Submission& submission : submit)
+    submitted.push_back(
+        JsonObject{{"ticket", static_cast<int64_t>(submission.ticket)}, {"request", request_json(submission.request)}});
   for (const uint64_t ticket : cancel) dropped.push_back(static_cast<int64_t>(ticket));
   return JsonObject{{"turn", number},
                     {"wait", wait},
                     {"version", version},
-                    {"submit", std::move(asked)},
+                    {"submit", std::move(submitted)},
                     {"cancel", std::move(dropped)}};
 }
 
@@ -204,19 +204,20 @@ WorkerPoll WorkerPoll::parse(const Json& json) {
   out.number = json.at("turn", "turn").as_int("turn");
   out.wait = json.at("wait", "turn").as_double("wait");
   out.version = json.at("version", "turn").as_int("version");
-  HONE_CHECK(out.wait >= 0 && out.wait <= 1, "wait is ", out.wait, ", it must be in [0, 1] seconds");
-  for (const Json& ask : json.at("submit", "turn").as_array("submit"))
-    out.submit.push_back({ticket_of(ask.at("ticket", "submit")), request_of(ask.at("request", "submit"))});
+  HONE_CHECK(out.wait >= 0 && out.wait <= 1, "wait is ", out.wait, "; it must be in [0, 1] seconds");
+  for (const Json& submission : json.at("submit", "turn").as_array("submit"))
+    out.submit.push_back(
+        {ticket_of(submission.at("ticket", "submit")), request_of(submission.at("request", "submit"))});
   for (const Json& ticket : json.at("cancel", "turn").as_array("cancel")) out.cancel.push_back(ticket_of(ticket));
   return out;
 }
 
 Json WorkerPollResult::to_json() const {
   JsonArray done;
-  for (const Done& of : finished) {
-    JsonArray replies;
-    for (const CompletionOutput& reply : of.replies) replies.push_back(reply_json(reply));
-    done.push_back(JsonObject{{"ticket", static_cast<int64_t>(of.ticket)}, {"replies", std::move(replies)}});
+  for (const Finished& result : finished) {
+    JsonArray completions;
+    for (const CompletionOutput& completion : result.completions) completions.push_back(completion_json(completion));
+    done.push_back(JsonObject{{"ticket", static_cast<int64_t>(result.ticket)}, {"replies", std::move(completions)}});
   }
   return JsonObject{
       {"turn", number}, {"version", version}, {"computed_tokens", computed_tokens}, {"finished", std::move(done)}};
@@ -227,9 +228,11 @@ WorkerPollResult WorkerPollResult::parse(const Json& json) {
   out.number = json.at("turn", "report").as_int("turn");
   out.version = json.at("version", "report").as_int("version");
   out.computed_tokens = json.at("computed_tokens", "report").as_int("computed_tokens");
-  for (const Json& of : json.at("finished", "report").as_array("finished")) {
-    Done& done = out.finished.emplace_back(Done{.ticket = ticket_of(of.at("ticket", "finished")), .replies = {}});
-    for (const Json& reply : of.at("replies", "finished").as_array("replies")) done.replies.push_back(reply_of(reply));
+  for (const Json& result : json.at("finished", "report").as_array("finished")) {
+    Finished& done =
+        out.finished.emplace_back(Finished{.ticket = ticket_of(result.at("ticket", "finished")), .completions = {}});
+    for (const Json& completion : result.at("replies", "finished").as_array("replies"))
+      done.completions.push_back(completion_of(completion));
   }
   return out;
 }

@@ -5,36 +5,38 @@
 
 namespace hone {
 
-constexpr int64_t most_replies = int64_t{1} << 20;  // a learner has rounds, which bound what it asks
+constexpr int64_t kMaxPendingCompletions = int64_t{1} << 20;  // the learner itself bounds its requests
 
 WorkerModel::WorkerModel(Device& device, const WorkerSetup& setup)
     : device_(device), context_(device), model_(make_model(setup.model, "the learner's model")) {
   HONE_CHECK(device.kind() == setup.device, "the learner computes on ", name_of(setup.device), ", this worker on ",
-             name_of(device.kind()), ": their log-probs would differ");
+             name_of(device.kind()), ": log-probs would differ; start the worker with --device ",
+             name_of(setup.device));
   context_.set_numerics(setup.numerics);
   if (setup.lora.r > 0) model_->add_lora(setup.lora);
   model_->allocate(context_, setup.dtype, false);
   context_.zero(model_->flat_values());
   if (!setup.tokenizer.empty()) tokenizer_ = tokenizer_of(setup.tokenizer);
   layout_ = WeightLayout::of(*model_);
-  waiting_ = Buffer(device, static_cast<size_t>(layout_.frozen_bytes + layout_.trained_bytes), MemoryKind::pinned);
-  digests_.resize(static_cast<size_t>(layout_.num_blocks()));
+  staged_ = Buffer(device, static_cast<size_t>(layout_.frozen_bytes + layout_.trained_bytes), MemoryKind::pinned);
+  digests_.resize(static_cast<size_t>(layout_.num_chunks()));
   engine_ = std::make_unique<Engine>(context_, *model_, tokenizer_ ? &*tokenizer_ : nullptr, setup.engine);
-  loop_ = std::make_unique<AsyncEngine>(*engine_, most_replies);
+  async_engine_ = std::make_unique<AsyncEngine>(*engine_, kMaxPendingCompletions);
 }
 
-void WorkerModel::put(int64_t block, std::string_view bytes, const Digest& digest) {
-  HONE_CHECK(block >= 0 && block < layout_.num_blocks(), "block ", block, " of ", layout_.num_blocks());
-  const auto [offset, size] = layout_.block(block);
-  HONE_CHECK(std::ssize(bytes) == size, "block ", block, " has ", size, " bytes, ", bytes.size(), " came");
-  std::memcpy(static_cast<char*>(waiting_.data()) + offset, bytes.data(), bytes.size());
-  digests_[static_cast<size_t>(block)] = digest;
-  fresh_.push_back(block);
+void WorkerModel::put(int64_t chunk, std::string_view bytes, const Digest& digest) {
+  HONE_CHECK(chunk >= 0 && chunk < layout_.num_chunks(), "chunk ", chunk, " does not exist; there are ",
+             layout_.num_chunks());
+  const auto [offset, size] = layout_.chunk(chunk);
+  HONE_CHECK(std::ssize(bytes) == size, "chunk ", chunk, " has ", size, " bytes, not ", bytes.size());
+  std::memcpy(static_cast<char*>(staged_.data()) + offset, bytes.data(), bytes.size());
+  digests_[static_cast<size_t>(chunk)] = digest;
+  new_chunks_.push_back(chunk);
 }
 
 std::vector<int64_t> WorkerModel::missing(std::span<const Digest> digests) const {
-  HONE_CHECK(digests.size() == digests_.size() || std::ssize(digests) == layout_.num_frozen(), digests.size(),
-             " digests came of ", digests_.size(), " blocks");
+  HONE_CHECK(digests.size() == digests_.size() || std::ssize(digests) == layout_.num_frozen_chunks(), digests.size(),
+             " digests for ", digests_.size(), " chunks");
   std::vector<int64_t> out;
   for (size_t i = 0; i < digests.size(); ++i)
     if (digests_[i] != digests[i]) out.push_back(static_cast<int64_t>(i));
@@ -42,33 +44,34 @@ std::vector<int64_t> WorkerModel::missing(std::span<const Digest> digests) const
 }
 
 Tensor WorkerModel::direct_buffer() {
-  if (landing_.size() == 0) landing_ = Buffer(device_, static_cast<size_t>(layout_.trained_bytes));
-  return {landing_.data(), DType::u8, device_.kind(), {layout_.trained_bytes}};
+  if (direct_buffer_.size() == 0) direct_buffer_ = Buffer(device_, static_cast<size_t>(layout_.trained_bytes));
+  return {direct_buffer_.data(), DType::u8, device_.kind(), {layout_.trained_bytes}};
 }
 
-void WorkerModel::copy_blocks(bool landed) {
+void WorkerModel::copy_chunks(bool sent_directly) {
   char* const values = static_cast<char*>(model_->flat_values().data);
-  std::ranges::sort(fresh_);
-  for (auto next = fresh_.begin(); next != fresh_.end();) {  // those that follow each other go as one
-    const int64_t begin = layout_.block(*next).offset;
+  std::ranges::sort(new_chunks_);
+  for (auto next = new_chunks_.begin(); next != new_chunks_.end();) {  // consecutive chunks are one copy
+    const int64_t begin = layout_.chunk(*next).offset;
     int64_t end = begin;
-    for (; next != fresh_.end() && layout_.block(*next).offset <= end; ++next)
-      end = layout_.block(*next).offset + layout_.block(*next).bytes;
+    for (; next != new_chunks_.end() && layout_.chunk(*next).offset <= end; ++next)
+      end = layout_.chunk(*next).offset + layout_.chunk(*next).bytes;
     context_.copy({values + begin, DType::u8, device_.kind(), {end - begin}},
-                  {static_cast<char*>(waiting_.data()) + begin, DType::u8, DeviceKind::cpu, {end - begin}});
+                  {static_cast<char*>(staged_.data()) + begin, DType::u8, DeviceKind::cpu, {end - begin}});
   }
-  fresh_.clear();
-  if (landed) {
+  new_chunks_.clear();
+  if (sent_directly) {
     context_.copy({values + layout_.frozen_bytes, DType::u8, device_.kind(), {layout_.trained_bytes}}, direct_buffer());
-    for (int64_t i = layout_.num_frozen(); i < layout_.num_blocks(); ++i) digests_[static_cast<size_t>(i)].reset();
+    for (int64_t i = layout_.num_frozen_chunks(); i < layout_.num_chunks(); ++i)
+      digests_[static_cast<size_t>(i)].reset();
   }
   context_.synchronize();
 }
 
-void WorkerModel::commit(int64_t version, bool landed) {
+void WorkerModel::commit(int64_t version, bool sent_directly) {
   try {
-    loop_->run_between_steps([&](Engine& engine) {
-      copy_blocks(landed);
+    async_engine_->run_between_steps([&](Engine& engine) {
+      copy_chunks(sent_directly);
       engine.set_policy_version(version, true);
     });
   } catch (...) {

@@ -1,6 +1,6 @@
 #pragma once
-// WorkerModel: what a worker draws from. A learner's setup makes it; its values arrive in blocks, beside those it has,
-// and replace them all at once.
+// WorkerModel: the model and engine of a worker, made from a learner's setup. New weights arrive in chunks next to the
+// current ones and replace them all at once.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -11,47 +11,47 @@
 
 #include "core/text/tokenizer/tokenizer.h"
 #include "rollout/async_engine.h"
-#include "rollout/remote/weight_image.h"
+#include "rollout/remote/weight_snapshot.h"
 #include "rollout/remote/worker_messages.h"
 
 namespace hone {
 
-// One thread but for loop() and version().
+// One thread, except that any thread may call async_engine() and version().
 class WorkerModel {
  public:
-  // The device outlives it. An Error if the setup asks for what this machine does not have.
+  // The device must outlive it. Throws if the setup needs what this machine does not have.
   WorkerModel(Device& device, const WorkerSetup& setup);
   const WeightLayout& layout() const { return layout_; }
-  AsyncEngine& loop() { return *loop_; }
+  AsyncEngine& async_engine() { return *async_engine_; }
   int64_t version() const { return version_; }  // -1: none yet; any thread
-  // The values stay, and count as none until the next commit.
+  // Forgets the version until the next commit; the values stay.
   void clear_version() { version_ = -1; }
 
-  // A block of values that wait.
-  void put(int64_t block, std::string_view bytes, const Digest& digest);
-  // Which blocks, of as many as digests are given, are not these.
+  // Stores a chunk of staged values.
+  void put(int64_t chunk, std::string_view bytes, const Digest& digest);
+  // The chunks, out of the first digests.size(), whose staged values have other digests.
   std::vector<int64_t> missing(std::span<const Digest> digests) const;
-  // Where the values that training changes arrive on the device (u8 [n]), instead of in blocks.
+  // The device buffer (u8 [n]) that receives trained values which are sent directly instead of in chunks.
   Tensor direct_buffer();
-  // What waits is the model's from the engine's next step on, as this version. landed: the values that training changes
-  // came to landing(). What is thrown leaves no version, and no block that counts as there.
-  void commit(int64_t version, bool landed);
+  // Makes the staged values the model's from the engine's next step on. sent_directly: the trained values came to
+  // direct_buffer(). If it throws, there is no version, and all chunks count as missing.
+  void commit(int64_t version, bool sent_directly);
 
  private:
-  void copy_blocks(bool landed);
+  void copy_chunks(bool sent_directly);
 
   Device& device_;
   Context context_;
   std::unique_ptr<Model> model_;
   std::optional<Tokenizer> tokenizer_;
   WeightLayout layout_;
-  Buffer waiting_;                              // all values, on the host
-  std::vector<std::optional<Digest>> digests_;  // of its blocks; none: not there
-  std::vector<int64_t> fresh_;                  // blocks that came since the last commit
-  Buffer landing_;
+  Buffer staged_;                               // all values, pinned host memory
+  std::vector<std::optional<Digest>> digests_;  // of the staged chunks; none: missing
+  std::vector<int64_t> new_chunks_;             // stored since the last commit
+  Buffer direct_buffer_;
   std::atomic<int64_t> version_ = -1;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<AsyncEngine> loop_;  // last: it ends before the rest goes
+  std::unique_ptr<AsyncEngine> async_engine_;  // last member: its thread ends before the rest is destroyed
 };
 
 }  // namespace hone

@@ -2,47 +2,19 @@
 
 #include <algorithm>
 
-#include "core/comm/device_link.h"
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
 #include "rollout/remote/worker_link.h"
 
 namespace hone {
 
-constexpr double longest_settling =
-    10;  // seconds that a run waits for the last of its workers before it begins with the others
-
-void WorkerPoolConfig::fields(Fields& f) {
-  f("workers", workers, "URLs of hone workers that write the replies; none = an engine of this process does");
-  f("worker_key_file", worker_key_file,
-    "file whose first key (lines as in a server's) workers are shown; empty = none");
-  f("worker_timeout", worker_timeout,
-    "seconds after which a worker that says nothing, or gets nowhere, is lost, and a run that has none left stops");
-  f("weight_transport", weight_transport,
-    "how weights reach workers: stream (changed blocks over HTTP) | nccl (between GPUs) | auto (nccl where both sides "
-    "have it)");
-  f.require("worker_timeout", worker_timeout > 0 && worker_timeout <= 1e6,
-            "worker_timeout must be in (0, 1e6] seconds");
-  f.require("weight_transport",
-            weight_transport == "auto" || weight_transport == "stream" || device_links().contains(weight_transport),
-            concat(device_links().unknown(weight_transport), ", auto, stream"));
-  for (size_t i = 0; i < workers.size(); ++i) {
-    try {
-      parse_url(workers[i]);
-    } catch (const Error& error) {
-      f.require("workers", false, error.what());
-    }
-    f.require("workers",
-              std::find(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(i), workers[i]) ==
-                  workers.begin() + static_cast<std::ptrdiff_t>(i),
-              concat("workers names ", workers[i], " twice"));
-  }
-}
+constexpr double kJoinWaitSeconds = 10;  // a run then starts with the workers that have joined
 
 WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights)
     : tokenizer_(setup.tokenizer.empty() ? std::nullopt : std::optional(tokenizer_of(setup.tokenizer))),
-      dispatcher_(config.workers, {.tokens_at_once = setup.engine.kv_cache_tokens,
+      dispatcher_(config.workers, {.max_tokens_per_worker = setup.engine.kv_cache_tokens,
                                    .timeout = config.worker_timeout,
+                                   .request_timeout = config.worker_request_timeout,
                                    .requests = RequestLimits::of(make_model(setup.model, "the model")->shape(),
                                                                  setup.engine, tokenizer_ ? &*tokenizer_ : nullptr)}),
       weights_(std::move(weights)) {
@@ -56,15 +28,15 @@ WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup,
                                                                    .transport = config.weight_transport,
                                                                    .timeout = config.worker_timeout},
                                                   device));
-  dispatcher_.wait_until_joined(std::min(longest_settling, config.worker_timeout));
+  dispatcher_.wait_until_joined(std::min(kJoinWaitSeconds, config.worker_timeout));
 }
 
 WorkerPool::~WorkerPool() { dispatcher_.stop(); }
 
 void WorkerPool::set_policy_version(int64_t version) {
-  std::shared_ptr<const WeightSnapshot> image = weights_(version);
-  version_ = image->version();
-  dispatcher_.publish(std::move(image));
+  std::shared_ptr<const WeightSnapshot> snapshot = weights_(version);
+  version_ = snapshot->version();
+  dispatcher_.set_weights(std::move(snapshot));
 }
 
 }  // namespace hone

@@ -1,7 +1,7 @@
 #pragma once
-// WorkerPool: a sampler whose replies are written by workers elsewhere (rollout/remote/worker.h). With the learner's
-// own arithmetic a reply has the bits that the engine beside the learner would give it, whichever worker writes it and
-// however often that takes.
+// WorkerPool: a generation backend of remote workers (rollout/remote/worker.h). With the learner's own arithmetic a
+// completion has the bits that the learner's local engine would give it, whichever worker generates it and however
+// often.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,26 +9,20 @@
 #include <vector>
 
 #include "rollout/backend.h"
+#include "rollout/remote/config.h"
 #include "rollout/remote/dispatcher.h"
 
 namespace hone {
 
-struct WorkerPoolConfig {
-  std::vector<std::string> workers;  // URLs; none = the engine is this process's own
-  std::string worker_key_file;       // its first key is shown to workers
-  double worker_timeout = 60;
-  std::string weight_transport = "auto";  // auto | stream | a kind of DeviceLink
-  void fields(Fields& f);
-};
-
 class WorkerLink;
 
+// One thread.
 class WorkerPool final : public GenerationBackend {
  public:
-  // The learner's weights as they were at this version or, where newer ones are there as well, at the oldest of those.
+  // Returns the learner's weights of `version`, or of the oldest newer version if there are newer ones already.
   using Weights = std::function<std::shared_ptr<const WeightSnapshot>(int64_t version)>;
-  // Waits until each worker has joined, or has failed to, for ten seconds at most. The device is the learner's; it
-  // outlives the pool.
+  // Waits up to ten seconds until each worker has joined or failed to. `device` is the learner's and must outlive the
+  // pool.
   WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights);
   ~WorkerPool() override;
 

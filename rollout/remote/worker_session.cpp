@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/format.h"
-#include "serve/openai_request.h"
+#include "core/net/http_error.h"
 
 namespace hone {
 namespace {
@@ -18,93 +18,95 @@ std::string random_id() {
 
 }  // namespace
 
-class WorkerSession::Asked final : public CompletionListener {
+class WorkerSession::ResultListener final : public CompletionListener {
  public:
-  Asked(uint64_t ticket, std::shared_ptr<ResultQueue> inbox) : ticket_(ticket), inbox_(std::move(inbox)) {}
+  ResultListener(uint64_t ticket, std::shared_ptr<ResultQueue> results)
+      : ticket_(ticket), results_(std::move(results)) {}
   void on_token(size_t, int64_t, const CompletionOutput&) override {}
-  void on_finish(size_t, std::vector<CompletionOutput> replies) override {
-    const std::lock_guard lock(inbox_->mutex);
-    inbox_->finished.push_back({ticket_, std::move(replies)});
-    inbox_->changed.notify_all();
+  void on_finish(size_t, std::vector<CompletionOutput> completions) override {
+    const std::lock_guard lock(results_->mutex);
+    results_->finished.push_back({ticket_, std::move(completions)});
+    results_->changed.notify_all();
   }
   void on_failure(const std::string& reason) override {
-    const std::lock_guard lock(inbox_->mutex);
-    inbox_->failure = reason;
-    inbox_->changed.notify_all();
+    const std::lock_guard lock(results_->mutex);
+    results_->failure = reason;
+    results_->changed.notify_all();
   }
 
  private:
   const uint64_t ticket_;
-  const std::shared_ptr<ResultQueue> inbox_;
+  const std::shared_ptr<ResultQueue> results_;
 };
 
-// What the session before left under way is over then, so that none of it counts as this one's.
+// run_between_steps() returns after the previous session's last step, so that its tokens do not count for this one.
 WorkerSession::WorkerSession(WorkerModel& model, std::string run)
     : model_(model), id_(random_id()), run_(std::move(run)) {
-  model_.loop().run_between_steps(
+  model_.async_engine().run_between_steps(
       [this](Engine& engine) { computed_before_ = engine.stats().prompt_tokens + engine.stats().generated_tokens; });
 }
 
 WorkerSession::~WorkerSession() {
-  for (const auto& [ticket, job] : jobs_) model_.loop().cancel(job);
+  for (const auto& [ticket, request_id] : request_ids_) model_.async_engine().cancel(request_id);
 }
 
 int64_t WorkerSession::computed_tokens() const {
-  const EngineStats stats = model_.loop().state().engine;
+  const EngineStats stats = model_.async_engine().state().engine;
   return stats.prompt_tokens + stats.generated_tokens;
 }
 
-// All of them or none.
-void WorkerSession::submit(const std::vector<WorkerPoll::Ask>& asks) {
-  for (size_t i = 0; i < asks.size(); ++i) {
-    const uint64_t job =
-        model_.loop().submit({asks[i].request}, std::make_shared<Asked>(asks[i].ticket, inbox_), false);
-    if (job != 0) {
-      jobs_[asks[i].ticket] = job;
+// Submits all of them or none.
+void WorkerSession::submit(const std::vector<WorkerPoll::Submission>& submissions) {
+  for (size_t i = 0; i < submissions.size(); ++i) {
+    const uint64_t request_id = model_.async_engine().submit(
+        {submissions[i].request}, std::make_shared<ResultListener>(submissions[i].ticket, results_), false);
+    if (request_id != 0) {
+      request_ids_[submissions[i].ticket] = request_id;
       continue;
     }
-    for (size_t done = 0; done < i; ++done) drop(asks[done].ticket);
-    throw HttpError(429, "the worker has no room for more replies", {}, "queue_full");
+    for (size_t done = 0; done < i; ++done) cancel(submissions[done].ticket);
+    throw HttpError(429, "the worker has too many pending completions; submit fewer at once", {}, "queue_full");
   }
 }
 
-void WorkerSession::drop(uint64_t ticket) {
-  const auto job = jobs_.find(ticket);
-  if (job == jobs_.end()) return;
-  model_.loop().cancel(job->second);
-  jobs_.erase(job);
+void WorkerSession::cancel(uint64_t ticket) {
+  const auto request_id = request_ids_.find(ticket);
+  if (request_id == request_ids_.end()) return;
+  model_.async_engine().cancel(request_id->second);
+  request_ids_.erase(request_id);
 }
 
-const std::string& WorkerSession::turn(const WorkerPoll& turn) {
-  if (turn.number == last_turn_ && !last_report_.empty()) return last_report_;
-  if (turn.number != last_turn_ + 1)
-    throw HttpError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
-  if (turn.version > model_.version())
-    throw HttpError(409,
-                    concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"),
-                    "version", "old_weights");
+const std::string& WorkerSession::poll(const WorkerPoll& message) {
+  if (message.number == last_poll_ && !last_result_.empty()) return last_result_;
+  if (message.number != last_poll_ + 1)
+    throw HttpError(409, concat("poll ", message.number, " came after poll ", last_poll_), "turn", "unknown_session");
+  if (message.version > model_.version())
+    throw HttpError(
+        409, concat("the poll needs weights of version ", message.version, "; this worker has ", model_.version()),
+        "version", "old_weights");
   std::set<uint64_t> tickets;
-  for (const WorkerPoll::Ask& ask : turn.submit)
-    if (jobs_.contains(ask.ticket) || !tickets.insert(ask.ticket).second)
-      throw HttpError(409, concat("ticket ", ask.ticket, " is given twice"), "ticket");
-  submit(turn.submit);
-  for (const uint64_t ticket : turn.cancel) drop(ticket);
-  WorkerPollResult report;
-  report.number = turn.number;
-  report.version = model_.version();
+  for (const WorkerPoll::Submission& submission : message.submit)
+    if (request_ids_.contains(submission.ticket) || !tickets.insert(submission.ticket).second)
+      throw HttpError(409, concat("ticket ", submission.ticket, " is in use already"), "ticket");
+  submit(message.submit);
+  for (const uint64_t ticket : message.cancel) cancel(ticket);
+  WorkerPollResult result;
+  result.number = message.number;
+  result.version = model_.version();
   {
-    std::unique_lock lock(inbox_->mutex);
-    if (!jobs_.empty())
-      inbox_->changed.wait_for(lock, std::chrono::duration<double>(turn.wait),
-                               [&] { return !inbox_->finished.empty() || !inbox_->failure.empty(); });
-    if (!inbox_->failure.empty()) throw HttpError(500, "the engine has stopped: " + inbox_->failure);
-    report.finished = std::exchange(inbox_->finished, {});
+    std::unique_lock lock(results_->mutex);
+    if (!request_ids_.empty())
+      results_->changed.wait_for(lock, std::chrono::duration<double>(message.wait),
+                                 [&] { return !results_->finished.empty() || !results_->failure.empty(); });
+    if (!results_->failure.empty()) throw HttpError(500, "the engine has stopped: " + results_->failure);
+    result.finished = std::exchange(results_->finished, {});
   }
-  std::erase_if(report.finished, [&](const WorkerPollResult::Done& done) { return jobs_.erase(done.ticket) == 0; });
-  report.computed_tokens = computed_tokens() - computed_before_;
-  last_turn_ = turn.number;
-  last_report_ = report.to_json().dump();
-  return last_report_;
+  std::erase_if(result.finished,
+                [&](const WorkerPollResult::Finished& done) { return request_ids_.erase(done.ticket) == 0; });
+  result.computed_tokens = computed_tokens() - computed_before_;
+  last_poll_ = message.number;
+  last_result_ = result.to_json().dump();
+  return last_result_;
 }
 
 }  // namespace hone

@@ -1,6 +1,6 @@
 #pragma once
-// WorkerSession: a worker's side of its talk with one learner, in plain calls: what it was asked, and what is whole and
-// not taken yet.
+// WorkerSession: a worker's session with one learner, without HTTP: the submitted requests, and the finished ones that
+// the learner has not collected yet.
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -15,40 +15,40 @@ namespace hone {
 // One thread.
 class WorkerSession {
  public:
-  // The model outlives it.
+  // The model must outlive it.
   WorkerSession(WorkerModel& model, std::string run);
-  // Cancels what is not written yet.
+  // Cancels unfinished requests.
   ~WorkerSession();
   const std::string& id() const { return id_; }
   const std::string& run() const { return run_; }
-  double seconds_since_contact() const { return heard_.seconds(); }  // since the learner's last sign of life
-  void touch() { heard_ = Stopwatch(); }
-  // Takes what is asked, waits for something to be whole, and says what is. The turn that was last is answered as it
-  // was. A HttpError (409) if a turn is missing between them, the weights are older than it names, or a ticket is
-  // known already; nothing of the turn is done then.
-  const std::string& turn(const WorkerPoll& turn);
+  double seconds_since_contact() const { return last_contact_.seconds(); }  // since the learner's last message
+  void touch() { last_contact_ = Stopwatch(); }
+  // Submits and cancels requests, waits for a finished one, and returns a WorkerPollResult as JSON. A repeat of the
+  // last poll gets the same response. Throws HttpError (409) if a poll was skipped, the weights are older than the
+  // poll's version, or a ticket is already in use; nothing of the poll is done then.
+  const std::string& poll(const WorkerPoll& message);
 
  private:
-  // What has ended, from the engine's thread, which may outlive the session.
+  // Results from the engine's thread, whose callbacks may outlive the session.
   struct ResultQueue {
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<WorkerPollResult::Done> finished;
+    std::vector<WorkerPollResult::Finished> finished;
     std::string failure;
   };
-  class Asked;
-  void submit(const std::vector<WorkerPoll::Ask>& asks);
-  void drop(uint64_t ticket);
+  class ResultListener;
+  void submit(const std::vector<WorkerPoll::Submission>& submissions);
+  void cancel(uint64_t ticket);
   int64_t computed_tokens() const;
 
   WorkerModel& model_;
   const std::string id_, run_;
-  const std::shared_ptr<ResultQueue> inbox_ = std::make_shared<ResultQueue>();
+  const std::shared_ptr<ResultQueue> results_ = std::make_shared<ResultQueue>();
   int64_t computed_before_ = 0;
-  std::map<uint64_t, uint64_t> jobs_;  // the engine loop's numbers by ticket
-  int64_t last_turn_ = 0;
-  std::string last_report_;
-  Stopwatch heard_;
+  std::map<uint64_t, uint64_t> request_ids_;  // AsyncEngine ids by ticket
+  int64_t last_poll_ = 0;
+  std::string last_result_;
+  Stopwatch last_contact_;
 };
 
 }  // namespace hone

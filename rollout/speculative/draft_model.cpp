@@ -1,6 +1,6 @@
-// A smaller model writes a few tokens ahead. It draws with the reply's own randomness, so that where its distribution
-// is near the model's, so is its draw; its cache has planes of its own in the model's blocks, and holds what they hold:
-// what is shared, copied, or found again there is found here.
+// Proposer "draft_model": a smaller model samples the draft tokens. It samples with the completion's own RNG draws, so
+// that a similar distribution gives the same token. Its KV storage uses the model's block numbers: blocks that are
+// shared, copied or found in the prefix cache are valid for both models.
 #include <algorithm>
 
 #include "core/io/file.h"
@@ -14,42 +14,43 @@
 namespace hone {
 namespace {
 
-// Ids are what the two models tell each other.
+// The two models exchange ids, so that their tokenizers must agree.
 void check_vocabulary(const Tokenizer& draft, const Tokenizer& target, const std::string& folder) {
-  HONE_CHECK(draft.vocab_size() == target.vocab_size(), "speculative.model: ", folder, " has a tokenizer of ",
-             draft.vocab_size(), " ids, the model's has ", target.vocab_size(), "; the two must be the same");
+  HONE_CHECK(draft.vocab_size() == target.vocab_size(), "speculative.model: ", folder, " has a tokenizer with ",
+             draft.vocab_size(), " ids, the model's has ", target.vocab_size(),
+             "; choose a draft model with the same tokenizer");
   for (int32_t id = 0; id < target.vocab_size(); ++id)
     HONE_CHECK(draft.token(id) == target.token(id), "speculative.model: ", folder,
                " has another tokenizer than the model: id ", id, " is '", draft.token(id), "' there and '",
-               target.token(id), "' here");
+               target.token(id), "' here; choose a draft model with the same tokenizer");
 }
 
-std::unique_ptr<Model> load_draft(const ProposerContext& setting) {
-  const std::string folder = expand_path(setting.config.model);
-  std::unique_ptr<Model> out = load_model(setting.context, folder, {.dtype = setting.model.dtype()});
+std::unique_ptr<Model> load_draft(const ProposerContext& context) {
+  const std::string folder = expand_path(context.config.model);
+  std::unique_ptr<Model> out = load_model(context.context, folder, {.dtype = context.model.dtype()});
   const std::filesystem::path with_tokenizer = tokenizer_folder(folder);
-  if (setting.tokenizer && Tokenizer::is_in(with_tokenizer))
-    check_vocabulary(Tokenizer::load(with_tokenizer), *setting.tokenizer, folder);
-  else  // rows that no token has may be more or fewer, but which they are is not known here
-    HONE_CHECK(out->shape().vocab_size == setting.model.shape().vocab_size, "speculative.model: ", folder,
-               " has a vocabulary of ", out->shape().vocab_size, ", the model has ", setting.model.shape().vocab_size,
-               ", and there are no two tokenizers to compare");
+  if (context.tokenizer && Tokenizer::is_in(with_tokenizer))
+    check_vocabulary(Tokenizer::load(with_tokenizer), *context.tokenizer, folder);
+  else  // with tokenizers the padding rows of the vocabulary may differ; without, they are unknown
+    HONE_CHECK(out->shape().vocab_size == context.model.shape().vocab_size, "speculative.model: ", folder,
+               " has a vocabulary of ", out->shape().vocab_size, ", the model has ", context.model.shape().vocab_size,
+               ", and there are no two tokenizers to compare: the vocabularies must have one size");
   return out;
 }
 
 class DraftModel : public Proposer {
  public:
-  explicit DraftModel(const ProposerContext& setting)
-      : context_(setting.context),
-        model_(load_draft(setting)),
-        vocab_size_(setting.model.shape().vocab_size),
-        most_(setting.config.num_speculative_tokens),
-        planes_(context_, model_->shape(), model_->lm_head().value.dtype, setting.cache.block_size(),
-                setting.cache.num_blocks()),
+  explicit DraftModel(const ProposerContext& context)
+      : context_(context.context),
+        model_(load_draft(context)),
+        vocab_size_(context.model.shape().vocab_size),
+        num_draft_tokens_(context.config.num_speculative_tokens),
+        storage_(context_, model_->shape(), model_->lm_head().value.dtype, context.cache.block_size(),
+                 context.cache.num_blocks()),
         staging_(context_.device()),
-        reading_(context_),
-        loop_(context_, *model_, planes_) {
-    setting.cache.attach_storage(planes_);
+        prefill_timer_(context_),
+        decode_loop_(context_, *model_, storage_) {
+    context.cache.attach_storage(storage_);
   }
 
   void propose(std::span<Scheduler::ScheduledSequence> parts) override {
@@ -58,7 +59,7 @@ class DraftModel : public Proposer {
     for (Scheduler::ScheduledSequence& part : parts) {
       const Sequence& sequence = *part.sequence;
       const int64_t positions = model_->shape().max_positions - sequence.computed;
-      if (sequence.forked && sequence.remaining() == 1 && positions > most_)
+      if (sequence.forked && sequence.remaining() == 1 && positions > num_draft_tokens_)
         decoding.push_back(&part);
       else if (positions > 0)
         others.push_back({.sequence = part.sequence, .count = std::min(part.count, positions)});
@@ -67,67 +68,72 @@ class DraftModel : public Proposer {
     if (!decoding.empty()) write(decoding);
   }
 
-  double seconds() const override { return reading_.seconds() + loop_.seconds(); }
+  double seconds() const override { return prefill_timer_.seconds() + decode_loop_.seconds(); }
 
  private:
-  // Tokens that the model will compute, and nothing to propose after them.
+  // Computes the tokens that the model will compute, without a draft after them.
   void read(std::span<const Scheduler::ScheduledSequence> parts) {
     ScratchScope scratch(context_);
     staging_.release({});
-    const PagedBatch paged(context_, staging_, planes_, parts, model_->shape().vocab_size);
-    reading_.begin();
+    const PagedBatch paged(context_, staging_, storage_, parts, model_->shape().vocab_size);
+    prefill_timer_.begin();
     infer(context_, *model_, paged.batch, {}, &paged.view);
-    reading_.end();
+    prefill_timer_.end();
   }
 
-  // One pass more than there are tokens to propose, so that the keys and values of the last are there if it is
+  // Runs one pass more than there are draft tokens, so that the keys and values of the last one are computed if it is
   // accepted.
   void write(std::span<Scheduler::ScheduledSequence* const> parts) {
-    const int64_t block_size = planes_.block_size();
+    const int64_t block_size = storage_.block_size();
     std::vector<std::vector<int32_t>> blocks;
-    int64_t most = 0;
+    int64_t max_draft = 0;
     for (const Scheduler::ScheduledSequence* part : parts) {
-      most = std::max(most, part->room);
+      max_draft = std::max(max_draft, part->num_lookahead);
       blocks.push_back(part->sequence->blocks);
     }
     std::vector<DecodeLoop::Row> rows;
     for (size_t i = 0; i < parts.size(); ++i) {
       const Sequence& sequence = *parts[i]->sequence;
-      // Where the part has less room, what is written beyond it is nobody's.
-      blocks[i].resize(std::max(blocks[i].size(), static_cast<size_t>((sequence.computed + most) / block_size + 1)),
-                       planes_.pad_block());
+      // A part with fewer lookahead tokens writes the rest to the pad block.
+      blocks[i].resize(
+          std::max(blocks[i].size(), static_cast<size_t>((sequence.computed + max_draft) / block_size + 1)),
+          storage_.pad_block());
       const int32_t last = sequence.tokens.back();
-      rows.push_back({last < model_->shape().vocab_size ? last : 0,
-                      sequence.computed,
-                      blocks[i],
-                      {.sample = sample_params(sequence, sequence.reply), .how = {}, .edits = {}}});
+      rows.push_back(
+          {last < model_->shape().vocab_size ? last : 0,
+           sequence.computed,
+           blocks[i],
+           {.sample = sample_params(sequence, sequence.completion_index), .penalties = {}, .adjustments = {}}});
     }
-    loop_.start(rows);
+    decode_loop_.start(rows);
     std::vector<bool> ended(parts.size());
     const int64_t ahead = context_.device().asynchronous() ? 1 : 0;
-    for (int64_t pass = 0, queued = 0; pass <= most; ++pass) {
-      while (queued <= most && loop_.num_unread() <= ahead) loop_.queue(), ++queued;
-      const SampledTokens drawn = loop_.read();
+    for (int64_t pass = 0, queued = 0; pass <= max_draft; ++pass) {
+      while (queued <= max_draft && decode_loop_.num_unread() <= ahead) {
+        decode_loop_.queue();
+        ++queued;
+      }
+      const SampledTokens sampled = decode_loop_.read();
       for (size_t i = 0; i < parts.size(); ++i) {
-        ended[i] = ended[i] || pass >= parts[i]->room || drawn.ids[i] >= vocab_size_;
-        if (!ended[i]) parts[i]->proposed.push_back(drawn.ids[i]);
+        ended[i] = ended[i] || pass >= parts[i]->num_lookahead || sampled.ids[i] >= vocab_size_;
+        if (!ended[i]) parts[i]->draft.push_back(sampled.ids[i]);
       }
     }
-    while (!reading_.all_read()) reading_.read();  // was queued before what has been waited for
+    while (!prefill_timer_.all_read()) prefill_timer_.read();  // was queued before the passes that were read
   }
 
   Context& context_;
   std::unique_ptr<Model> model_;
-  int64_t vocab_size_;  // of the model that is proposed to
-  int64_t most_;
-  KvStorage planes_;
+  int64_t vocab_size_;  // of the target model
+  int64_t num_draft_tokens_;
+  KvStorage storage_;
   Arena staging_;
-  DeviceTimer reading_;
-  DecodeLoop loop_;
+  DeviceTimer prefill_timer_;
+  DecodeLoop decode_loop_;
 };
 
 [[maybe_unused]] const bool added = proposers().add(
-    "draft_model", [](const ProposerContext& setting) { return std::unique_ptr<Proposer>(new DraftModel(setting)); });
+    "draft_model", [](const ProposerContext& context) { return std::unique_ptr<Proposer>(new DraftModel(context)); });
 
 }  // namespace
 }  // namespace hone

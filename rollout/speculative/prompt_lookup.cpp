@@ -6,15 +6,18 @@
 
 namespace hone {
 
-std::span<const int32_t> prompt_lookup(std::span<const int32_t> tokens, int64_t shortest, int64_t longest) {
+std::span<const int32_t> prompt_lookup(std::span<const int32_t> tokens, int64_t min_match, int64_t max_match) {
   const int64_t size = std::ssize(tokens);
-  int64_t best = shortest - 1, after = size;
-  for (int64_t end = shortest; end < size && best < longest; ++end) {
-    const int64_t most = std::min(end, longest);
+  int64_t best = min_match - 1, after = size;
+  for (int64_t end = min_match; end < size && best < max_match; ++end) {
+    const int64_t most = std::min(end, max_match);
     int64_t same = 0;
     while (same < most && tokens[static_cast<size_t>(end - 1 - same)] == tokens[static_cast<size_t>(size - 1 - same)])
       ++same;
-    if (same > best) best = same, after = end;
+    if (same > best) {
+      best = same;
+      after = end;
+    }
   }
   return tokens.subspan(static_cast<size_t>(after));
 }
@@ -27,9 +30,9 @@ class PromptLookup : public Proposer {
 
   void propose(std::span<Scheduler::ScheduledSequence> parts) override {
     for (Scheduler::ScheduledSequence& part : parts) {
-      if (part.room == 0) continue;
+      if (part.num_lookahead == 0) continue;
       const auto found = prompt_lookup(part.sequence->tokens, config_.prompt_lookup_min, config_.prompt_lookup_max);
-      part.proposed.assign(found.begin(), found.begin() + std::min(part.room, std::ssize(found)));
+      part.draft.assign(found.begin(), found.begin() + std::min(part.num_lookahead, std::ssize(found)));
     }
   }
 
@@ -37,8 +40,8 @@ class PromptLookup : public Proposer {
   const SpeculativeConfig& config_;
 };
 
-[[maybe_unused]] const bool added = proposers().add("ngram", [](const ProposerContext& setting) {
-  return std::unique_ptr<Proposer>(new PromptLookup(setting.config));
+[[maybe_unused]] const bool added = proposers().add("ngram", [](const ProposerContext& context) {
+  return std::unique_ptr<Proposer>(new PromptLookup(context.config));
 });
 
 }  // namespace

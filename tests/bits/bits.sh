@@ -5,6 +5,7 @@
 # HONE is the program; it may be that of an older tree. OUT gets sums.txt (lines `sha256  NAME/what`) and kept/, the
 # text and files that were summed. With --against (a folder like OUT, or its sums.txt) lists what differs and exits 1
 # if anything does. NAMEs select runs; those that others start from run in any case.
+# Recipes and options here keep old names, which a program from before a renaming knows, too.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,4 +1,4 @@
-// hone bench: rows that scripts read, beside other programs' figures.
+// hone bench: JSON rows for scripts, and the comparison with other programs.
 #include "tests/cli/command_case.h"
 
 namespace hone::test {
@@ -6,7 +6,7 @@ namespace {
 
 class BenchCommandTest : public CommandCase {};
 
-TEST_F(BenchCommandTest, BenchOfRewardsCountsJudgements) {
+TEST_F(BenchCommandTest, BenchOfRewardsReportsScoresPerSecond) {
   const Finished bench = run_hone({"bench", "rewards", "--filter", "math gsm8k", "--seconds", "0.01", "--json"});
   EXPECT_EQ(bench.code, 0) << bench.err;
   std::istringstream lines(bench.out);
@@ -17,7 +17,7 @@ TEST_F(BenchCommandTest, BenchOfRewardsCountsJudgements) {
   expect_error({"bench", "rewards", "--filter", "nothing"}, 1, {"nothing"});
 }
 
-TEST_F(BenchCommandTest, BenchesOfRolloutsStandBesideOtherPrograms) {
+TEST_F(BenchCommandTest, BenchOfRolloutsComparesWithOtherPrograms) {
   const std::string peers = write(
       "peers.jsonl", R"({"bench": "hf_generate", "model": "quickstart", "B": 4, "prompt": 8, "new": 5, "tok_s": 0.5})"
                      "\n"
@@ -43,8 +43,8 @@ TEST_F(BenchCommandTest, BenchesOfRolloutsStandBesideOtherPrograms) {
       row.at("prefill_share").as_double() + row.at("decode_share").as_double() + row.at("host_share").as_double(), 1,
       0.02);
   EXPECT_GT(row.at("decode_roofline").as_double(), 0);
-  // 851968 weights of blocks and 36864 of the head; 1024 numbers of a key and its value, as many multiply-adds of a
-  // query and a key.
+  // 851968 weights of the layers and 36864 of lm_head; 1024 values of a token's K and V, and as many multiply-adds per
+  // query and key.
   const double flops = row.at("limit_flops_per_second").as_double(),
                bandwidth = row.at("limit_bytes_per_second").as_double();
   const auto part = [&](double numbers, double products) {
@@ -65,7 +65,7 @@ TEST_F(BenchCommandTest, BenchesOfRolloutsStandBesideOtherPrograms) {
               20 / (step.at("gen_s").as_double() + step.at("train_s").as_double()), 1e-6);
   EXPECT_EQ(step.at("logp_difference_max").as_double(), 0);  // on-policy, exact
 
-  // The step that was measured is of another model: programs that do not name one know qwen2.5-0.5b alone.
+  // The measured step is of another model: rows without a model are of qwen2.5-0.5b.
   EXPECT_NE(bench({"grpo", "--peer", peers}).err.find("no row of grpo_step_hf"), std::string::npos);
 }
 

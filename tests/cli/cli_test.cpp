@@ -1,4 +1,4 @@
-// The command line as scripts rely on it: exit codes, outputs, and what bad input is told.
+// The command line as scripts use it: exit codes, outputs and error messages.
 #include <cstdlib>
 
 #include "tests/cli/command_case.h"
@@ -15,13 +15,13 @@ TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
   EXPECT_EQ(run_hone({"--version"}).code, 0);
   EXPECT_EQ(run_hone({}).code, 2);
   EXPECT_EQ(run_hone({"fly"}).code, 2);
-  EXPECT_EQ(run_hone({"score", "--modle", "x"}).code, 2);
+  EXPECT_EQ(run_hone({"logprobs", "--modle", "x"}).code, 2);
   EXPECT_EQ(run_hone({"list", "objectives"}).code, 0);
   EXPECT_EQ(run_hone({"generate", "--model", "/nowhere", "--prompt", "x"}).code, 1);
 }
 
 TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
-  for (const char* command : {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data",
+  for (const char* command : {"run", "eval", "generate", "chat", "logprobs", "reward", "objective", "tokenizer", "data",
                               "list", "plan", "plot", "doctor", "bench"}) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
@@ -29,7 +29,41 @@ TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
   }
 }
 
-TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
+TEST_F(CliTest, OldNamesAreAcceptedWithAWarning) {
+  for (const auto& [old_name, name] : {std::pair{"score", "logprobs"}, {"quantization", "quant-error"}}) {
+    const Finished help = run_hone({old_name, "--help"});
+    EXPECT_EQ(help.code, 0) << help.err;
+    EXPECT_NE(help.out.find("Example:\n  hone " + std::string(name)), std::string::npos) << help.out;
+    EXPECT_NE(help.err.find(concat("hone ", old_name, " is now called hone ", name)), std::string::npos) << help.err;
+  }
+  const Finished data = run_hone({"data", "overlap", "--in", "x"});
+  EXPECT_EQ(data.code, 2);
+  EXPECT_NE(data.err.find("overlap is now called contamination"), std::string::npos) << data.err;
+  EXPECT_NE(data.err.find("data contamination: "), std::string::npos) << data.err;
+  // Each option is taken: what fails is the value that follows.
+  const std::tuple<const char*, const char*, const char*> options[] = {
+      {"serve", "--max-replies", "--max-pending-completions"},
+      {"serve", "--max-sequences", "--max-num-seqs"},
+      {"serve", "--max-batch-tokens", "--max-num-batched-tokens"},
+      {"eval", "--max-sequences", "--max-num-seqs"},
+      {"eval", "--max-batch-tokens", "--max-num-batched-tokens"}};
+  for (const auto& [command, old_name, name] : options)
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{command, "--model", "/nowhere", old_name, "x"},
+          std::vector<std::string>{command, "--model", "/nowhere", concat(old_name, "=x")}}) {
+      const Finished done = run_hone(words);
+      EXPECT_EQ(done.code, 2);
+      EXPECT_NE(done.err.find(concat(old_name, " is now called ", name)), std::string::npos) << done.err;
+      EXPECT_NE(done.err.find(concat(name, ": 'x'")), std::string::npos) << done.err;
+    }
+  for (const char* command : {"chat", "serve"}) {
+    const Finished done = run_hone({command, "--model", "/nowhere", "--format", "plain"});
+    EXPECT_EQ(done.code, 1);
+    EXPECT_NE(done.err.find("--format is now called --chat-format"), std::string::npos) << done.err;
+  }
+}
+
+TEST_F(CliTest, InvalidOptionsAreUsageErrors) {
   const std::string model = model_folder();
   expect_error({"gnerate"}, 2, {"did you mean 'generate'"});
   const std::vector<std::vector<std::string>> odd{{"--max-tokens", "-1"},   {"--max-tokens", "99999999999999999999"},
@@ -39,7 +73,7 @@ TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
                                                   {"--top-p", "1e-46"},     {"--temperature", "1e-38"},
                                                   {"--temperature", "1e39"}};
   for (const std::vector<std::string>& option : odd) {
-    // By our name (max_tokens) or, where the parser itself refuses a number, by the option's (--max-tokens).
+    // By the setting's name (max_tokens), or by the option's (--max-tokens) if the parser itself rejects the number.
     std::string name = option[0].substr(2);
     std::replace(name.begin(), name.end(), '-', '_');
     const Finished refused = run_hone({"generate", "--model", model, "--prompt", "a", option[0], option[1]});
@@ -52,7 +86,16 @@ TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
   expect_error({"eval", "--model", model, "--task", "arithmetic", "--samples", "99999999"}, 2, {"samples"});
   expect_error({"bench", "prefill", "--shape", "quickstart", "--repeats", "0"}, 2, {"--repeats"});
   expect_error({"run"}, 2, {"recipe"});
+  expect_error({"list", "objectives", "--out", "x"}, 2, {"--out", "recipe-keys"});
   expect_error({"data", "generate", "--generator", "arithmetic", "--split", "all"}, 2, {"--split"});
+}
+
+TEST_F(CliTest, TheReferenceOfRecipeKeysIsWrittenAsPages) {
+  const fs::path out = folder.path() / "recipes";
+  EXPECT_EQ(run_hone({"list", "recipe-keys", "--out", out.string()}).code, 0);
+  const Finished printed = run_hone({"list", "recipe-keys"});
+  for (const char* page : {"README.md", "run.md", "stage_rl.md"})
+    EXPECT_NE(printed.out.find(read_file(out / page)), std::string::npos) << page;
 }
 
 TEST_F(CliTest, AFullStandardOutputIsAnError) {
@@ -62,7 +105,7 @@ TEST_F(CliTest, AFullStandardOutputIsAnError) {
   }
 }
 
-TEST_F(CliTest, RecipeMistakesNameTheirPlace) {
+TEST_F(CliTest, RecipeErrorsNameTheKey) {
   const std::string misspelt = write("a.toml", "name = \"a\"\n[[stage]]\nkind = \"sft\"\nlearning_rat = 1\n");
   expect_error({"run", misspelt, "--dry-run"}, 1, {"a.toml:4", "learning_rat", "learning_rate"});
   const std::string mistyped = write("b.toml", "seed = \"one\"\n[[stage]]\nkind = \"sft\"\n");
@@ -76,7 +119,7 @@ TEST_F(CliTest, RecipeMistakesNameTheirPlace) {
   expect_error({"run", no_data, "runs=" + folder.path().string()}, 1, {"/nowhere/x.jsonl"});
 }
 
-TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
+TEST_F(CliTest, AFolderWithoutAModelIsNamed) {
   expect_error({"generate", "--model", folder.path().string(), "--prompt", "x"}, 1,
                {folder.path().string(), "config.json"});
   const std::string model = model_folder();
@@ -84,7 +127,7 @@ TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
   expect_error({"generate", "--model", model, "--prompt", "x"}, 1, {"model.safetensors"});
 }
 
-TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
+TEST_F(CliTest, GeneratedLogProbsEqualThoseOfTheTexts) {
   const std::string model = model_folder();
   const std::string prompts = write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n\n{\"ids\": [70, 71]}\n");
   const Finished done = run_hone({"generate", "--model", model, "--prompts", prompts, "--max-tokens", "9", "--seed",
@@ -99,7 +142,7 @@ TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
     for (const Json& id : reply.at("ids").as_array()) ids.push_back(id);
     in += Json(JsonObject{{"ids", ids}}).dump() + "\n";
   }
-  const Finished scored = run_hone({"score", "--model", model, "--in", "-", "--out", "-"}, {}, in);
+  const Finished scored = run_hone({"logprobs", "--model", model, "--in", "-", "--out", "-"}, {}, in);
   ASSERT_EQ(scored.code, 0) << scored.err;
   const std::vector<Json> scores = rows(scored.out);
   ASSERT_EQ(scores.size(), replies.size());
@@ -114,21 +157,21 @@ TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
 
 TEST_F(CliTest, RowsThatCannotBeReadNameFileAndLine) {
   const std::string model = model_folder();
-  expect_error({"score", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1,
+  expect_error({"logprobs", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1,
                {"bad.jsonl:2"});
-  expect_error({"score", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1,
+  expect_error({"logprobs", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1,
                {"id.jsonl:1", "264"});
-  expect_error({"score", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1,
+  expect_error({"logprobs", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1,
                {"none.jsonl:1", "prompt"});
   expect_error(
-      {"score", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1,
+      {"logprobs", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1,
       {"long.jsonl:1", "32"});
 }
 
-TEST_F(CliTest, QuantizationTellsItsError) {
+TEST_F(CliTest, QuantizationReportsItsError) {
   const std::string model = model_folder(),
                     in = write("in.jsonl", "{\"text\": \"the cat sat on the log\"}\n{\"ids\": [1, 2, 3]}\n");
-  const Finished done = run_hone({"quantization", "--model", model, "--in", in, "--json"});
+  const Finished done = run_hone({"quant-error", "--model", model, "--in", in, "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   for (const Json& row : rows(done.out)) {
     EXPECT_GT(row.at("tokens").as_int(), 2);
@@ -136,8 +179,8 @@ TEST_F(CliTest, QuantizationTellsItsError) {
     EXPECT_LT(row.at("max_difference").as_double(), 1);
     EXPECT_NEAR(row.at("perplexity").as_double(), row.at("engine_perplexity").as_double(), 20);
   }
-  EXPECT_NE(run_hone({"quantization", "--model", model, "--in", in}).out.find("int8"), std::string::npos);
-  expect_error({"quantization", "--model", model, "--in", in, "--max-length", "1"}, 2, {"--max-length is 1"});
+  EXPECT_NE(run_hone({"quant-error", "--model", model, "--in", in}).out.find("int8"), std::string::npos);
+  expect_error({"quant-error", "--model", model, "--in", in, "--max-length", "1"}, 2, {"--max-length is 1"});
   expect_error({"generate", "--model", model, "--prompt", "the", "--quantization", "int4"}, 2,
                {"did you mean 'int8'", "none"});
   const auto replies = [&](const char* quantization) {
@@ -149,7 +192,7 @@ TEST_F(CliTest, QuantizationTellsItsError) {
   EXPECT_EQ(replies("fp8"), replies("fp8"));
 }
 
-TEST_F(CliTest, ExportsAModelFolderInAnotherDtypeAndRefusesOneThatIsThere) {
+TEST_F(CliTest, ExportsAModelFolderInAnotherDtypeAndKeepsAnExistingOne) {
   const std::string model = model_folder(), out = (folder.path() / "exported").string(),
                     half = (folder.path() / "half").string();
   const Finished done = run_hone({"export", "--model", model, "--out", out});
@@ -178,11 +221,11 @@ TEST_F(CliTest, IdsNeedNoTokenizer) {
   fs::remove(fs::path(model) / "tokenizer.json");
   const std::string ids = write("ids.jsonl", "{\"ids\": [5, 6, 7]}\n"),
                     text = write("text.jsonl", "{\"text\": \"a\"}\n");
-  EXPECT_EQ(run_hone({"score", "--model", model, "--in", ids}).code, 0);
-  expect_error({"score", "--model", model, "--in", text}, 1, {"no tokenizer"});
+  EXPECT_EQ(run_hone({"logprobs", "--model", model, "--in", ids}).code, 0);
+  expect_error({"logprobs", "--model", model, "--in", text}, 1, {"no tokenizer"});
 }
 
-TEST_F(CliTest, TokenizerGoesThereAndBack) {
+TEST_F(CliTest, TokenizerRoundTrip) {
   const std::string model = model_folder(), text = "the cat\r\n\tsat <|endoftext|> \xc3\xa9\xf0\x9f\x99\x82 ";
   const Finished ids = run_hone({"tokenizer", "encode", "--tokenizer", model, "--json"}, {}, text);
   ASSERT_EQ(ids.code, 0) << ids.err;
@@ -202,7 +245,7 @@ TEST_F(CliTest, RewardAddsScoreAndNote) {
   expect_error({"reward", "--reward", "nubmer", "--in", in, "--json"}, 1, {"nubmer", "number"});
 }
 
-TEST_F(CliTest, RewardSaysWhichRowsCouldNotBeJudged) {
+TEST_F(CliTest, RewardSaysWhichRowsCouldNotBeScored) {
   std::string lines;
   for (int i = 0; i < 600; ++i) lines += "{\"completion\": \"c" + std::to_string(i) + "\"}\n";
   const std::string in = write("many.jsonl", lines);
@@ -217,7 +260,7 @@ done
   const std::string reward = "{kind = 'process', command = ['sh', '" + plugin + "']}";
   const Finished done = run_hone({"reward", "--reward", reward, "--in", in, "--json"});
   EXPECT_EQ(done.code, 0);
-  EXPECT_NE(done.err.find("1 of 600 rows could not be judged; the first, " + in + ":8: odd"), std::string::npos)
+  EXPECT_NE(done.err.find("1 of 600 rows could not be scored; the first, " + in + ":8: odd"), std::string::npos)
       << done.err;
   ASSERT_EQ(rows(done.out).size(), 600u);
   EXPECT_TRUE(rows(done.out)[7].at("score").is_null());
@@ -244,9 +287,10 @@ TEST_F(CliTest, ObjectivePrintsLossGradientAndAdvantages) {
 
 TEST_F(CliTest, UnwritableOutputsAreErrors) {
   const std::string model = model_folder(), in = write("in.jsonl", "{\"ids\": [5, 6]}\n");
-  expect_error({"score", "--model", model, "--in", in, "--out", (folder.path() / "no" / "such" / "out.jsonl").string()},
-               1, {"out.jsonl"});
-  const Finished full = run_hone({"score", "--model", model, "--in", in, "--out", "/dev/full"});
+  expect_error(
+      {"logprobs", "--model", model, "--in", in, "--out", (folder.path() / "no" / "such" / "out.jsonl").string()}, 1,
+      {"out.jsonl"});
+  const Finished full = run_hone({"logprobs", "--model", model, "--in", in, "--out", "/dev/full"});
   EXPECT_EQ(full.code, 1);
   EXPECT_NE(full.err.find("/dev/full"), std::string::npos) << full.err;
 }

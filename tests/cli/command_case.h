@@ -1,5 +1,5 @@
 #pragma once
-// What tests of commands share: a folder of their own, a small model in it, and what a command that fails has to say.
+// CommandCase: a temporary folder with a small model, and checks of a failed command's message.
 #include <gtest/gtest.h>
 
 #include <filesystem>

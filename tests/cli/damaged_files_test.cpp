@@ -1,4 +1,4 @@
-// Whatever is wrong with a file, the message names it, and what is no file is refused at once.
+// Errors about a damaged file name it, and what is not a regular file is an error at once.
 #include <sys/stat.h>
 #include <zlib.h>
 
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 class DamagedFilesTest : public CommandCase {
  protected:
-  // A command on a copy of the model in which one file is as the case says.
+  // Runs a command on a copy of the model in which one file has the case's content.
   Finished run_on(const std::string& model, const std::string& file, const std::function<void(const fs::path&)>& damage,
                   const std::vector<std::string>& arguments) {
     const fs::path copy = folder.path() / "copy";
@@ -31,7 +31,7 @@ class DamagedFilesTest : public CommandCase {
   }
 };
 
-// So many MiB of spaces.
+// A gzip file of `mebibytes` MiB of spaces.
 void write_bomb(const fs::path& path, int mebibytes) {
   const gzFile file = gzopen(path.c_str(), "wb1");
   const std::string block(size_t{1} << 20, ' ');
@@ -42,7 +42,7 @@ void write_bomb(const fs::path& path, int mebibytes) {
 TEST_F(DamagedFilesTest, OfAModelFolderAreNamed) {
   const std::string model = model_folder();
   const std::vector<std::string> generate{"generate", "--model", "MODEL", "--prompt", "the"};
-  const std::vector<std::string> chat{"chat", "--model", "MODEL", "--format", "template"};
+  const std::vector<std::string> chat{"chat", "--model", "MODEL", "--chat-format", "template"};
   struct Case {
     std::string file, content;
     std::vector<std::string> arguments;
@@ -99,7 +99,7 @@ TEST_F(DamagedFilesTest, OfARecipeAndWhatItRefersToAreNamed) {
            {"recipe.toml", "seed = 1\nseeed = 2\n" + stage, ""},
            {"recipe.toml", "seed = \"x\"\n" + stage, ""},
            {"recipe.toml", "[[stage]]\nkind = \"sfd\"\n", ""},
-           {"recipe.toml", stage, ""},  // there is no tokenizer
+           {"recipe.toml", stage, ""},  // without a tokenizer
            {"recipe.toml", with_tokenizer + "[model]\nhead_dim = 7\n" + stage, ""},
            {"recipe.toml", with_model + "[model.lora]\nr = 4\ntarget_modules = [\"q_prog\"]\n" + stage, ""},
            {"recipe.toml", with_model + "[[eval]]\ntask = \"gsm9k\"\n" + stage, ""},
@@ -125,7 +125,7 @@ TEST_F(DamagedFilesTest, OfARecipeAndWhatItRefersToAreNamed) {
   }
 }
 
-TEST_F(DamagedFilesTest, WhatIsNoFileIsRefusedAtOnce) {
+TEST_F(DamagedFilesTest, WhatIsNotARegularFileIsAnErrorAtOnce) {
   const std::string model = model_folder();
   const std::vector<std::string> generate{"generate", "--model", "MODEL", "--prompt", "the"};
   const auto pipe = [](const fs::path& path) { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); };
@@ -151,7 +151,7 @@ TEST_F(DamagedFilesTest, WhatIsNoFileIsRefusedAtOnce) {
         {"tokenizer", "train", "--in", fifo, "--out", (folder.path() / "t").string()},
         {"data", "tokenize", "--in", fifo, "--tokenizer", model, "--out", (folder.path() / "t.tokens").string()},
         {"reward", "--reward", "exact", "--in", fifo},
-        {"score", "--model", model, "--in", fifo},
+        {"logprobs", "--model", model, "--in", fifo},
         {"reward", "--reward", "{kind = 'library', path = '" + fifo + "'}", "--in", "-"},
         {"reward", "--reward", "{kind = 'python', file = '" + fifo + "'}", "--in", "-"}}) {
     Process process(arguments);
@@ -162,7 +162,24 @@ TEST_F(DamagedFilesTest, WhatIsNoFileIsRefusedAtOnce) {
   }
 }
 
-TEST_F(DamagedFilesTest, SmallFilesThatUnpackToGigabytesAreRefusedByName) {
+TEST_F(DamagedFilesTest, CircularLinksAreErrorsThatNameThem) {
+  const std::string loop = (folder.path() / "loop").string();
+  fs::create_symlink("loop", loop);
+  const std::string stage = "[[stage]]\nkind = \"sft\"\nsteps = 1\nfiles = [\"rows.jsonl\"]\n";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"run", loop},
+        {"run", "--resume", loop},
+        {"run", write("a.toml", "[model]\npath = \"" + loop + "\"\n" + stage)},
+        {"run", write("b.toml", "tokenizer = \"" + loop + "\"\n" + stage)},
+        {"generate", "--model", loop, "--prompt", "the"}}) {
+    const Finished done = run_hone(arguments);
+    EXPECT_EQ(done.code, 1) << arguments[1];
+    EXPECT_NE(done.err.find("hone: " + loop), std::string::npos) << done.err;
+    EXPECT_NE(done.err.find("Too many levels of symbolic links"), std::string::npos) << done.err;
+  }
+}
+
+TEST_F(DamagedFilesTest, SmallFilesThatUnpackToGigabytesAreErrorsThatNameThem) {
   const std::string model = model_folder();
   const auto bomb = [](const fs::path& path) { write_bomb(path, 70); };
   for (const char* file : {"config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"}) {

@@ -1,4 +1,4 @@
-// hone eval and hone data overlap: files of tasks, comparisons, and rows that training files hold.
+// hone eval and hone data contamination: task files, comparisons, and rows that training files contain.
 #include "tests/cli/command_case.h"
 
 namespace hone::test {
@@ -23,7 +23,7 @@ TEST_F(EvalCommandTest, EvaluatesATaskFile) {
   for (const char* file : {"report.md", "report.html", "results.json", "accuracy.svg"})
     EXPECT_TRUE(std::filesystem::exists(out + "/" + file)) << file;
   expect_error({"eval", "--model", model, "--task", "gsm9k"}, 1, {"gsm9k", "gsm8k"});
-  expect_error({"eval", "--model", model, "--tasks", task + "," + task}, 2, {"two tasks are named 't'"});
+  expect_error({"eval", "--model", model, "--tasks", task + "," + task}, 2, {"two tasks have the name 't'"});
   expect_error({"eval", "--model", model}, 2, {"--tasks", "arc_easy"});
   expect_error({"eval", "--task", task}, 2, {"--model"});
 }
@@ -54,7 +54,7 @@ TEST_F(EvalCommandTest, EvaluatesSeveralTasksAndAGroupInOneCall) {
   EXPECT_EQ(sample.at("prompt").as_array().at(1).at("content").as_string(), "the dog sat\n\nthe cat");
 }
 
-TEST_F(EvalCommandTest, EvaluatesInOneByteANumber) {
+TEST_F(EvalCommandTest, EvaluatesQuantizedWeights) {
   const std::string model = model_folder(),
                     data = write("q.jsonl", "{\"q\": \"the cat\", \"choices\": [\"sat\", \"on\"], \"gold\": 0}\n");
   const std::string task =
@@ -80,7 +80,7 @@ TEST_F(EvalCommandTest, EvaluatesInOneByteANumber) {
   }
 }
 
-TEST_F(EvalCommandTest, ComparesTwoEvaluationsOfTheSameRowsAndRefusesOthers) {
+TEST_F(EvalCommandTest, ComparesTwoEvaluationsOfTheSameRowsOnly) {
   const std::string model = model_folder(),
                     data = write("q.jsonl", "{\"q\": \"the cat\"}\n{\"q\": \"the dog\"}\n{\"q\": \"a cat\"}\n");
   const std::string task = write("t.toml", "kind = \"perplexity\"\nfiles = [\"" + data + "\"]\ntext = \"{q}\"\n");
@@ -114,24 +114,25 @@ TEST_F(EvalCommandTest, FindsATasksRowsInTrainingFiles) {
   const std::string text = write("train.txt", "first line ends seven eight\nnine ten eleven begins the next");
   const std::string out = (folder.path() / "overlap.jsonl").string();
   const Finished rows_only =
-      run_hone({"data", "overlap", "--task", task, "--in", rows_file, "--ngram", "5", "--out", out});
+      run_hone({"data", "contamination", "--task", task, "--in", rows_file, "--ngram", "5", "--out", out});
   ASSERT_EQ(rows_only.code, 0) << rows_only.err;
   EXPECT_EQ(parse_json(rows_only.out, "output").at("flagged").as_int(), 1);
   const Json flagged = parse_json(read_file(out), "rows");
   EXPECT_EQ(flagged.at("found_in").as_string(), rows_file + ":2");
   EXPECT_EQ(flagged.at("share").as_double(), 1);
-  const Finished both = run_hone({"data", "overlap", "--task", task, "--in", rows_file, "--in", text, "--ngram", "5"});
+  const Finished both =
+      run_hone({"data", "contamination", "--task", task, "--in", rows_file, "--in", text, "--ngram", "5"});
   EXPECT_EQ(parse_json(both.out, "output").at("flagged").as_int(), 2);
   EXPECT_EQ(parse_json(both.out, "output").at("documents").as_int(), 3);
   const std::string model = model_folder(), tokens = (folder.path() / "train.tokens").string();
   ASSERT_EQ(run_hone({"data", "tokenize", "--in", text, "--tokenizer", model, "--out", tokens}).code, 0);
   const Finished decoded =
-      run_hone({"data", "overlap", "--task", task, "--in", tokens, "--tokenizer", model, "--ngram", "5"});
+      run_hone({"data", "contamination", "--task", task, "--in", tokens, "--tokenizer", model, "--ngram", "5"});
   ASSERT_EQ(decoded.code, 0) << decoded.err;
   EXPECT_EQ(parse_json(decoded.out, "output").at("flagged").as_int(), 1);
-  expect_error({"data", "overlap", "--task", task, "--in", tokens, "--ngram", "5"}, 1, {"tokenizer"});
-  expect_error({"data", "overlap", "--in", tokens}, 2, {"--task"});
-  expect_error({"data", "overlap", "--task", task, "--in", tokens, "--ngram", "0"}, 2, {"--ngram"});
+  expect_error({"data", "contamination", "--task", task, "--in", tokens, "--ngram", "5"}, 1, {"tokenizer"});
+  expect_error({"data", "contamination", "--in", tokens}, 2, {"--task"});
+  expect_error({"data", "contamination", "--task", task, "--in", tokens, "--ngram", "0"}, 2, {"--ngram"});
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "core/io/file.h"
 #include "tests/core/text/chat_tokenizer.h"
 #include "tests/core/text/tokenizer/character_tokenizer.h"
-#include "tests/model/characters.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {
@@ -68,13 +67,14 @@ TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
                          .completion = "{a}",
                          .sample = {}};
   const Sample sample = load_sft(source, tokenizer).at(0);
-  const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
+  const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), completion = tokenizer.encode(" c");
   const size_t ends = tokenizer.eos() ? 1 : 0;
-  ASSERT_EQ(sample.tokens.size(), prompt.size() + reply.size() + ends);
-  for (size_t t = 0; t < sample.tokens.size(); ++t) EXPECT_EQ(sample.mask[t], t < prompt.size() ? 0 : 1) << t;
+  ASSERT_EQ(sample.tokens.size(), prompt.size() + completion.size() + ends);
+  for (size_t t = 0; t < sample.tokens.size(); ++t)
+    EXPECT_EQ(sample.columns[columns::mask][t], t < prompt.size() ? 0 : 1) << t;
   EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), sample.tokens.begin()));
-  EXPECT_TRUE(
-      std::equal(reply.begin(), reply.end(), sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
+  EXPECT_TRUE(std::equal(completion.begin(), completion.end(),
+                         sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
 }
 
 TEST_F(DatasetTest, OverlongRowsAreSkippedCutOrRefusedByTheKey) {
@@ -90,7 +90,7 @@ TEST_F(DatasetTest, OverlongRowsAreSkippedCutOrRefusedByTheKey) {
   const std::vector<Sample> cut = load_sft(source, tokenizer);
   ASSERT_EQ(cut.size(), 2u);
   EXPECT_EQ(cut[1].tokens.size(), 8u);
-  EXPECT_EQ(cut[1].mask.size(), 8u);
+  EXPECT_EQ(cut[1].columns.find(columns::mask).size(), 8u);
   source.sample.too_long = "error";
   EXPECT_NE(error_of([&] { load_sft(source, tokenizer); }).find("a.jsonl:2"), std::string::npos);
   source.sample.too_long = "skip";
@@ -105,7 +105,8 @@ TEST_F(DatasetTest, TheEntireTextIsTrainedOnIfTheKeySaysSo) {
                    .completion_only_loss = false,
                    .sample = {}};
   const Sample sample = load_sft(source, tokenizer).at(0);
-  for (size_t t = 0; t < sample.mask.size(); ++t) EXPECT_EQ(sample.mask[t], t > 0) << t;
+  for (size_t t = 0; t < sample.columns.find(columns::mask).size(); ++t)
+    EXPECT_EQ(sample.columns[columns::mask][t], t > 0) << t;
 }
 
 TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
@@ -120,9 +121,9 @@ TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
   const Sample assistant = load_sft(source, tokenizer).at(0);
   EXPECT_EQ(whole.tokens, assistant.tokens);
   size_t replied = 0;
-  for (size_t t = 0; t < whole.mask.size(); ++t) {
-    EXPECT_EQ(whole.mask[t], t > 0) << t;
-    if (assistant.mask[t] == 0) continue;
+  for (size_t t = 0; t < whole.columns.find(columns::mask).size(); ++t) {
+    EXPECT_EQ(whole.columns[columns::mask][t], t > 0) << t;
+    if (assistant.columns[columns::mask][t] == 0) continue;
     const std::string text = tokenizer.token_bytes(whole.tokens[t]);
     EXPECT_TRUE(text != "a" && text != "c") << t;
     replied += text == "b";

@@ -48,7 +48,8 @@ TEST(AsyncRun, RepeatsBitForBitWithOneThreadAndWithTwoAndStaysWithinItsBound) {
 TEST(AsyncRun, RepliesThatTakeNewWeightsInTheMiddleAreNeverTooOld) {
   HONE_SHARED_OR_SKIP(data, "data");
   for (const int64_t k : {1, 2}) {
-    const RecipeRun run(data, "rl/async", settings(k, {"stage.0.deterministic=false", "rollout.max_batch_tokens=16"}));
+    const RecipeRun run(data, "rl/async",
+                        settings(k, {"stage.0.deterministic=false", "rollout.max_num_batched_tokens=16"}));
     expect_bounded(run, static_cast<double>(k));
   }
 }

@@ -63,7 +63,7 @@ TEST_F(ExperimentTest, EveryObjectiveStartsFromOneSft) {
     const std::string stage = std::string("stage.") + objective + ".";
     const fs::path done =
         run(objective, {"model.path=" + start.string(), stage + "steps=2", stage + "prompts_per_step=2",
-                        stage + "num_generations=4", stage + "mini_batches=1", stage + "sampling.max_tokens=40"});
+                        stage + "num_generations=4", stage + "num_mini_batches=1", stage + "sampling.max_tokens=40"});
     EXPECT_EQ(column(done, "sampling/sampling_logp_difference/max"), std::vector<double>(2, 0.0)) << objective;
   }
 }

@@ -29,7 +29,7 @@ TEST(PageTest, APromptGetsTokensWithTheirProbabilities) {
   const auto count = [&](const std::string& selector) {
     return browser.evaluate(concat("document.querySelectorAll('", selector, "').length")).as_int();
   };
-  EXPECT_TRUE(soon([&] { return text_of("#status").find("a key is needed") == 0; })) << text_of("#status");
+  EXPECT_TRUE(soon([&] { return text_of("#status").find("an API key is needed") == 0; })) << text_of("#status");
   browser.type("#key", "secret");
   browser.type("#max_tokens", "7");
   browser.type("#seed", "5");

@@ -85,7 +85,22 @@ TEST_F(RecoveryTest, OneOfTwoConcurrentResumesContinues) {
   });
 }
 
-TEST_F(RecoveryTest, AHangupSavesAndUnderNohupTheRunContinues) {
+// Killed after the last checkpoint of a stage no further save came to remove what was left.
+TEST_F(RecoveryTest, WhatAKilledProcessLeftHalfWrittenOrHalfRemovedIsGone) {
+  begin_and_stop();
+  const fs::path stage = at() / "checkpoints/pretrain";
+  const std::vector<fs::path> left{stage / "step-1.old.tmp/model.safetensors", stage / "step-9000.tmp/trainer/log.json",
+                                   stage / "merged.tmp/config.json", at() / "run.json.tmp"};
+  for (const fs::path& file : left) {
+    fs::create_directories(file.parent_path());
+    write_file_atomic(file, "half");
+  }
+  EXPECT_EQ(resume({concat("stage.pretrain.steps=", newest())}).code, 0);
+  for (const auto& entry : fs::recursive_directory_iterator(at())) EXPECT_NE(entry.path().extension(), ".tmp") << entry;
+  EXPECT_TRUE(fs::exists(at() / "report.md"));
+}
+
+TEST_F(RecoveryTest, AHangupSavesAndUnderNohupTheRunGoesOn) {
   const auto process = begun();
   process->signal(SIGHUP);
   const Finished stopped = process->wait();

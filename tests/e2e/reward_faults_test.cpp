@@ -82,7 +82,7 @@ TEST_F(RewardFaultsTest, OneThatIsGoneStopsTheRunWhichGoesOnOnceItIsBack) {
   ASSERT_TRUE(process.ends_within(60)) << process.err();
   const Finished stopped = process.wait();
   ASSERT_EQ(stopped.code, 1) << stopped.err;
-  EXPECT_NE(stopped.err.find("replies could not be judged"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("completions could not be scored"), std::string::npos) << stopped.err;
   fs::remove(folder.path() / "gone");
   const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string()}, environment());
   ASSERT_EQ(resumed.code, 0) << resumed.err;

@@ -9,7 +9,7 @@
 namespace hone::test {
 namespace {
 
-const std::vector<std::string> few = {"stage.0.steps=2", "stage.0.prompts_per_step=4", "stage.0.mini_batches=1"};
+const std::vector<std::string> few = {"stage.0.steps=2", "stage.0.prompts_per_step=4", "stage.0.num_mini_batches=1"};
 
 // The metrics that a recipe's settings add to the log.
 const std::map<std::string, const char*> metrics = {{"async", "staleness/max"},
@@ -54,7 +54,7 @@ TEST(RlRecipes, EachRunsOnRealRows) {
 TEST(RlRecipes, AnObjectiveThatAcceptsNothingLeavesTheWeightsAlone) {
   HONE_SHARED_OR_SKIP(data, "data");
   std::vector<std::string> overrides = few;
-  overrides.insert(overrides.end(), {"stage.0.weight=accept", "stage.0.threshold=2.0", "stage.0.mini_batches=3",
+  overrides.insert(overrides.end(), {"stage.0.weight=accept", "stage.0.threshold=2.0", "stage.0.num_mini_batches=3",
                                      "stage.0.weight_decay=0.0"});
   const RecipeRun run(data, "rl/rft", overrides);
   EXPECT_EQ(run.values("rft/accepted"), std::vector<double>(2, 0.0));

@@ -32,7 +32,7 @@ prompts_per_step = 3
 filter_groups = { enable = true, max_num_gen_batches = 3 }
 curriculum = { revisit_epochs = 2, easy = 0.6, hard = 0.0, threshold = 0.02 }
 num_generations = 4
-mini_batches = 2
+num_mini_batches = 2
 steps = 10
 save_steps = 3
 save_total_limit = 0
@@ -60,7 +60,7 @@ TEST_F(RunTest, RepeatsBitForBitWithOneThreadAndWithTwo) {
 }
 
 TEST_F(RunTest, OnPolicyLogProbsDifferByNothing) {
-  ASSERT_EQ(run_hone(arguments("on_policy", {"stage.grpo.mini_batches=1"})).code, 0);
+  ASSERT_EQ(run_hone(arguments("on_policy", {"stage.grpo.num_mini_batches=1"})).code, 0);
   int64_t steps = 0;
   read_jsonl(folder.path() / "on_policy" / "metrics.jsonl", [&](const Json& row, int64_t) {
     const Json* difference = row.find("sampling/sampling_logp_difference/max");
@@ -74,7 +74,7 @@ TEST_F(RunTest, OnPolicyLogProbsDifferByNothing) {
 TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
   const Finished done = run_hone(arguments("truncated", {"stage.grpo.sampling.top_p=0.5"}));
   ASSERT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.err.find("drawn off policy, from the distribution that sampling's top_p makes"), std::string::npos)
+  EXPECT_NE(done.err.find("completions are sampled off policy, since sampling sets top_p:"), std::string::npos)
       << done.err;
   const fs::path at = folder.path() / "truncated";
   EXPECT_NE(read_file(at / "recipe.toml").find("importance_sampling_mode = \"token_truncate\""), std::string::npos);
@@ -210,7 +210,7 @@ def odd(completions, **columns):
     const std::string file = (folder.path() / "rewards.py").string();
     return arguments(
         name, {"stage.grpo.reward={kind = 'python', workers = 1, file = '" + file + "', function = '" + function + "'}",
-               "stage.grpo.max_failure_rate=" + rate});
+               "stage.grpo.max_reward_failure_rate=" + rate});
   }
 };
 
@@ -222,7 +222,7 @@ TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverF
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("RuntimeError: the service is away (line 10 of rewards.py)"), std::string::npos)
       << stopped.err;
-  EXPECT_NE(stopped.err.find("max_failure_rate is 0.1"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("max_reward_failure_rate is 0.1"), std::string::npos) << stopped.err;
   EXPECT_NE(stopped.err.find("stopped after step 3 of stage grpo, everything is saved; go on with: hone run --resume"),
             std::string::npos)
       << stopped.err;
@@ -277,7 +277,7 @@ TEST_F(PluginRunTest, FailuresBelowTheRateAreCountedAndTheRunGoesOn) {
   EXPECT_EQ(steps, 10);
   EXPECT_GT(failed, 0);
   EXPECT_GT(skipped, 0);
-  const std::string shown = "could not be judged: its score is nan";
+  const std::string shown = "could not be scored: its score is nan";
   const size_t first = done.err.find(shown);
   ASSERT_NE(first, std::string::npos) << done.err;
   EXPECT_EQ(done.err.find(shown, first + 1), std::string::npos);

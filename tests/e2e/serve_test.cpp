@@ -39,8 +39,8 @@ class ServeTest : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(ServeTest, TerminationFinishesRunningRequests) {
-  Process serving(arguments({"--max-sequences", "1"}));
+TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
+  Process serving(arguments({"--max-num-seqs", "1"}));
   const int64_t port = serving.port();
   HttpClient idle(port), busy(port);
   EXPECT_EQ(idle.get("/health").status, 200);
@@ -54,11 +54,11 @@ TEST_F(ServeTest, TerminationFinishesRunningRequests) {
   ASSERT_TRUE(serving.ends_within(20));
   const Finished done = serving.wait();
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err.find("cut off"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("were dropped"), std::string::npos) << done.err;
 }
 
 TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
-  Process serving(arguments({"--max-sequences", "1", "--drain-seconds", "600"}));
+  Process serving(arguments({"--max-num-seqs", "1", "--drain-seconds", "600"}));
   const int64_t port = serving.port();
   HttpClient busy(port);
   busy.send(long_request(1000));
@@ -73,8 +73,8 @@ TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
   EXPECT_EQ(busy.answer().status, 0);
 }
 
-TEST_F(ServeTest, TheDrainDeadlineEndsItToo) {
-  Process serving(arguments({"--max-sequences", "1", "--drain-seconds", "0.3"}));
+TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
+  Process serving(arguments({"--max-num-seqs", "1", "--drain-seconds", "0.3"}));
   HttpClient busy(serving.port());
   busy.send(long_request(1000));
   ASSERT_TRUE(busy.read_until("data: "));
@@ -82,7 +82,7 @@ TEST_F(ServeTest, TheDrainDeadlineEndsItToo) {
   ASSERT_TRUE(serving.ends_within(20));
   const Finished done = serving.wait();
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.err.find("requests under way were cut off after 0."), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("pending requests were dropped after 0."), std::string::npos) << done.err;
 }
 
 TEST_F(ServeTest, ATakenPortIsAnError) {
@@ -90,7 +90,7 @@ TEST_F(ServeTest, ATakenPortIsAnError) {
   const Finished second =
       run_hone({"serve", "--model", (folder.path() / "tiny").string(), "--port", std::to_string(serving.port())});
   EXPECT_EQ(second.code, 1);
-  EXPECT_NE(second.err.find(concat("cannot listen at 127.0.0.1 port ", serving.port())), std::string::npos)
+  EXPECT_NE(second.err.find(concat("cannot listen on 127.0.0.1 port ", serving.port())), std::string::npos)
       << second.err;
 }
 
@@ -98,7 +98,7 @@ TEST_F(ServeTest, ATakenPortIsAnError) {
 TEST_F(ServeTest, AVanishedClientIsDropped) {
   if (!Network::allowed()) GTEST_SKIP() << "no network of its own here (root, and Debian's iproute2)";
   const Network network;
-  const Process serving(arguments({"--max-sequences", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
+  const Process serving(arguments({"--max-num-seqs", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
                         network.launcher());
   const int64_t port = serving.port();
   const auto metrics = [&] { return HttpClient(port, 0, network.address()).get("/metrics").body; };

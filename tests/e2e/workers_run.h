@@ -10,7 +10,7 @@ namespace hone::test {
 
 inline const std::string workers_stage = R"(
 [rollout]
-max_batch_tokens = 8
+max_num_batched_tokens = 8
 [[stage]]
 kind = "rl"
 objective = "grpo"

@@ -27,7 +27,7 @@ TEST_F(WorkersRun, RequestsOfAKilledWorkerMoveToAnother) {
   EXPECT_EQ(count(log, lost(one.url())), 1u) << "its absence is said once: " << log;
   EXPECT_EQ(count(log, lost(two.url())), 0u) << log;
   EXPECT_EQ(sum_of(path("run"), "workers/lost"), 1);
-  EXPECT_GE(sum_of(path("run"), "workers/asked_again"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/retried"), 1);
 }
 
 TEST_F(WorkersRun, AWorkerKilledAtRandomAndRestartedLosesNothingAndGetsItsWeights) {
@@ -46,7 +46,7 @@ TEST_F(WorkersRun, AWorkerKilledAtRandomAndRestartedLosesNothingAndGetsItsWeight
   const std::string log = expect_ends(learner, "run", 30);
   EXPECT_EQ(count(log, lost("http://" + address)), 4u) << log;
   EXPECT_EQ(count(log, "has joined"), 5u) << log;
-  EXPECT_EQ(count(worker->err(), "writes for"), 1u) << worker->err();
+  EXPECT_EQ(count(worker->err(), "generates for run"), 1u) << worker->err();
 }
 
 TEST_F(WorkersRun, AHangingWorkerIsLostInTimeAndJoinsAgainLater) {
@@ -62,8 +62,8 @@ TEST_F(WorkersRun, AHangingWorkerIsLostInTimeAndJoinsAgainLater) {
   ASSERT_TRUE(soon([&] { return count(learner.err(), one.url() + " has joined") == 2; }, 15)) << learner.err();
   const std::string log = expect_ends(learner, "run", 25);
   two.signal(SIGCONT);
-  EXPECT_NE(log.find("no answer within 1.5 seconds"), std::string::npos) << log;
-  EXPECT_NE(log.find("are asked again"), std::string::npos) << log;
+  EXPECT_NE(log.find("no response within 1.5 seconds"), std::string::npos) << log;
+  EXPECT_NE(log.find("are assigned again"), std::string::npos) << log;
 }
 
 TEST_F(WorkersRun, ASlowWorkersRequestsAreDuplicated) {
@@ -71,13 +71,14 @@ TEST_F(WorkersRun, ASlowWorkersRequestsAreDuplicated) {
   Process learner(with("run", {one.url(), two.url()}, 60));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
   one.signal(SIGSTOP);
-  ASSERT_TRUE(says(
-      learner, concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " writes a request of it, too"), 20))
+  ASSERT_TRUE(
+      says(learner,
+           concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " also generates one of its requests"), 20))
       << learner.err();
   one.signal(SIGCONT);
   const std::string log = expect_ends(learner, "run", 30);
   EXPECT_EQ(count(log, "is lost"), 0u) << log;
-  EXPECT_GE(sum_of(path("run"), "workers/asked_twice"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/duplicated"), 1);
 }
 
 TEST_F(WorkersRun, ASlowConnectionChangesOnlyTheTime) {
@@ -122,7 +123,7 @@ TEST_F(WorkersRun, WithItsCablePulledAWorkerIsLostAndComesBack) {
   EXPECT_LT(since.seconds(), 6);
   network.plug();
   const std::string log = expect_ends(learner, "run", 25);
-  EXPECT_NE(log.find("no answer within 2 seconds"), std::string::npos) << log;
+  EXPECT_NE(log.find("no response within 2 seconds"), std::string::npos) << log;
   EXPECT_EQ(count(log, "has joined"), 2u) << log;
 }
 
@@ -195,16 +196,16 @@ TEST_F(WorkersRun, AServerThatIsNoWorkerIsRefused) {
   Process learner(with("run", {liar_url, nonsense_url, web_url, one.url()}, 5));
   const std::string log = expect_ends(learner, "run", 40);
   EXPECT_GE(turns, 1);
-  EXPECT_NE(log.find(lost(liar_url) + "a token was drawn by version 9187201950435737471"), std::string::npos) << log;
+  EXPECT_NE(log.find(lost(liar_url) + "a token was sampled by version 9187201950435737471"), std::string::npos) << log;
   EXPECT_NE(log.find(lost(nonsense_url) + "session: expected a string"), std::string::npos) << log;
-  EXPECT_NE(log.find(lost(web_url) + "messages are damaged on their way"), std::string::npos) << log;
+  EXPECT_NE(log.find(lost(web_url) + "messages arrive damaged"), std::string::npos) << log;
   EXPECT_EQ(count(log, lost(one.url())), 0u) << log;
   EXPECT_LE(count(log, lost(liar_url)), 8u) << "it is asked less and less often: " << log;
 }
 
 TEST_F(WorkersRun, AMissingOrEmptyKeyFileIsAnErrorBeforeAnythingIsWritten) {
   std::ofstream(path("empty")) << "# nothing\n";
-  for (const auto& [file, words] : {std::pair{"empty", "the file holds no key"}, {"missing", "missing"}}) {
+  for (const auto& [file, words] : {std::pair{"empty", "the file has no key"}, {"missing", "missing"}}) {
     const Finished refused =
         run_hone(with("run", {"http://127.0.0.1:9"}, 1, {"rollout.worker_key_file=" + path(file).string()}));
     EXPECT_EQ(refused.code, 1) << refused.err;
@@ -223,10 +224,10 @@ TEST_F(WorkersRun, AWrongKeyStopsARunWithoutAnotherEngine) {
   ASSERT_TRUE(alone.ends_within(15)) << alone.err();
   const Finished stopped = alone.wait();
   EXPECT_EQ(stopped.code, 1);
-  EXPECT_NE(stopped.err.find(concat("; ", closed.url(), ": a key is needed")), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find(concat("; ", closed.url(), ": an API key is needed")), std::string::npos) << stopped.err;
   Process learner(with("run", {closed.url(), open.url()}, 3, {key}));
   const std::string log = expect_ends(learner, "run", 30);
-  EXPECT_NE(log.find(lost(closed.url()) + "a key is needed"), std::string::npos) << log;
+  EXPECT_NE(log.find(lost(closed.url()) + "an API key is needed"), std::string::npos) << log;
 }
 
 TEST_F(WorkersRun, ARunWithoutWorkersStopsInTimeAndContinuesWhenTheyReturn) {

@@ -1,4 +1,4 @@
-// Paired comparisons of samples files.
+// Paired comparisons of sample files.
 #include "eval/compare.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST_F(CompareTest, WeightedFiguresAreRatiosWithoutAMcNemarTest) {
              b = samples("b.jsonl", "32", R"(, "other": 1}, "weights": {"acc": 4)");
   const auto found = compare_evaluations(a, b, 100, 1);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_FALSE(found[0].yes_or_no);
+  EXPECT_FALSE(found[0].binary);
   EXPECT_DOUBLE_EQ(found[0].paired.difference, 5.0 / 8 - 3.0 / 8);
 }
 
@@ -80,10 +80,10 @@ TEST_F(CompareTest, RowsOfOneProblemArePairedAsOne) {
   EXPECT_DOUBLE_EQ(found[0].paired.difference, 1.0 / 3);
   EXPECT_NEAR(*found[0].paired.stderr_value, 1.0 / 3, 1e-12);
   EXPECT_GT(*found[0].paired.p, 0.3);  // (2/3)^3 of the resamples show no difference
-  EXPECT_FALSE(found[0].yes_or_no);
+  EXPECT_FALSE(found[0].binary);
 }
 
-TEST_F(CompareTest, OfOneProblemThereIsADifferenceAndNothingElse) {
+TEST_F(CompareTest, OneProblemHasADifferenceAndNothingElse) {
   const auto found = compare_evaluations(samples("a.jsonl", "0"), samples("b.jsonl", "1"), 100, 1);
   const Json json = found[0].to_json();
   EXPECT_EQ(json.at("difference").as_double(), 1);
@@ -91,7 +91,7 @@ TEST_F(CompareTest, OfOneProblemThereIsADifferenceAndNothingElse) {
   EXPECT_EQ(comparison_table(found).find("nan"), std::string::npos);
 }
 
-TEST_F(CompareTest, SamplesThatDoNotMatchAreRefused) {
+TEST_F(CompareTest, SamplesThatDoNotMatchAreErrors) {
   const auto a = samples("a.jsonl", "1100");
   expect_error([&] { compare_evaluations(a, samples("b.jsonl", "110"), 100, 1); }, "4 samples and 3");
   write_file_atomic(folder.path() / "c.jsonl",

@@ -1,4 +1,4 @@
-// Planted overlaps are found, and nothing else is.
+// Planted overlaps are found, and nothing else.
 #include "eval/contamination.h"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ TEST(AnswerFilter, StrictReadsTheFirstMarkedNumber) {
 TEST(AnswerFilter, FlexibleReadsTheLastNumber) {
   EXPECT_EQ(filter(flexible).extract("3 apples cost $1,200."), "$1,200.");
   EXPECT_EQ(filter(flexible).extract("first 12 then 5"), "5");
-  EXPECT_EQ(filter(flexible).extract("none..."), "...");  // as the harness has it
+  EXPECT_EQ(filter(flexible).extract("none..."), "...");  // as in the harness
   EXPECT_EQ(filter(flexible).extract("none"), "[invalid]");
 }
 
@@ -35,7 +35,7 @@ TEST(AnswerFilter, WithoutGroupsTheWholeMatchCountsAndLookaroundsDoNot) {
   EXPECT_EQ(filter("name = 'whole'").extract(" as it is "), " as it is ");
 }
 
-TEST(AnswerFilter, EndsOnHostileTextAndBadPatternsNameTheirPlace) {
+TEST(AnswerFilter, EndsOnHostileTextAndErrorsOfPatternsNameTheKey) {
   EXPECT_EQ(filter("pattern = '(a+)+$'").extract(std::string(100, 'a') + "b"), "[invalid]");
   EXPECT_EQ(filter(strict).extract("\xff\xfe#### 5\x80"), "5");
   try {
@@ -53,7 +53,7 @@ ExactMatch gsm8k_match() {
       .as<ExactMatch>();
 }
 
-TEST(ExactMatch, ComparesWithoutWhatIsIgnored) {
+TEST(ExactMatch, IgnoresWhatTheOptionsSay) {
   const ExactMatch match = gsm8k_match();
   EXPECT_TRUE(match("$1,200.", "many words\n#### 1200"));
   EXPECT_TRUE(match("Yes", "yes"));

@@ -1,5 +1,5 @@
-// stories260K's figures are lm-evaluation-harness's, sample by sample, and so is what filters read in solutions of
-// GSM8K: golden/lm_eval.json, written by golden/make_lm_eval.py.
+// stories260K's figures equal lm-evaluation-harness's, sample by sample, and so do the answers that filters extract
+// from solutions of GSM8K. golden/make_lm_eval.py wrote golden/lm_eval.json.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace hone::test {
 namespace {
 
-// Its name for a figure or its standard error: "acc_stderr,none".
+// The harness's name of a figure or its standard error: "acc_stderr,none".
 double golden_figure(const Json& task, const std::string& name) {
   return task.at("figures").at(name + ",none").as_double();
 }
@@ -90,9 +90,9 @@ INSTANTIATE_TEST_SUITE_P(LmEval, LmEvalTask,
                                            "perplexity"),
                          [](const auto& task) { return std::string(task.param); });
 
-// Its task mbpp (version 1.0): rows 11 to 510, first_n of three examples, target_delimiter "", fewshot_delimiter a
-// blank line.
-TEST(LmEval, AsksForProgramsInTheSameWords) {
+// The harness's task mbpp (version 1.0): rows 11 to 510, first_n of three examples, target_delimiter "",
+// fewshot_delimiter a blank line.
+TEST(LmEval, PromptsForProgramsInTheSameWords) {
   HONE_SHARED_OR_SKIP(data, "data");
   ::setenv("HONE_DATA", data.c_str(), 1);
   PromptSource source;

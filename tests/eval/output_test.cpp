@@ -25,7 +25,7 @@ EvalResult result_of(const std::string& task, const std::string& subtask) {
                       {"maj@1", {0}},
                       {"maj@2", {0}}};
   }
-  EvalResult out = summarise(std::move(run), 10, 1);
+  EvalResult out = summarize(std::move(run), 10, 1);
   out.task = task;
   out.kind = "generate";
   out.num_fewshot = 5;
@@ -38,7 +38,7 @@ TEST(EvaluationFolder, ResultsHaveTheHarnesssNames) {
   EXPECT_EQ(sums.at("exact_match,strict-match").as_double(), 0.25);
   EXPECT_EQ(sums.at("exact_match_stderr,strict-match").as_double(), 0.25);
   EXPECT_EQ(sums.at("acc,none").as_double(), 1);
-  EXPECT_TRUE(sums.at("acc_stderr,none").is_null());  // all are right: nothing is known of the spread
+  EXPECT_TRUE(sums.at("acc_stderr,none").is_null());  // all are right: the spread is unknown
   EXPECT_EQ(json.at("results").at("parts_one").at("acc,none").as_double(), 1);
   EXPECT_EQ(json.at("group_subtasks").at("parts").dump(), R"(["parts_one"])");
   EXPECT_EQ(json.at("n-shot").at("sums").as_int(), 5);
@@ -47,7 +47,7 @@ TEST(EvaluationFolder, ResultsHaveTheHarnesssNames) {
   EXPECT_EQ(json.at("config").at("limit").as_int(), 4);
 }
 
-TEST(EvaluationFolder, HoldsSamplesReportAndPlots) {
+TEST(EvaluationFolder, ContainsSamplesReportAndPlots) {
   const TemporaryFolder folder;
   write_evaluation(folder.path(), {result_of("sums", ""), result_of("parts", "one")}, JsonObject{});
   int64_t rows = 0;

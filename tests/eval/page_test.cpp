@@ -1,4 +1,4 @@
-// The evaluation's page: well formed whatever the samples say, and of one piece.
+// The evaluation's HTML page: well formed for any samples, and self-contained.
 #include "eval/page.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 namespace hone::test {
 namespace {
 
-// The elements of an HTML page that this project writes: checks that tags nest and quotes close, and gives how often
-// each element and class occurs. What stands in <script> and <style> is not read.
+// Parses an HTML page of this project: checks that tags nest and quotes close, and counts elements and classes. Skips
+// the contents of <script> and <style>.
 class Parsed {
  public:
   explicit Parsed(const std::string& page) { complete = read(page) && open_.empty(); }
@@ -18,7 +18,7 @@ class Parsed {
   bool complete = false;
 
  private:
-  // False where a tag does not end or does not close the one that is open.
+  // False if a tag does not end, or does not close the open one.
   bool read(const std::string& page) {
     for (size_t at = 0; (at = page.find('<', at)) != std::string::npos;) {
       const size_t end = tag_end(page, at);
@@ -70,12 +70,12 @@ EvalResult result_of(size_t right, size_t wrong) {
         {"correct", i < right}, {hostile, hostile}, {"sampled", JsonArray{JsonObject{{"completion", hostile}}}}};
     sample.metrics = {{"acc", {i < right ? 1.0 : 0.0}}};
   }
-  EvalResult out = summarise(std::move(run), 10, 1);
+  EvalResult out = summarize(std::move(run), 10, 1);
   out.task = "sums" + hostile;
   return out;
 }
 
-TEST(Html, EscapesMarkupAndReplacesWhatIsNoText) {
+TEST(Html, EscapesMarkupAndReplacesInvalidText) {
   EXPECT_EQ(html_text("a<b> & \"c\" 'd'"), "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;");
   EXPECT_EQ(html_text("\xff|\xc3\xa9|\x01|\n|\t"), "\xef\xbf\xbd|\xc3\xa9|\xef\xbf\xbd|\n|\t");
 }

@@ -60,7 +60,7 @@ TEST_F(PromptsTest, ExamplesAreOfTheRowsSubtaskAndMustBeEnough) {
   EXPECT_THROW(load(s, {.num_fewshot = 3}), Error);
 }
 
-TEST_F(PromptsTest, DrawnExamplesDependOnTheRowAndTheSeedAlone) {
+TEST_F(PromptsTest, RandomExamplesDependOnTheRowAndTheSeedOnly) {
   fewshot = "sampler = 'random'\nseed = 1";
   const PromptSource s = source("num_fewshot = 3");
   const auto docs = load(s), again = load(s), first_only = load(s, {.limit = 1});
@@ -76,7 +76,7 @@ TEST_F(PromptsTest, DrawnExamplesDependOnTheRowAndTheSeedAlone) {
   EXPECT_TRUE(differs);
 }
 
-TEST_F(PromptsTest, RowsAndExamplesMayBeginLaterAndALimitOfTheTasksOwnIsNotWidened) {
+TEST_F(PromptsTest, OffsetsSkipRowsAndATasksLimitIsNotExceeded) {
   fewshot = "offset = 1";
   const PromptSource s = source("num_fewshot = 1\noffset = 1\nlimit = 1");
   const auto docs = load(s, {.limit = 9});
@@ -84,7 +84,7 @@ TEST_F(PromptsTest, RowsAndExamplesMayBeginLaterAndALimitOfTheTasksOwnIsNotWiden
   EXPECT_EQ(text(s, docs[0]), "Q: 2+2\nA: 4\n\nQ: 3*3\nA:");
 }
 
-TEST_F(PromptsTest, AnExampleMayHoldItsAnswerAndHaveATemplateOfItsOwn) {
+TEST_F(PromptsTest, AnExampleMayContainItsAnswerAndHaveATemplateOfItsOwn) {
   fewshot = "prompt = '{q} is {a}.'\ndelimiter = ' ## '";
   const PromptSource s = source("num_fewshot = 1");
   EXPECT_EQ(text(s, load(s)[1]), "1+1 is 2. ## Q: 3*3\nA:");
@@ -96,7 +96,7 @@ std::string rendered(const Task& task) {
   return out;
 }
 
-TEST_F(PromptsTest, InAChatTheDescriptionIsTheSystemsAndExamplesAreOneMessageOrTurns) {
+TEST_F(PromptsTest, InAChatTheDescriptionIsTheSystemMessageAndExamplesAreOneMessageOrTurns) {
   const PromptSource s = source("num_fewshot = 1\ndescription = 'Add.'\nchat = 'chatml'");
   const EvalExample doc = load(s)[1];
   EXPECT_EQ(rendered(PromptRenderer(s, {}).task(doc)), "<system>Add.<user>Q: 1+1\nA: 2\n\nQ: 3*3\nA:");

@@ -32,7 +32,7 @@ TEST(Summary, MeansRatiosAndExponents) {
   run.exponents = {"perplexity"}, run.lower = {"perplexity", "bits"};
   run.facts["mean_length"] = 7;
   run.sampled = "acc";
-  const EvalResult result = summarise(run, 200, 1);
+  const EvalResult result = summarize(run, 200, 1);
   EXPECT_DOUBLE_EQ(result.figures.at("acc").value, 2.0 / 3);
   EXPECT_NEAR(*result.figures.at("acc").stderr_value, std::sqrt((2 * (1.0 / 9) + 4.0 / 9) / 2 / 3), 1e-12);
   EXPECT_DOUBLE_EQ(result.figures.at("bits").value, 1);
@@ -51,7 +51,7 @@ TEST(Summary, MeansRatiosAndExponents) {
 }
 
 TEST(Summary, SubtasksAreWeightedBySizeAndTheirErrorsPooled) {
-  const EvalResult result = summarise(run_of({sample(0, "a", {{"acc", {1}}}, "x"), sample(1, "b", {{"acc", {0}}}, "x"),
+  const EvalResult result = summarize(run_of({sample(0, "a", {{"acc", {1}}}, "x"), sample(1, "b", {{"acc", {0}}}, "x"),
                                               sample(2, "c", {{"acc", {1}}}, "y"), sample(3, "d", {{"acc", {1}}}, "y"),
                                               sample(4, "e", {{"acc", {0}}}, "y")}),
                                       0, 1);
@@ -63,7 +63,8 @@ TEST(Summary, SubtasksAreWeightedBySizeAndTheirErrorsPooled) {
   EXPECT_EQ(result.to_json().at("subtasks").at("x").at("num_problems").as_int(), 2);
 }
 
-// 30 problems of very different difficulty, 32 draws each: the draws of a problem say little more than one of them.
+// 30 problems of very different difficulty with 32 completions each: more completions of a problem add little
+// information.
 TEST(Summary, TheIntervalOfSampledAccuracyIsThatOfResampledProblems) {
   EvalRun run;
   run.sampled = "mean@32";
@@ -74,10 +75,10 @@ TEST(Summary, TheIntervalOfSampledAccuracyIsThatOfResampledProblems) {
     run.samples.push_back(sample(i, std::to_string(100 + i), {{"mean@32", {share}}}));
   }
   const double mean = sum / 30, stderr_of_problems = std::sqrt((squares - 30 * mean * mean) / 29 / 30);
-  const EvalResult result = summarise(run, 2000, 1);
+  const EvalResult result = summarize(run, 2000, 1);
   const double width = result.sampled_accuracy->interval->high - result.sampled_accuracy->interval->low;
   EXPECT_NEAR(width, 2 * 1.96 * stderr_of_problems, 0.03);
-  EXPECT_GT(width, 0.25);  // Wilson's over 960 draws is 0.06 wide
+  EXPECT_GT(width, 0.25);  // Wilson's over 960 completions is 0.06 wide
   EXPECT_EQ(result.to_json().at("sampled_ci95").dump(), result.to_json().at("bootstrap95").at("mean@32").dump());
 }
 
@@ -86,7 +87,7 @@ TEST(Summary, WithoutABootstrapThereIsNoInterval) {
                         sample(1, "b", {{"acc", {0}}, {"mean@2", {1}}, {"perplexity", {4, 1}}})});
   run.exponents = {"perplexity"};
   run.sampled = "mean@2";
-  const Json json = summarise(run, 0, 1).to_json();
+  const Json json = summarize(run, 0, 1).to_json();
   EXPECT_EQ(json.at("sampled_accuracy").as_double(), 0.75);
   EXPECT_TRUE(json.at("sampled_ci95").is_null());
   for (const char* name : {"acc", "mean@2", "perplexity"})
@@ -99,7 +100,7 @@ TEST(Summary, OneProblemHasNoStandardErrorAndNoResampledInterval) {
   EvalRun run = run_of({sample(0, "a", {{"acc", {1}}, {"mean@4", {0.5}}, {"perplexity", {2, 3}}})});
   run.exponents = {"perplexity"};
   run.sampled = "mean@4";
-  const Json json = summarise(run, 100, 1).to_json();
+  const Json json = summarize(run, 100, 1).to_json();
   EXPECT_TRUE(json.at("sampled_ci95").is_null());
   for (const char* name : {"acc", "mean@4", "perplexity"}) {
     EXPECT_TRUE(json.at("bootstrap95").at(name).is_null()) << name;
@@ -113,7 +114,7 @@ TEST(Summary, AllRightOrAllWrongHasWilsonsIntervalOverTheProblems) {
     EvalRun run;
     for (int64_t i = 0; i < 20; ++i) run.samples.push_back(sample(i, std::to_string(100 + i), {{"mean@8", {share}}}));
     run.sampled = "mean@8";
-    const EvalResult result = summarise(run, 100, 1);
+    const EvalResult result = summarize(run, 100, 1);
     EXPECT_DOUBLE_EQ(result.sampled_accuracy->interval->low, proportion(share * 20, 20).low);
     EXPECT_DOUBLE_EQ(result.sampled_accuracy->interval->high, proportion(share * 20, 20).high);
     EXPECT_FALSE(result.figures.at("mean@8").interval);
@@ -121,7 +122,7 @@ TEST(Summary, AllRightOrAllWrongHasWilsonsIntervalOverTheProblems) {
   }
 }
 
-TEST(Summary, ARowThatIsThereOftenIsOneProblem) {
+TEST(Summary, ARepeatedRowIsOneProblem) {
   std::vector<EvalSample> once, often;
   for (int64_t i = 0; i < 12; ++i) {
     const auto row = sample(i, std::to_string(100 + i), {{"acc", {i % 3 == 0 ? 1.0 : 0.0}}});
@@ -131,7 +132,7 @@ TEST(Summary, ARowThatIsThereOftenIsOneProblem) {
       often.back().doc_id = i * 16 + copy;
     }
   }
-  const EvalResult a = summarise(run_of(once), 500, 1), b = summarise(run_of(often), 500, 1);
+  const EvalResult a = summarize(run_of(once), 500, 1), b = summarize(run_of(often), 500, 1);
   EXPECT_DOUBLE_EQ(a.accuracy->low, b.accuracy->low);
   EXPECT_NEAR(*a.figures.at("acc").stderr_value, *b.figures.at("acc").stderr_value, 1e-12);
   EXPECT_NEAR(a.figures.at("acc").interval->low, b.figures.at("acc").interval->low, 1e-12);
@@ -144,15 +145,15 @@ TEST(Summary, IsTheSameToTheLastBitInAnyOrder) {
     samples.push_back(sample(i, std::to_string(i * 7919 % 40),
                              {{"acc", {i % 3 == 0 ? 1.0 : 0.0}},
                               {"bits", {std::sin(static_cast<double>(i)), 1 + 0.1 * static_cast<double>(i)}}}));
-  const EvalResult forward = summarise(run_of(samples), 100, 3);
+  const EvalResult forward = summarize(run_of(samples), 100, 3);
   std::reverse(samples.begin(), samples.end());
-  const EvalResult backward = summarise(run_of(samples), 100, 3);
+  const EvalResult backward = summarize(run_of(samples), 100, 3);
   EXPECT_EQ(forward.to_json().dump(), backward.to_json().dump());
   EXPECT_EQ(backward.samples.front().doc_id, 0);
-  EXPECT_NE(summarise(run_of(samples), 100, 4).to_json().dump(), forward.to_json().dump());
+  EXPECT_NE(summarize(run_of(samples), 100, 4).to_json().dump(), forward.to_json().dump());
 }
 
-TEST(Summary, ASamplesRowHoldsItsMetricsAndWhatWeighsThem) {
+TEST(Summary, ASamplesRowHasItsMetricsAndWeights) {
   EvalSample one = sample(3, "abc", {{"acc", {1}}, {"bits_per_byte", {6, 4}}}, "part");
   one.details = {{"completion", "x"}};
   const Json row = one.to_json();
@@ -164,7 +165,7 @@ TEST(Summary, ASamplesRowHoldsItsMetricsAndWhatWeighsThem) {
 }
 
 TEST(Summary, OfNothingIsEmpty) {
-  const EvalResult result = summarise(run_of({}), 100, 1);
+  const EvalResult result = summarize(run_of({}), 100, 1);
   EXPECT_TRUE(result.figures.empty());
   EXPECT_FALSE(result.accuracy.has_value());
 }

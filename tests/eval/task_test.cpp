@@ -43,7 +43,7 @@ class EvalTest : public ::testing::Test {
     for (const EvalSample& sample : out.samples) records.push_back(sample.to_json());
     return out;
   }
-  // Log-probability of tail behind head, each encoded by itself; behind the eos token where there is no head.
+  // The log-prob of tail after head, each encoded alone; after the EOS token if head is empty.
   double logp(const std::string& head, const std::string& tail) {
     std::vector<int32_t> ids = tokenizer->encode_document(head);
     if (ids.empty()) ids.push_back(tokenizer->eos().value());
@@ -91,12 +91,12 @@ TEST_F(EvalTest, TheRightChoiceIsAnIndexALetterOrAText) {
     EXPECT_THROW(run(task, concat(R"({"choices": ["a", "b"], "gold": )", gold, "}")), Error) << gold;
 }
 
-TEST_F(EvalTest, APromptThatDoesNotFitLosesItsBeginningAndIsCounted) {
+TEST_F(EvalTest, APromptThatDoesNotFitIsCutAtTheBeginningAndCounted) {
   const EvalResult result = run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'",
                                 R"({"q": "bbcccaabbaabbaa", "choices": ["c", "b"], "gold": 0})");
   EXPECT_EQ(result.metrics.at("cut"), 1);
   EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("ccaabbaabbaa", "c"),
-              1e-6);  // the last token is predicted, not read
+              1e-6);  // the last token is predicted and not an input
 }
 
 TEST_F(EvalTest, PerplexityIsTheMeanOverPredictedTokensAndBitsAreABytes) {
@@ -106,7 +106,7 @@ TEST_F(EvalTest, PerplexityIsTheMeanOverPredictedTokensAndBitsAreABytes) {
   EXPECT_NEAR(result.metrics.at("bits_per_byte"), nats / std::log(2.0) / 5, 1e-6);
 }
 
-TEST_F(EvalTest, ALongDocumentIsReadInWindowsTheLastOfWhichReachesBack) {
+TEST_F(EvalTest, ALongDocumentIsSplitIntoWindowsTheLastOfWhichReachesBack) {
   const EvalResult result = run("kind = 'perplexity'", R"({"text": "abcabcabcabcabc"})");
   EXPECT_EQ(result.metrics.at("predicted_tokens"), 15);
   EXPECT_NEAR(result.metrics.at("nats_per_token") * 15, -logp("", "abcabcabcabc") - logp("cabcabcabc", "abc"), 1e-5);
@@ -117,7 +117,7 @@ TEST_F(EvalTest, MaxLengthCutsADocumentAndItsBytes) {
   EXPECT_NEAR(result.metrics.at("bits_per_byte"), -logp("", "ab") / std::log(2.0) / 2, 1e-6);  // eos, a, b
 }
 
-TEST_F(EvalTest, PerplexitiesAreAByteAndAWordToo) {
+TEST_F(EvalTest, PerplexitiesPerByteAndPerWord) {
   const EvalResult result = run("kind = 'perplexity'", "{\"text\": \"abc ab\"}\n{\"text\": \"cab\"}");
   const double nats = -logp("", "abc ab") - logp("", "cab");
   EXPECT_NEAR(result.figures.at("byte_perplexity").value, std::exp(nats / 9), 1e-5);
@@ -126,7 +126,7 @@ TEST_F(EvalTest, PerplexitiesAreAByteAndAWordToo) {
   EXPECT_FALSE(result.accuracy.has_value());
 }
 
-TEST_F(EvalTest, ATextsLikelihoodAndWhetherItIsWrittenGreedily) {
+TEST_F(EvalTest, ATextsLikelihoodAndWhetherGreedyDecodingGeneratesIt) {
   const std::string task = "kind = 'loglikelihood'\nprompt = '{p}'\ntarget = '{t}'";
   std::string rows;
   for (const char* target : {"a", "b", "c", " ", "."}) rows += concat(R"({"p": "abc", "t": ")", target, "\"}\n");
@@ -139,7 +139,7 @@ TEST_F(EvalTest, ATextsLikelihoodAndWhetherItIsWrittenGreedily) {
     EXPECT_NEAR(found.back(), logp("abc", row.at("target").as_string()), 1e-6);
   }
   const auto best = static_cast<size_t>(std::max_element(found.begin(), found.end()) - found.begin());
-  EXPECT_LE(written, 1);  // ids that are no character may be likelier than all of them
+  EXPECT_LE(written, 1);  // ids without a character may be the most likely
   if (written == 1) {
     EXPECT_TRUE(records[best].at("correct").as_bool());
   }
@@ -162,7 +162,7 @@ TEST_F(EvalTest, AnEmptyContextIsTheEosTokenWhereThereIsNoBos) {
   EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("", "abc"), 1e-6);
 }
 
-TEST_F(EvalTest, NormalisationIsByCharactersAndByBytesOfTheChoice) {
+TEST_F(EvalTest, NormalizationIsByCharactersAndByBytesOfTheChoice) {
   const EvalResult result = run("kind = 'multiple_choice'\nprompt = 'ab'\nchoice = ' {choice}'",
                                 R"({"choices": ["c", "abcabc"], "gold": 1})");
   const double one = logp("ab", " c"), six = logp("ab", " abcabc") / 6;
@@ -182,7 +182,7 @@ TEST_F(EvalTest, SubtasksAreReportedEachAndTogether) {
                    (result.subtasks.at("x").at("acc").value + 2 * result.subtasks.at("y").at("acc").value) / 3);
 }
 
-TEST_F(EvalTest, AReplyIsJudgedByItsFiltersAndDrawnOnesByEstimators) {
+TEST_F(EvalTest, FiltersScoreGreedyCompletionsAndEstimatorsSampledOnes) {
   const EvalResult result =
       run("kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { max_tokens = 3 }\n"
           "filters = [{ name = 'letter', pattern = '[abc]' }]",
@@ -214,14 +214,14 @@ TEST_F(EvalTest, AReplyIsJudgedByItsFiltersAndDrawnOnesByEstimators) {
     EXPECT_TRUE(result.figures.contains(name)) << name;
 }
 
-TEST_F(EvalTest, RepliesVoteOnWhatTheRewardReadsAndNotAtAllWhereItReadsNoAnswer) {
+TEST_F(EvalTest, CompletionsVoteOnlyIfTheRewardReadsAnswers) {
   const std::string rows = "{\"q\": \"ab\", \"a\": \"A\"}\n{\"q\": \"b c\", \"a\": \"B\"}\n",
                     task = "kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { max_tokens = 1 }\n";
   const EvalResult voted = run(task + "reward = { kind = 'choice', letters = 'ABC' }", rows, {.samples = 64});
   double expected = 0;
   int voted_on = 0;
   for (const Json& row : records) {
-    std::map<char, std::pair<int, int>> votes;  // by letter: how many, the first one's place (negative)
+    std::map<char, std::pair<int, int>> votes;  // by letter: count, and the negative index of the first
     const JsonArray& sampled = row.at("sampled").as_array();
     for (size_t i = 0; i < sampled.size(); ++i) {
       const std::string text = sampled[i].at("completion").as_string();
@@ -233,7 +233,7 @@ TEST_F(EvalTest, RepliesVoteOnWhatTheRewardReadsAndNotAtAllWhereItReadsNoAnswer)
     }
     const auto winner =
         std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (winner == votes.end()) continue;  // nobody votes: it counts as wrong
+    if (winner == votes.end()) continue;  // no votes: counts as wrong
     ++voted_on;
     expected += row.at("target").as_string() == std::string(1, static_cast<char>(std::toupper(winner->first)));
   }
@@ -246,7 +246,7 @@ TEST_F(EvalTest, RepliesVoteOnWhatTheRewardReadsAndNotAtAllWhereItReadsNoAnswer)
   EXPECT_TRUE(records.at(0).at("sampled").as_array().at(0).at("answer").is_null());
 }
 
-// What a sample is, but for where its row was.
+// A sample without the position of its row.
 std::map<std::string, std::string> by_hash(const std::vector<Json>& records) {
   std::map<std::string, std::string> out;
   for (Json row : records) {
@@ -295,9 +295,8 @@ TEST(EvalTasks, EveryTaskFileReads) {
   for (const std::string& name : known_eval_tasks()) EXPECT_EQ(load_eval_task(name).name, name);
 }
 
-// On a machine without namespaces a task whose replies are programs is read like any other; running it is what is
-// refused.
-TEST_F(EvalTest, ATaskThatRunsProgramsReadsWithoutASandboxAndIsRefusedWithoutOne) {
+// On a machine without namespaces a task whose completions are programs is read like any other; only run() fails.
+TEST_F(EvalTest, ATaskThatRunsProgramsIsReadWithoutASandboxAndFailsToRun) {
   ::setenv("HONE_DATA", "/nowhere", 0);
   const PretendedGuards none(without_namespaces());
   const char* task =
@@ -325,7 +324,7 @@ TEST(EvalTasks, EveryTaskRunsOnItsFirstRows) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);
   for (const std::string& name : known_eval_tasks()) {
-    if (!available_guards().guards.user && (name == "humaneval" || name == "mbpp")) continue;  // they would be refused
+    if (!available_guards().guards.user && (name == "humaneval" || name == "mbpp")) continue;  // they need the sandbox
     if (name == "wikitext2") continue;  // its first row is the whole test set, which takes half a minute
     const auto folder = data / "weights" / (name == "digit_completion" ? "verl_random_llama" : "stories260K");
     const auto model = load_model(context, folder);

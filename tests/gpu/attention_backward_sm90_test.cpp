@@ -30,7 +30,7 @@ const std::vector<Case> cases = {
     {std::vector<int32_t>(70, 9), 2, 1},
 };
 
-// The place of the body among the op's; -1 where it has none.
+// The index of the body in bodies(), or -1.
 int body() {
   for (size_t i = 0; i < attention_backward.bodies().size(); ++i)
     if (attention_backward.bodies()[i].device == DeviceKind::cuda &&
@@ -49,13 +49,23 @@ struct Call {
               .window = c.window,
               .max_length = *std::ranges::max_element(c.lengths)},
         offsets(c.offsets()) {
-    attention_forward(cpu(), out, lse, q, k, v, offsets, shape);
+    attention_forward(cpu(), {.out = out, .lse = lse, .q = q, .k = k, .v = v, .offsets = offsets, .shape = shape});
     out = rounded(out, DType::bf16);
   }
   AttentionGradients on_cpu() const {
     AttentionGradients g{poisoned({tokens, heads, dim}), poisoned({tokens, kv_heads, dim}),
                          poisoned({tokens, kv_heads, dim})};
-    attention_backward(cpu(), g.dq, g.dk, g.dv, dout, out, lse, q, k, v, offsets, shape);
+    attention_backward(cpu(), {.dq = g.dq,
+                               .dk = g.dk,
+                               .dv = g.dv,
+                               .dout = dout,
+                               .out = out,
+                               .lse = lse,
+                               .q = q,
+                               .k = k,
+                               .v = v,
+                               .offsets = offsets,
+                               .shape = shape});
     return g;
   }
   AttentionGradients on_gpu() const {
@@ -64,10 +74,29 @@ struct Call {
           dv = OnGpu::poisoned({tokens, kv_heads, dim}, type, 72);
     const OnGpu gpu_dout(dout, type), gpu_out(out, type), gpu_lse(lse), gpu_q(q, type), gpu_k(k, type), gpu_v(v, type),
         gpu_offsets(offsets);
-    EXPECT_TRUE(attention_backward.supported(static_cast<size_t>(body()), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q,
-                                             gpu_k, gpu_v, gpu_offsets, shape));
-    attention_backward.run_body(static_cast<size_t>(body()), *gpu(), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q,
-                                gpu_k, gpu_v, gpu_offsets, shape);
+    EXPECT_TRUE(attention_backward.supported(static_cast<size_t>(body()), {.dq = dq,
+                                                                           .dk = dk,
+                                                                           .dv = dv,
+                                                                           .dout = gpu_dout,
+                                                                           .out = gpu_out,
+                                                                           .lse = gpu_lse,
+                                                                           .q = gpu_q,
+                                                                           .k = gpu_k,
+                                                                           .v = gpu_v,
+                                                                           .offsets = gpu_offsets,
+                                                                           .shape = shape}));
+    attention_backward.run_body(static_cast<size_t>(body()), *gpu(),
+                                {.dq = dq,
+                                 .dk = dk,
+                                 .dv = dv,
+                                 .dout = gpu_dout,
+                                 .out = gpu_out,
+                                 .lse = gpu_lse,
+                                 .q = gpu_q,
+                                 .k = gpu_k,
+                                 .v = gpu_v,
+                                 .offsets = gpu_offsets,
+                                 .shape = shape});
     return {dq.read(), dk.read(), dv.read()};
   }
 

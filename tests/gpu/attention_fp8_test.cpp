@@ -1,4 +1,4 @@
-// attention_paged over a cache in e4m3, against the specification and against itself.
+// attention_paged on an e4m3 cache, compared with the specification and with other chunkings.
 #include <algorithm>
 #include <numeric>
 
@@ -23,7 +23,7 @@ const Case cases[] = {{{1}, 1, 1, 16, 16},
                       {{333, 129}, 20, 1, 80, 7},
                       {{1100, 128}, 3, 1, 256, 32, 64}};
 
-// Blocks are dealt out backwards; what no key is in is NaN.
+// Blocks are assigned in descending order; slots without a key hold NaN.
 struct Inputs {
   explicit Inputs(const Case& c) : blocks(0), q({1}), k({1}), v({1}), table({1}) {
     for (const int32_t length : c.lengths)
@@ -73,10 +73,14 @@ class Fp8Attention {
     for (int64_t s = 0; s < lengths.size(); ++s)
       lengths[s] = case_.lengths[static_cast<size_t>(s)], offsets[s + 1] = offsets[s] + lengths[s];
     Floats out = poisoned({in_.q.tensor().dim(0), case_.heads, case_.dim});
-    attention_paged(cpu(), out, in_.q, cache_of(case_, k, v, in_.table, lengths), offsets, shape(0));
+    attention_paged(cpu(), {.out = out,
+                            .q = in_.q,
+                            .cache = cache_of(case_, k, v, in_.table, lengths),
+                            .offsets = offsets,
+                            .shape = shape(0)});
     return out;
   }
-  // One call of tokens [from[s], to[s]) of each sequence, into the rows of out that they are.
+  // One call on tokens [from[s], to[s]) of each sequence; writes their rows of out.
   void run(Floats& out, const std::vector<int32_t>& from, const std::vector<int32_t>& to) const {
     std::vector<int64_t> rows;
     const int64_t sequences = std::ssize(case_.lengths), width = case_.heads * case_.dim;
@@ -93,13 +97,16 @@ class Fp8Attention {
     for (int64_t i = 0; i < q.size(); ++i) q[i] = in_.q[rows[static_cast<size_t>(i / width)] * width + i % width];
     OnGpu result = OnGpu::poisoned({std::ssize(rows), case_.heads, case_.dim}, DType::bf16, 16);
     const OnGpu table(in_.table), on_gpu(lengths);
-    attention_paged(*gpu(), result, OnGpu(q, DType::bf16), cache_of(case_, k_, v_, table, on_gpu), OnGpu(offsets),
-                    shape(most));
+    attention_paged(*gpu(), {.out = result,
+                             .q = OnGpu(q, DType::bf16),
+                             .cache = cache_of(case_, k_, v_, table, on_gpu),
+                             .offsets = OnGpu(offsets),
+                             .shape = shape(most)});
     const Floats numbers = result.read();
     for (int64_t i = 0; i < numbers.size(); ++i)
       out[rows[static_cast<size_t>(i / width)] * width + i % width] = numbers[i];
   }
-  // Everything: `chunk` tokens of each sequence a call.
+  // All tokens: `chunk` tokens of each sequence per call.
   Floats in_chunks(int32_t chunk, int32_t first = 0) const {
     Floats out = poisoned({in_.q.tensor().dim(0), case_.heads, case_.dim});
     const int32_t longest = *std::max_element(case_.lengths.begin(), case_.lengths.end());
@@ -141,8 +148,8 @@ TEST(Fp8AttentionOnGpu, AgreesWithTheSpecification) {
   }
 }
 
-// A query's bits depend neither on chunks (a block of threads for all splits or for each), nor on which sequences share
-// the call.
+// A query's bits depend neither on the chunks (one thread block for all splits, or one per split), nor on the other
+// sequences of the call.
 TEST(Fp8AttentionOnGpu, BitsDependNeitherOnChunksNorOnNeighbours) {
   HONE_GPU_OR_SKIP();
   for (const Case& c : cases) {

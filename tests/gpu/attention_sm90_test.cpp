@@ -28,7 +28,7 @@ struct Case {
   }
 };
 
-// q, and k and v as columns of one tensor; bf16, as plain memory: there are many cases.
+// q, and k and v as columns of one tensor, in bf16. Plain memory, since there are many cases.
 struct Inputs {
   Inputs(const Case& c, uint64_t seed = 5)
       : q(static_cast<size_t>(c.tokens() * c.heads * c.dim)),
@@ -96,8 +96,11 @@ std::optional<Result> forward(const std::string& body, const Case& c, const Inpu
   for (size_t i = 0; i < attention_forward.bodies().size(); ++i) {
     if (attention_forward.bodies()[i].device != DeviceKind::cuda || attention_forward.bodies()[i].name != body)
       continue;
-    if (!attention_forward.supported(i, out, lse, q, k, v, offsets, c.shape())) return {};
-    attention_forward.run_body(i, *gpu(), out, lse, q, k, v, offsets, c.shape());
+    if (!attention_forward.supported(
+            i, {.out = out, .lse = lse, .q = q, .k = k, .v = v, .offsets = offsets, .shape = c.shape()}))
+      return {};
+    attention_forward.run_body(
+        i, *gpu(), {.out = out, .lse = lse, .q = q, .k = k, .v = v, .offsets = offsets, .shape = c.shape()});
     return Result{out.read(), lse.read()};
   }
   return {};
@@ -118,7 +121,7 @@ void expect_bits_of_the_portable_body(const Case& c) {
   for (const bf16 x : fast->out) ASSERT_TRUE(std::isfinite(to_float(x))) << c.name();
 }
 
-// Tiles of rows, blocks of keys and splits end before, at and behind the ends of sequences.
+// Row tiles, key tiles and splits end before, at and after the ends of sequences.
 TEST(AttentionSm90, HasTheBitsOfThePortableBody) {
   HONE_GPU_OR_SKIP();
   for (const int64_t dim : {64, 128})
@@ -132,8 +135,8 @@ TEST(AttentionSm90, HasTheBitsOfThePortableBody) {
           if (chosen()) expect_bits_of_the_portable_body({lengths, heads, kv_heads, dim, window});
 }
 
-// Lists of tiles longer than the block that makes them, by sequences and by tiles in one sequence; heads that take
-// turns in the cache.
+// Tile lists longer than the thread block that makes them, by sequences and by tiles of one sequence; interleaved heads
+// in the cache.
 TEST(AttentionSm90, ManySequencesAndLongOnes) {
   HONE_GPU_OR_SKIP();
   std::vector<int32_t> many(2500);
@@ -157,7 +160,8 @@ TEST(AttentionSm90, AgreesWithTheSpecification) {
       const auto at = static_cast<size_t>(i / dim * 2 * dim + i % dim);
       k[i] = to_float(in.kv[at]), v[i] = to_float(in.kv[at + static_cast<size_t>(dim)]);
     }
-    attention_forward(cpu(), out, lse, q, k, v, c.offsets(), c.shape());
+    attention_forward(cpu(),
+                      {.out = out, .lse = lse, .q = q, .k = k, .v = v, .offsets = c.offsets(), .shape = c.shape()});
     const auto fast = forward("sm90", c, in);
     ASSERT_TRUE(fast);
     for (int64_t i = 0; i < out.size(); ++i) fast_out[i] = to_float(fast->out[static_cast<size_t>(i)]);
@@ -192,10 +196,14 @@ TEST(AttentionSm90, RowsThatCannotBeCopiedByTheEngineGoToAnotherBody) {
   const OnGpu offsets(c.offsets());
   for (size_t i = 0; i < attention_forward.bodies().size(); ++i) {
     if (std::string(attention_forward.bodies()[i].name) != "sm90") continue;
-    EXPECT_TRUE(attention_forward.supported(i, q, {}, q, q, q, offsets, c.shape()));
-    EXPECT_FALSE(attention_forward.supported(i, q, {}, q, q, odd, offsets, c.shape()));
-    EXPECT_FALSE(attention_forward.supported(i, narrow, {}, narrow, narrow, narrow, offsets, c.shape()));
-    EXPECT_FALSE(attention_forward.supported(i, f32, {}, f32, f32, f32, offsets, c.shape()));
+    EXPECT_TRUE(
+        attention_forward.supported(i, {.out = q, .q = q, .k = q, .v = q, .offsets = offsets, .shape = c.shape()}));
+    EXPECT_FALSE(
+        attention_forward.supported(i, {.out = q, .q = q, .k = q, .v = odd, .offsets = offsets, .shape = c.shape()}));
+    EXPECT_FALSE(attention_forward.supported(
+        i, {.out = narrow, .q = narrow, .k = narrow, .v = narrow, .offsets = offsets, .shape = c.shape()}));
+    EXPECT_FALSE(attention_forward.supported(
+        i, {.out = f32, .q = f32, .k = f32, .v = f32, .offsets = offsets, .shape = c.shape()}));
   }
 }
 

@@ -5,7 +5,7 @@
 namespace hone::test {
 namespace {
 
-// A call's shape: sequence lengths, heads, kv heads, head dim, window.
+// The shape of a call: sequence lengths, heads, KV heads, head dim, window.
 struct Case {
   std::vector<int32_t> lengths;
   int64_t heads = 1, kv_heads = 1, dim = 8, window = 0;
@@ -55,7 +55,7 @@ struct Inputs {
   Floats q, k, v, dout;
 };
 
-// Calls test(run, name) for every CUDA body; run(arguments...) returns false where the body does not support them.
+// Calls test(run, name) for each CUDA body. run(arguments...) returns false if it does not support the arguments.
 template <class... A, class Test>
 void each_gpu_body(const Op<void(A...)>& op, Test test) {
   for (size_t i = 0; i < op.bodies().size(); ++i) {
@@ -67,7 +67,7 @@ void each_gpu_body(const Op<void(A...)>& op, Test test) {
   }
 }
 
-// A query with one key has no gradient: 0.3 is what numbers that cancel are measured against in f32.
+// A query with one key has no gradient: 0.3 is the scale of numbers that cancel, in f32.
 ::testing::AssertionResult gradient_agrees(const Floats& actual, const Floats& plain, const Floats& expected,
                                            DType dtype) {
   return dtype == DType::bf16 ? within_twice(actual, plain, expected) : heads_agree(actual, expected, dtype, 2, 0.3);
@@ -76,16 +76,21 @@ void each_gpu_body(const Op<void(A...)>& op, Test test) {
 struct Result {
   Floats out, lse;
 };
-// By the body that a call runs.
+// Runs the body that a call selects.
 Result forward_on_gpu(const Case& c, const Inputs& in, DType dtype) {
   OnGpu out = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype, 8),
         lse = OnGpu::poisoned({c.tokens(), c.heads}, DType::f32, 3);
-  attention_forward(*gpu(), out, lse, OnGpu(in.q, dtype), OnGpu(in.k, dtype), OnGpu(in.v, dtype),
-                    OnGpu(offsets_of(c.lengths)), c.shape());
+  attention_forward(*gpu(), {.out = out,
+                             .lse = lse,
+                             .q = OnGpu(in.q, dtype),
+                             .k = OnGpu(in.k, dtype),
+                             .v = OnGpu(in.v, dtype),
+                             .offsets = OnGpu(offsets_of(c.lengths)),
+                             .shape = c.shape()});
   return {out.read(), lse.read()};
 }
 
-// Rows of [T, ...] numbers, in the order given.
+// Rows of [T, ...] numbers, in this order.
 Floats rows_of(const Floats& x, const std::vector<int64_t>& rows) {
   const Tensor t = x;
   Floats out({static_cast<int64_t>(rows.size()), t.dim(1), t.dim(2)});
@@ -95,8 +100,8 @@ Floats rows_of(const Floats& x, const std::vector<int64_t>& rows) {
   return out;
 }
 
-// A call's keys and values in a cache whose blocks are dealt out backwards, NaN where no key is, and where no window of
-// a sequence's last `late` queries reaches.
+// Keys and values of a call in a paged cache. Blocks are assigned in descending order. Slots without a key hold NaN,
+// and so do keys that no window of the sequence's last `late` queries covers.
 struct Cache {
   Cache(const Case& c, const Inputs& in, DType dtype, int64_t block_size, int64_t late = 0)
       : size(block_size), max_layers((c.longest() + size - 1) / size + 1) {
@@ -125,11 +130,11 @@ struct Cache {
   std::optional<OnGpu> k, v, table;
 };
 
-// Tokens [from, to) of each sequence, one paged call.
+// Tokens [from, to) of each sequence: one paged call.
 struct Part {
   int32_t from, to;
 };
-// The paged op on the parts, into the rows of out that they are.
+// Runs the paged op on the parts and writes their rows of out.
 void run_parts(Floats& out, const Case& c, const Inputs& in, const Cache& cache, DType dtype,
                const std::vector<Part>& parts) {
   const Ids begin = offsets_of(c.lengths);
@@ -149,11 +154,11 @@ void run_parts(Floats& out, const Case& c, const Inputs& in, const Cache& cache,
   shape.max_length = most;
   const OnGpu q(rows_of(in.q, rows), dtype), keys(lengths), offsets(offsets_of(counts));
   PagedKv view = cache.view(keys);
-  attention_paged(*gpu(), result, q, view, offsets, shape);
+  attention_paged(*gpu(), {.out = result, .q = q, .cache = view, .offsets = offsets, .shape = shape});
   const Floats numbers = result.read();
   view.prefetchable = true;
   result.poison();
-  attention_paged(*gpu(), result, q, view, offsets, shape);
+  attention_paged(*gpu(), {.out = result, .q = q, .cache = view, .offsets = offsets, .shape = shape});
   EXPECT_TRUE(close(result.read(), numbers, {0, 0})) << "read ahead";
   for (size_t r = 0; r < rows.size(); ++r)
     for (int64_t i = 0; i < c.heads * c.dim; ++i)
@@ -182,12 +187,23 @@ TEST(AttentionOnGpu, ForwardAgreesWithTheSpecification) {
       if (!chosen()) continue;
       const Inputs in(c, dtype);
       Floats out = poisoned({c.tokens(), c.heads, c.dim}), lse = poisoned({c.tokens(), c.heads});
-      attention_forward(cpu(), out, lse, in.q, in.k, in.v, offsets_of(c.lengths), c.shape());
+      attention_forward(cpu(), {.out = out,
+                                .lse = lse,
+                                .q = in.q,
+                                .k = in.k,
+                                .v = in.v,
+                                .offsets = offsets_of(c.lengths),
+                                .shape = c.shape()});
       each_gpu_body(attention_forward, [&](auto run) {
         OnGpu y = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype, 8),
               sums = OnGpu::poisoned({c.tokens(), c.heads}, DType::f32, 3);
-        if (!run(y, sums, OnGpu(in.q, dtype), OnGpu(in.k, dtype), OnGpu(in.v, dtype), OnGpu(offsets_of(c.lengths)),
-                 c.shape()))
+        if (!run({.out = y,
+                  .lse = sums,
+                  .q = OnGpu(in.q, dtype),
+                  .k = OnGpu(in.k, dtype),
+                  .v = OnGpu(in.v, dtype),
+                  .offsets = OnGpu(offsets_of(c.lengths)),
+                  .shape = c.shape()}))
           return;
         EXPECT_TRUE(heads_agree(y.read(), out, dtype)) << c.name();
         EXPECT_TRUE(agrees(sums.read(), lse, DType::f32)) << c.name();
@@ -200,7 +216,8 @@ TEST(AttentionOnGpu, AHeadOfTenNumbersIsForF32) {
   const Case c{{200}, 2, 2, 10, 65};
   const Inputs in(c, DType::f32);
   Floats out = poisoned({c.tokens(), c.heads, c.dim});
-  attention_forward(cpu(), out, {}, in.q, in.k, in.v, offsets_of(c.lengths), c.shape());
+  attention_forward(
+      cpu(), {.out = out, .q = in.q, .k = in.k, .v = in.v, .offsets = offsets_of(c.lengths), .shape = c.shape()});
   EXPECT_TRUE(heads_agree(forward_on_gpu(c, in, DType::f32).out, out, DType::f32));
   EXPECT_THROW(forward_on_gpu(c, in, DType::bf16), Error);
 }
@@ -214,8 +231,13 @@ TEST(AttentionOnGpu, EveryForwardBodyHasTheSameBits) {
     each_gpu_body(attention_forward, [&](auto run) {
       OnGpu out = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, DType::bf16),
             lse = OnGpu::poisoned({c.tokens(), c.heads});
-      if (!run(out, lse, OnGpu(in.q, DType::bf16), OnGpu(in.k, DType::bf16), OnGpu(in.v, DType::bf16),
-               OnGpu(offsets_of(c.lengths)), c.shape()))
+      if (!run({.out = out,
+                .lse = lse,
+                .q = OnGpu(in.q, DType::bf16),
+                .k = OnGpu(in.k, DType::bf16),
+                .v = OnGpu(in.v, DType::bf16),
+                .offsets = OnGpu(offsets_of(c.lengths)),
+                .shape = c.shape()}))
         return;
       outs.push_back(out.read()), sums.push_back(lse.read());
       EXPECT_TRUE(close(outs.back(), outs.front(), {0, 0})) << c.name();
@@ -271,8 +293,8 @@ TEST(AttentionOnGpu, PrefillAndDecodeInOneCallHaveTheSameBits) {
     }
 }
 
-// Grids of at most as many blocks of threads as an H200 has multiprocessors, one each, and of more; both with 8 and
-// with 16 rows, for heads of each width.
+// Grids of at most one thread block per SM of an H200, and larger ones; each with 8 and with 16 rows, for all head
+// dims.
 TEST(AttentionOnGpu, ManySequencesDecodeToTheSameBits) {
   HONE_GPU_OR_SKIP();
   struct Shape {
@@ -331,7 +353,7 @@ TEST(AttentionOnGpu, LongSequences) {
       if (!chosen()) continue;
       const Inputs in(c, dtype);
       const Floats out = forward_on_gpu(c, in, dtype).out;
-      // The specification, on some queries: a paged call of one token each over the same keys.
+      // The specification on some queries: a paged call of one token each over the same keys.
       const int32_t far = sized(32900, 2100);
       for (const int32_t t : {0, 1023, 1024, far / 2, far - far % 1024, far}) {
         Ids table({1, c.lengths[0]}), length({1}), offsets = offsets_of({1});
@@ -339,9 +361,12 @@ TEST(AttentionOnGpu, LongSequences) {
         length[0] = t + 1;
         const Floats q = rows_of(in.q, {t});
         Floats expected = poisoned({1, c.heads, c.dim});
-        attention_paged(cpu(), expected, q,
-                        {.k = in.k, .v = in.v, .block_table = table, .lengths = length, .block_size = 1}, offsets,
-                        c.shape());
+        attention_paged(cpu(),
+                        {.out = expected,
+                         .q = q,
+                         .cache = {.k = in.k, .v = in.v, .block_table = table, .lengths = length, .block_size = 1},
+                         .offsets = offsets,
+                         .shape = c.shape()});
         EXPECT_TRUE(heads_agree(rows_of(out, {t}), expected, dtype)) << c.name() << ", query " << t;
       }
       Floats decoded = out;
@@ -373,10 +398,21 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
       const Inputs in(c, dtype);
       const Ids offsets = offsets_of(c.lengths);
       Floats out = poisoned({c.tokens(), c.heads, c.dim}), lse = poisoned({c.tokens(), c.heads});
-      attention_forward(cpu(), out, lse, in.q, in.k, in.v, offsets, c.shape());
+      attention_forward(
+          cpu(), {.out = out, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .offsets = offsets, .shape = c.shape()});
       out = rounded(out, dtype);
       Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
-      attention_backward(cpu(), dq, dk, dv, in.dout, out, lse, in.q, in.k, in.v, offsets, c.shape());
+      attention_backward(cpu(), {.dq = dq,
+                                 .dk = dk,
+                                 .dv = dv,
+                                 .dout = in.dout,
+                                 .out = out,
+                                 .lse = lse,
+                                 .q = in.q,
+                                 .k = in.k,
+                                 .v = in.v,
+                                 .offsets = offsets,
+                                 .shape = c.shape()});
       const AttentionGradients plain =
           plain_attention_backward(in.dout, out, lse, in.q, in.k, in.v, offsets, c.shape());
       each_gpu_body(attention_backward, [&](auto run) {
@@ -385,8 +421,17 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
           OnGpu dq_gpu = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype, 8),
                 dk_gpu = OnGpu::poisoned({c.tokens(), c.kv_heads, c.dim}, dtype, 16),
                 dv_gpu = OnGpu::poisoned({c.tokens(), c.kv_heads, c.dim}, dtype, 40);
-          if (!run(dq_gpu, dk_gpu, dv_gpu, OnGpu(in.dout, dtype), OnGpu(out, dtype), OnGpu(lse), OnGpu(in.q, dtype),
-                   OnGpu(in.k, dtype), OnGpu(in.v, dtype), OnGpu(offsets), c.shape()))
+          if (!run({.dq = dq_gpu,
+                    .dk = dk_gpu,
+                    .dv = dv_gpu,
+                    .dout = OnGpu(in.dout, dtype),
+                    .out = OnGpu(out, dtype),
+                    .lse = OnGpu(lse),
+                    .q = OnGpu(in.q, dtype),
+                    .k = OnGpu(in.k, dtype),
+                    .v = OnGpu(in.v, dtype),
+                    .offsets = OnGpu(offsets),
+                    .shape = c.shape()}))
             return;
           const std::vector<Floats> now = {dq_gpu.read(), dk_gpu.read(), dv_gpu.read()};
           EXPECT_TRUE(gradient_agrees(now[0], plain.dq, dq, dtype)) << "dq, " << c.name();
@@ -401,22 +446,42 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
 
 TEST(AttentionOnGpu, BackwardOfALongSequence) {
   HONE_GPU_OR_SKIP();
-  // A window keeps the specification's work small; the sequence is still long.
+  // The window limits the specification's work; the sequence is long.
   for (const DType dtype : {DType::f32, DType::bf16}) {
     if (!chosen()) continue;
     const Case c{{sized(32800, 700)}, 2, 1, 64, 200};
     const Inputs in(c, dtype);
     const Ids offsets = offsets_of(c.lengths);
     Floats out = poisoned({c.tokens(), c.heads, c.dim}), lse = poisoned({c.tokens(), c.heads});
-    attention_forward(cpu(), out, lse, in.q, in.k, in.v, offsets, c.shape());
+    attention_forward(
+        cpu(), {.out = out, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .offsets = offsets, .shape = c.shape()});
     out = rounded(out, dtype);
     Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
-    attention_backward(cpu(), dq, dk, dv, in.dout, out, lse, in.q, in.k, in.v, offsets, c.shape());
+    attention_backward(cpu(), {.dq = dq,
+                               .dk = dk,
+                               .dv = dv,
+                               .dout = in.dout,
+                               .out = out,
+                               .lse = lse,
+                               .q = in.q,
+                               .k = in.k,
+                               .v = in.v,
+                               .offsets = offsets,
+                               .shape = c.shape()});
     OnGpu dq_gpu = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype),
           dk_gpu = OnGpu::poisoned({c.tokens(), c.kv_heads, c.dim}, dtype),
           dv_gpu = OnGpu::poisoned({c.tokens(), c.kv_heads, c.dim}, dtype);
-    attention_backward(*gpu(), dq_gpu, dk_gpu, dv_gpu, OnGpu(in.dout, dtype), OnGpu(out, dtype), OnGpu(lse),
-                       OnGpu(in.q, dtype), OnGpu(in.k, dtype), OnGpu(in.v, dtype), OnGpu(offsets), c.shape());
+    attention_backward(*gpu(), {.dq = dq_gpu,
+                                .dk = dk_gpu,
+                                .dv = dv_gpu,
+                                .dout = OnGpu(in.dout, dtype),
+                                .out = OnGpu(out, dtype),
+                                .lse = OnGpu(lse),
+                                .q = OnGpu(in.q, dtype),
+                                .k = OnGpu(in.k, dtype),
+                                .v = OnGpu(in.v, dtype),
+                                .offsets = OnGpu(offsets),
+                                .shape = c.shape()});
     const AttentionGradients plain = plain_attention_backward(in.dout, out, lse, in.q, in.k, in.v, offsets, c.shape());
     EXPECT_TRUE(gradient_agrees(dq_gpu.read(), plain.dq, dq, dtype));
     EXPECT_TRUE(gradient_agrees(dk_gpu.read(), plain.dk, dk, dtype));

@@ -31,10 +31,17 @@ TEST(DecodeAdvanceOnGpu, AgreesWithTheSpecification) {
   for (int pass = 0; pass < passes; ++pass) {
     for (int64_t i = 0; i < num_drawn; ++i) drawn[i] += 1000;  // other numbers each time
     gpu()->copy(results_there.drawn, drawn);
-    decode_advance(*gpu(), {tokens_there, positions_there, slots_there, lengths_there, live_there, params_tensor},
-                   ids_there, table_there, block_size, results_there);
-    decode_advance(cpu(), {tokens, positions, slots, lengths, live, bytes}, ids, table, block_size,
-                   {drawn, ring, turn});
+    decode_advance(*gpu(),
+                   {.state = {tokens_there, positions_there, slots_there, lengths_there, live_there, params_tensor},
+                    .ids = ids_there,
+                    .block_table = table_there,
+                    .block_size = block_size,
+                    .results = results_there});
+    decode_advance(cpu(), {.state = {tokens, positions, slots, lengths, live, bytes},
+                           .ids = ids,
+                           .block_table = table,
+                           .block_size = block_size,
+                           .results = {drawn, ring, turn}});
     gpu()->synchronize();
     const auto* handed = static_cast<const int32_t*>(ring_there.data());
     for (int64_t i = 0; i < ring.size(); ++i) ASSERT_EQ(handed[i], ring[i]) << "pass " << pass << ", number " << i;

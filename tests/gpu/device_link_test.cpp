@@ -1,4 +1,4 @@
-// Each kind of link between two GPUs of one machine, each side on a thread of its own.
+// Each kind of link between two GPUs of one machine. Each side has its own thread.
 #include "core/comm/device_link.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class DeviceLinkTest : public ::testing::TestWithParam<std::string> {
     }
     ASSERT_TRUE(kind->serves(*sides[0]->device));
   }
-  // Both sides' work at the same time.
+  // Both sides work at the same time.
   template <class Work>
   void both(Work work) {
     auto other = std::async(std::launch::async, [&] { work(1, *sides[1]); });
@@ -125,10 +125,10 @@ TEST_P(DeviceLinkTest, ASideThatNeverComesIsAnError) {
     EXPECT_LT(seconds_of([&] { EXPECT_THROW(kind->open(*sides[0]->device, id, rank, Deadline(2)), Error); }), 20);
   }
   EXPECT_THROW(kind->open(*sides[0]->device, "no id", 0, Deadline(2)), Error);
-  open_links();  // and takes nothing away from the next
+  open_links();  // later links are not affected
 }
 
-// Whether what was under way counts as done then is NCCL's to say: within one process it did for the first send.
+// NCCL decides if transfers in progress count as done. Within one process the first send did.
 TEST_P(DeviceLinkTest, ASideThatLeftHoldsUpNeitherTheCallerNorTheStream) {
   open_links();
   Side& left = *sides[0];
@@ -148,7 +148,7 @@ TEST_P(DeviceLinkTest, ASideThatLeftHoldsUpNeitherTheCallerNorTheStream) {
                   Error);
             }),
             20);
-  EXPECT_LT(seconds_of([&] { EXPECT_THROW(send(), Error); }), 1);  // it is of no use now
+  EXPECT_LT(seconds_of([&] { EXPECT_THROW(send(), Error); }), 1);  // the link is broken now
   left.context.zero(x);
   EXPECT_EQ(left.read(x), std::vector<uint8_t>(x.bytes()));
 }

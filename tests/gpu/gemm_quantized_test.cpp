@@ -15,16 +15,15 @@ constexpr Shape shapes[] = {{1, 1, 1},        {0, 5, 7},       {3, 5, 7},       
                             {33, 1000, 96},   {64, 72, 896},   {100, 192, 16},  {256, 384, 1536}, {2, 40, 14336},
                             {8, 24, 8960},    {12, 40, 8960},  {200, 4200, 256}};
 
-// Calls test(run) for every CUDA body; run(arguments...) returns false, having done nothing, where the body does not
-// support them.
+// Calls test(run) for each CUDA body. run(arguments...) runs it, or returns false if it does not support the arguments.
 template <class Test>
 void each_gpu_body(Test test) {
   for (size_t i = 0; i < gemm_quantized.bodies().size(); ++i) {
     if (gemm_quantized.bodies()[i].device != DeviceKind::cuda) continue;
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, gemm_quantized.bodies()[i].name);
     test([&](Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual) {
-      return gemm_quantized.supported(i, y, x, w, bias, residual) &&
-             (gemm_quantized.run_body(i, *gpu(), y, x, w, bias, residual), true);
+      return gemm_quantized.supported(i, {.y = y, .x = x, .w = w, .bias = bias, .residual = residual}) &&
+             (gemm_quantized.run_body(i, *gpu(), {.y = y, .x = x, .w = w, .bias = bias, .residual = residual}), true);
     });
   }
 }
@@ -46,8 +45,11 @@ TEST(GemmQuantizedOnGpu, AgreesWithTheSpecification) {
           const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), in), w = normals({s.N, s.K}, 2);
           const Floats bias = rounded(normals({s.N}, 3), out), residual = rounded(normals({s.M, s.N}, 4, 1, gap), out);
           Floats expected = poisoned({s.M, s.N});
-          gemm_quantized(cpu(), expected, x, Quantized(format, w), extras & 1 ? bias.tensor() : Tensor(),
-                         extras & 2 ? residual.tensor() : Tensor());
+          gemm_quantized(cpu(), {.y = expected,
+                                 .x = x,
+                                 .w = Quantized(format, w),
+                                 .bias = extras & 1 ? bias.tensor() : Tensor(),
+                                 .residual = extras & 2 ? residual.tensor() : Tensor()});
           const OnGpu gx(x, in), gbias(bias, out), gresidual(residual, out);
           const QuantizedOnGpu gw(format, OnGpu(w), gap);
           each_gpu_body([&](auto run) {
@@ -59,7 +61,7 @@ TEST(GemmQuantizedOnGpu, AgreesWithTheSpecification) {
         }
 }
 
-// The definition, to the bit: gemm_forward's sum over the numbers, times the scale.
+// The definition, bit for bit: gemm_forward's sum over the numbers, times the scale.
 TEST(GemmQuantizedOnGpu, IsTheProductOfTheNumbersTimesTheScales) {
   HONE_GPU_OR_SKIP();
   for (const QuantFormat format : all_quant_formats)
@@ -70,7 +72,7 @@ TEST(GemmQuantizedOnGpu, IsTheProductOfTheNumbersTimesTheScales) {
         QuantizedOnGpu w(format, OnGpu(normals({s.N, s.K}, 2)));
         const Quantized numbers = w.read();
         OnGpu sums = OnGpu::poisoned({s.M, s.N});
-        gemm_forward(*gpu(), sums, x, OnGpu(numbers.numbers(), dtype), {}, {});
+        gemm_forward(*gpu(), {.y = sums, .x = x, .w = OnGpu(numbers.numbers(), dtype)});
         Floats expected = sums.read();
         for (int64_t i = 0; i < expected.size(); ++i) expected[i] *= numbers.scales[i % s.N];
         each_gpu_body([&](auto run) {
@@ -95,7 +97,7 @@ TEST(GemmQuantizedOnGpu, ResidualMayBeTheOutput) {
     }
 }
 
-// A row's bits depend neither on how many rows are in the call, nor on its place, nor on the body.
+// A row's bits depend neither on the number of rows, nor on its index, nor on the body.
 TEST(GemmQuantizedOnGpu, RowsDoNotDependOnTheBatch) {
   HONE_GPU_OR_SKIP();
   for (const QuantFormat format : all_quant_formats)
@@ -113,7 +115,7 @@ TEST(GemmQuantizedOnGpu, RowsDoNotDependOnTheBatch) {
             residual(normals({most, N}, 4), dtype);
         const QuantizedOnGpu w(format, OnGpu(normals({N, K}, 2)));
         OnGpu whole = OnGpu::poisoned({most, N}, dtype);
-        gemm_quantized(*gpu(), whole, x, w, bias, residual);
+        gemm_quantized(*gpu(), {.y = whole, .x = x, .w = w, .bias = bias, .residual = residual});
         const Floats expected = whole.read();
         for (const int64_t M : sized(std::vector{1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 256, 257, most},
                                      {1, 9, 33, 129, most}))
@@ -133,8 +135,8 @@ TEST(GemmQuantizedOnGpu, RefusesShapesThatDisagree) {
   HONE_GPU_OR_SKIP();
   const QuantizedOnGpu w(QuantFormat::int8, 4, 16);
   const OnGpu x(Floats({2, 16})), y(Floats({2, 4}));
-  EXPECT_THROW(gemm_quantized(*gpu(), y, x.tensor().columns(0, 8), w, {}, {}), Error);
-  EXPECT_THROW(gemm_quantized(*gpu(), y, x, w, OnGpu(Floats({3})), {}), Error);
+  EXPECT_THROW(gemm_quantized(*gpu(), {.y = y, .x = x.tensor().columns(0, 8), .w = w}), Error);
+  EXPECT_THROW(gemm_quantized(*gpu(), {.y = y, .x = x, .w = w, .bias = OnGpu(Floats({3}))}), Error);
 }
 
 }  // namespace hone::test

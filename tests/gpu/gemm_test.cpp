@@ -13,8 +13,8 @@ constexpr Shape shapes[] = {{1, 1, 1},      {0, 5, 7},        {3, 5, 7},       {
                             {3, 4, 0},      {129, 257, 1032}, {300, 136, 520}, {8, 512, 2056}, {1, 128, 1024},
                             {7, 200, 4864}, {33, 1000, 96},   {64, 72, 896},   {100, 192, 8},  {256, 384, 1536}};
 
-// Calls test(run, name) for every CUDA body; run(arguments...) returns false, having done nothing, where the body does
-// not support them.
+// Calls test(run, name) for each CUDA body. run(arguments...) runs it, or returns false if it does not support the
+// arguments.
 template <class... A, class Test>
 void each_gpu_body(const Op<void(A...)>& op, Test test) {
   for (size_t i = 0; i < op.bodies().size(); ++i) {
@@ -43,12 +43,19 @@ TEST(GemmForwardOnGpu, AgreesWithTheSpecification) {
           const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), in), w = rounded(normals({s.N, s.K}, 2, 1, gap), in);
           const Floats bias = rounded(normals({s.N}, 3), out), residual = rounded(normals({s.M, s.N}, 4, 1, gap), out);
           Floats expected = poisoned({s.M, s.N});
-          gemm_forward(cpu(), expected, x, w, extras & 1 ? bias.tensor() : Tensor(),
-                       extras & 2 ? residual.tensor() : Tensor());
+          gemm_forward(cpu(), {.y = expected,
+                               .x = x,
+                               .w = w,
+                               .bias = extras & 1 ? bias.tensor() : Tensor(),
+                               .residual = extras & 2 ? residual.tensor() : Tensor()});
           const OnGpu gx(x, in), gw(w, in), gbias(bias, out), gresidual(residual, out);
           each_gpu_body(gemm_forward, [&](auto run) {
             OnGpu y = OnGpu::poisoned({s.M, s.N}, out, gap);
-            if (!run(y, gx, gw, extras & 1 ? gbias.tensor() : Tensor(), extras & 2 ? gresidual.tensor() : Tensor()))
+            if (!run({.y = y,
+                      .x = gx,
+                      .w = gw,
+                      .bias = extras & 1 ? gbias.tensor() : Tensor(),
+                      .residual = extras & 2 ? gresidual.tensor() : Tensor()}))
               return;
             EXPECT_TRUE(agrees(y.read(), expected, out, 2)) << text(s) << ", gap " << gap << ", extras " << extras;
           });
@@ -62,13 +69,15 @@ TEST(GemmForwardOnGpu, ResidualMayBeTheOutput) {
       const OnGpu x(normals({s.M, s.K}, 1), dtype), w(normals({s.N, s.K}, 2), dtype);
       each_gpu_body(gemm_forward, [&](auto run) {
         OnGpu apart = OnGpu::poisoned({s.M, s.N}, dtype), in_place(normals({s.M, s.N}, 3), dtype);
-        if (!run(apart, x, w, Tensor(), in_place) || !run(in_place, x, w, Tensor(), in_place)) return;
+        if (!run({.y = apart, .x = x, .w = w, .residual = in_place}) ||
+            !run({.y = in_place, .x = x, .w = w, .residual = in_place}))
+          return;
         EXPECT_TRUE(close(in_place.read(), apart.read(), {0, 0})) << text(s);
       });
     }
 }
 
-// A row's bits depend neither on how many rows are in the call, nor on its place, nor on the body.
+// A row's bits depend neither on the number of rows, nor on its index, nor on the body.
 TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
   HONE_GPU_OR_SKIP();
   for (const DType dtype : {DType::f32, DType::bf16})
@@ -90,7 +99,7 @@ TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
       const OnGpu residual(normals({most, N}, 4), dtype);
       for (const DType out : {dtype, DType::f32}) {
         OnGpu whole = OnGpu::poisoned({most, N}, out);
-        gemm_forward(*gpu(), whole, x, w, bias, residual);
+        gemm_forward(*gpu(), {.y = whole, .x = x, .w = w, .bias = bias, .residual = residual});
         const Floats expected = whole.read();
         for (const int64_t M :
              sized(std::vector{1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 255, 256, 257, most},
@@ -98,7 +107,12 @@ TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
           each_gpu_body(gemm_forward, [&](auto run) {
             const int64_t first = (M * 31) % (most - M + 1);
             OnGpu part = OnGpu::poisoned({M, N}, out);
-            if (!run(part, x.tensor().rows(first, M), w, bias, residual.tensor().rows(first, M))) return;
+            if (!run({.y = part,
+                      .x = x.tensor().rows(first, M),
+                      .w = w,
+                      .bias = bias,
+                      .residual = residual.tensor().rows(first, M)}))
+              return;
             const Floats rows = part.read();
             int64_t wrong = 0;
             for (int64_t i = 0; i < rows.size(); ++i) wrong += !same_bits(rows[i], expected[first * N + i]);
@@ -118,9 +132,13 @@ TEST(GemmForwardOnGpu, FastNumericsAgreeWithTheSpecification) {
       const Floats x = rounded(normals({s.M, s.K}, 1, 1, 3), dtype), w = rounded(normals({s.N, s.K}, 2), dtype);
       const Floats bias = rounded(normals({s.N}, 3), dtype), residual = rounded(normals({s.M, s.N}, 4), dtype);
       Floats expected = poisoned({s.M, s.N});
-      gemm_forward(cpu(), expected, x, w, bias, residual);
+      gemm_forward(cpu(), {.y = expected, .x = x, .w = w, .bias = bias, .residual = residual});
       OnGpu y = OnGpu::poisoned({s.M, s.N}, dtype, 5);
-      gemm_forward(*gpu(), y, OnGpu(x, dtype), OnGpu(w, dtype), OnGpu(bias, dtype), OnGpu(residual, dtype));
+      gemm_forward(*gpu(), {.y = y,
+                            .x = OnGpu(x, dtype),
+                            .w = OnGpu(w, dtype),
+                            .bias = OnGpu(bias, dtype),
+                            .residual = OnGpu(residual, dtype)});
       EXPECT_TRUE(agrees(y.read(), expected, dtype, 2)) << text(s);
     }
   gpu()->set_numerics(Numerics::exact);
@@ -129,9 +147,11 @@ TEST(GemmForwardOnGpu, FastNumericsAgreeWithTheSpecification) {
 TEST(GemmForwardOnGpu, RefusesShapesThatDisagree) {
   HONE_GPU_OR_SKIP();
   const OnGpu x(Floats({2, 3})), w(Floats({4, 5})), y(Floats({2, 4}));
-  EXPECT_THROW(gemm_forward(*gpu(), y, x, w, {}, {}), Error);
-  EXPECT_THROW(gemm_forward(*gpu(), y, x.tensor().columns(0, 2), w.tensor().columns(0, 2), OnGpu(Floats({3})), {}),
-               Error);
+  EXPECT_THROW(gemm_forward(*gpu(), {.y = y, .x = x, .w = w}), Error);
+  EXPECT_THROW(
+      gemm_forward(*gpu(),
+                   {.y = y, .x = x.tensor().columns(0, 2), .w = w.tensor().columns(0, 2), .bias = OnGpu(Floats({3}))}),
+      Error);
 }
 
 TEST(GemmBackwardInputOnGpu, AgreesWithTheSpecification) {

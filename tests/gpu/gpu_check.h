@@ -1,13 +1,13 @@
 #pragma once
-// What tests on a GPU share: the device or a visible skip, copies of a test's numbers there, and comparison with the
-// CPU's specification.
+// Helpers of GPU tests: the device or a visible skip, copies of host numbers on the device, and comparison with the CPU
+// specification.
 #include <cstdlib>
 
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {
 
-// nullptr without a device.
+// Returns nullptr without a device.
 inline Context* gpu() {
   static const std::unique_ptr<Device> device = []() -> std::unique_ptr<Device> {
     try {
@@ -20,8 +20,7 @@ inline Context* gpu() {
   return context.get();
 }
 
-// With HONE_GPU_CASES=n, n > 1, tests are short, for tools under which kernels take a hundred times as long
-// (compute-sanitizer).
+// HONE_GPU_CASES=n, n > 1, makes tests short: under compute-sanitizer kernels take a hundred times as long.
 inline int64_t one_case_of() {
   static const int64_t n = [] {
     const char* text = std::getenv("HONE_GPU_CASES");
@@ -29,28 +28,27 @@ inline int64_t one_case_of() {
   }();
   return n;
 }
-// Whether a list's next case is run: every one, or the first of every n.
+// True if the next case of a list is to run: each one, or the first of every n.
 inline bool chosen() {
-  static const void* test = nullptr;  // each one's first case is run
+  static const void* test = nullptr;  // the first case of each test runs
   static int64_t turn = 0;
   if (const void* now = ::testing::UnitTest::GetInstance()->current_test_info(); now != test) test = now, turn = 0;
   return turn++ % one_case_of() == 0;
 }
-// A size, or a smaller one where tests are short.
+// A size, or a smaller one if tests are short.
 template <class T>
 T sized(T size, T small) {
   return one_case_of() > 1 ? small : size;
 }
 
-// Numbers as `dtype` holds them: what a specification is given beside a bf16 body.
+// Numbers rounded to `dtype`: the specification gets the same inputs as a bf16 body.
 inline Floats rounded(Floats x, DType dtype) {
   if (dtype == DType::bf16)
     for (int64_t i = 0; i < x.size(); ++i) x[i] = to_float(to_bf16(x[i]));
   return x;
 }
 
-// A tensor on the GPU with the numbers, the gaps between rows and the margin of a test's own; memory around the numbers
-// holds a pattern.
+// A tensor on the GPU with the numbers and row gaps of a host tensor. The memory around the numbers holds a pattern.
 class OnGpu {
  public:
   // The numbers as `dtype` (f32 or bf16) rounds them.
@@ -62,7 +60,7 @@ class OnGpu {
     for (int64_t i = 0; i < host.size(); ++i) std::memcpy(&bytes_[place(i)], &host[i], sizeof(int32_t));
     send();
   }
-  // NaN everywhere.
+  // All NaN.
   static OnGpu poisoned(std::initializer_list<int64_t> dims, DType dtype = DType::f32, int64_t gap = 0) {
     return OnGpu(hone::test::poisoned(dims, gap), dtype);
   }
@@ -70,12 +68,12 @@ class OnGpu {
   operator Tensor() const { return tensor_; }
   Tensor tensor() const { return tensor_; }
 
-  // NaN everywhere, again.
+  // Fills with NaN again.
   void poison() {
     for (int64_t i = 0; i < tensor_.size(); ++i) put(i, nan_f32);
     send();
   }
-  // Back as f32, behind the same gaps; fails the test when memory outside the rows was written.
+  // Copies back as f32 with the same gaps. Fails the test if memory outside of the rows was written.
   Floats read() {
     Floats out = shaped<float>();
     receive();
@@ -98,7 +96,7 @@ class OnGpu {
   }
 
  private:
-  static constexpr size_t margin = 256;  // bytes on either side
+  static constexpr size_t margin = 256;  // bytes on each side
   static constexpr char pattern = '\x5A';
 
   OnGpu(const Tensor& like, DType dtype) : tensor_(like) {
@@ -156,20 +154,20 @@ class OnGpu {
   Tensor tensor_;
 };
 
-// Root of the mean square: what errors of bf16 outputs are measured against.
+// Root mean square, the scale of the error bound of bf16 outputs.
 inline double rms(const Floats& x) {
   double sum = 0;
   for (int64_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * x[i];
   return std::sqrt(sum / static_cast<double>(std::max<int64_t>(x.size(), 1)));
 }
-// |a - e| <= t * (|e| + rms(e)), t by what the numbers are stored in; NaN never passes.
+// |a - e| <= t * (|e| + rms(e)), with t by the storage dtype; NaN never passes.
 inline ::testing::AssertionResult agrees(const Floats& actual, const Floats& expected, DType dtype, double factor = 1) {
   const double t = factor * (dtype == DType::bf16 ? 1e-2 : 2e-5);
   return close(actual, expected, {t, t * rms(expected) + 1e-30});
 }
 
-// agrees(), measured against each head's own numbers where they are larger than most: a query that sees few keys has
-// larger outputs. `least` is what numbers that cancel are measured against: a query with one key has no gradient.
+// agrees() per head, with the head's own scale if it is larger: a query that sees few keys has larger outputs. `least`
+// is the scale of numbers that cancel: a query with one key has no gradient.
 inline ::testing::AssertionResult heads_agree(const Floats& actual, const Floats& expected, DType dtype,
                                               double factor = 1, double least = 0) {
   if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
@@ -189,7 +187,7 @@ inline ::testing::AssertionResult heads_agree(const Floats& actual, const Floats
   return ::testing::AssertionSuccess();
 }
 
-// The first line of every test here.
+// The first line of each GPU test.
 #define HONE_GPU_OR_SKIP() \
   if (!::hone::test::gpu()) GTEST_SKIP() << "no CUDA device"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Models on a GPU with the weights of one on the CPU.
+// Models on a GPU with the weights of a CPU model.
 #include "kernels/elementwise/cast.h"
 #include "kernels/lm_head/logprob.h"
 #include "model/forward.h"
@@ -9,8 +9,8 @@
 
 namespace hone::test {
 
-// As tiny_config(), in sizes that are none of a tile's: 3 query heads and one of keys, and with `dim` 64 or 128 what
-// Hopper's own bodies take.
+// As tiny_config(), in sizes that are not multiples of a tile: 3 query heads and 1 KV head. With `dim` 64 or 128 the
+// Hopper bodies run.
 inline Json gpu_config(const std::string& family, int64_t dim = 16) {
   const int64_t width = 3 * dim;
   return with(tiny_config(family), {{"vocab_size", 211},
@@ -27,8 +27,8 @@ inline Json gpu_config(const std::string& family, int64_t dim = 16) {
                                     {"n_positions", 512}});
 }
 
-// Weights of a CPU's model, norms and biases away from their neutral values, as `dtype` rounds them. Matrices keep the
-// size of what goes through them: larger ones would enlarge the roundings of bf16.
+// Weights of a CPU model, rounded to `dtype`. Norms and biases differ from their neutral values. Matrices preserve the
+// magnitude of their inputs: larger ones would enlarge the rounding errors of bf16.
 inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype, const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
   if (lora.r > 0) model->add_lora(lora);
@@ -44,7 +44,7 @@ inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype, const L
   return model;
 }
 
-// The same weights there.
+// The same weights on the GPU.
 inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights, DType dtype,
                                         const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
@@ -76,7 +76,7 @@ inline std::vector<float> on_host(Context& context, Tensor values) {
   return download(context, staged);
 }
 
-// |a - e| over |e|, as vectors; NaN where either holds one.
+// |a - e| / |e| of vectors; NaN if either holds a NaN.
 inline double distance(std::span<const float> actual, std::span<const float> expected) {
   double difference = 0, size = 0;
   for (size_t i = 0; i < expected.size(); ++i) {

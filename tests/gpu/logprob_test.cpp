@@ -10,7 +10,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 struct Shape {
   int64_t R, V, D;
 };
-// One chunk and parts of it, more than one piece of the vocabulary, more than one block of rows.
+// One chunk and parts of it; more than one range of the vocabulary; more than one range of rows.
 constexpr Shape shapes[] = {{1, 1, 1},      {0, 7, 3},      {1, 33, 5},      {5, 128, 8},     {7, 2500, 17},
                             {131, 300, 64}, {9, 16500, 40}, {2100, 130, 16}, {2048, 8300, 8}, {200, 1000, 520}};
 
@@ -38,14 +38,26 @@ struct Columns {
 
 Columns on_cpu(const Inputs& in, float inv_temperature) {
   Columns out(in.targets.size());
-  logprob_forward(cpu(), out.logp, out.lse, out.entropy, in.hidden, in.w, in.targets, inv_temperature);
+  logprob_forward(cpu(), {.logp = out.logp,
+                          .lse = out.lse,
+                          .entropy = out.entropy,
+                          .hidden = in.hidden,
+                          .w = in.w,
+                          .targets = in.targets,
+                          .inv_temperature = inv_temperature});
   return out;
 }
 Columns on_gpu(const Tensor& hidden, const Tensor& w, const Tensor& targets, float inv_temperature,
                bool with_entropy = true) {
   const int64_t R = targets.size();
   OnGpu logp = OnGpu::poisoned({R}), lse = OnGpu::poisoned({R}), entropy = OnGpu::poisoned({R});
-  logprob_forward(*gpu(), logp, lse, with_entropy ? entropy.tensor() : Tensor(), hidden, w, targets, inv_temperature);
+  logprob_forward(*gpu(), {.logp = logp,
+                           .lse = lse,
+                           .entropy = with_entropy ? entropy.tensor() : Tensor(),
+                           .hidden = hidden,
+                           .w = w,
+                           .targets = targets,
+                           .inv_temperature = inv_temperature});
   Columns out(R);
   out.logp = logp.read(), out.lse = lse.read(), out.entropy = entropy.read();
   return out;
@@ -58,8 +70,15 @@ Gradients expected_gradients(const Inputs& in, const LogprobGrad& grad, float in
   const Columns columns = on_cpu(in, inv_temperature);
   const int64_t V = in.w.tensor().dim(0), D = in.w.tensor().dim(1);
   Gradients out{columns.logp, columns.lse, poisoned({in.targets.size(), D}), normals({V, D}, 6)};
-  logprob_backward(cpu(), out.dhidden, out.dw, grad, columns.lse, columns.entropy, in.hidden, in.w, in.targets,
-                   inv_temperature);
+  logprob_backward(cpu(), {.dhidden = out.dhidden,
+                           .dw = out.dw,
+                           .grad = grad,
+                           .lse = columns.lse,
+                           .entropy = columns.entropy,
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = inv_temperature});
   return out;
 }
 
@@ -152,9 +171,15 @@ TEST(LogprobBackwardOnGpu, AgreesWithTheSpecification) {
         const Columns columns = on_cpu(in, inv_temperature);
         const OnGpu dlogp(in.dlogp), dentropy(in.dentropy);
         OnGpu dhidden = OnGpu::poisoned({s.R, s.D}, with_entropy ? dtype : DType::f32, 8), dw(normals({s.V, s.D}, 6));
-        logprob_backward(*gpu(), dhidden, dw, {dlogp, with_entropy ? dentropy.tensor() : Tensor(), z_loss},
-                         OnGpu(columns.lse), with_entropy ? OnGpu(columns.entropy).tensor() : Tensor(),
-                         OnGpu(in.hidden, dtype), OnGpu(in.w, dtype), OnGpu(in.targets), inv_temperature);
+        logprob_backward(*gpu(), {.dhidden = dhidden,
+                                  .dw = dw,
+                                  .grad = {dlogp, with_entropy ? dentropy.tensor() : Tensor(), z_loss},
+                                  .lse = OnGpu(columns.lse),
+                                  .entropy = with_entropy ? OnGpu(columns.entropy).tensor() : Tensor(),
+                                  .hidden = OnGpu(in.hidden, dtype),
+                                  .w = OnGpu(in.w, dtype),
+                                  .targets = OnGpu(in.targets),
+                                  .inv_temperature = inv_temperature});
         EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, dtype));
         EXPECT_TRUE(agrees(dw.read(), expected.dw, dtype));
       }
@@ -170,16 +195,24 @@ TEST(LogprobFusedOnGpu, HasTheBitsOfForwardAndTheGradientOfTheSpecification) {
                                            concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype), " scale ", scale));
         const Inputs in(s, dtype, scale);
         const float inv_temperature = 1.25f;
-        // Gradients cancel, and logits of hundreds have few bits behind the point.
+        // Gradients cancel, and logits of several hundred have few fraction bits.
         const double factor = scale > 10 && dtype == DType::f32 ? 100 : 3;
-        // The second z_loss makes the factor of p nothing, or next to it, in the first row.
+        // The second z_loss makes the factor of p zero, or almost zero, in the first row.
         for (const float z_loss : {0.01f, s.R == 0 ? 0.0f : 0.5f / on_cpu(in, inv_temperature).lse[0]}) {
           const Gradients expected = expected_gradients(in, {in.dlogp, {}, z_loss}, inv_temperature);
           const OnGpu hidden(in.hidden, dtype), w(in.w, dtype), targets(in.targets), dlogp(in.dlogp);
           const Columns forward = on_gpu(hidden, w, targets, inv_temperature, false);
           OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}),
                 dhidden = OnGpu::poisoned({s.R, s.D}, dtype, 8), dw(normals({s.V, s.D}, 6));
-          logprob_fused(*gpu(), logp, lse, dhidden, dw, {dlogp, {}, z_loss}, hidden, w, targets, inv_temperature);
+          logprob_fused(*gpu(), {.logp = logp,
+                                 .lse = lse,
+                                 .dhidden = dhidden,
+                                 .dw = dw,
+                                 .grad = {dlogp, {}, z_loss},
+                                 .hidden = hidden,
+                                 .w = w,
+                                 .targets = targets,
+                                 .inv_temperature = inv_temperature});
           EXPECT_TRUE(close(logp.read(), forward.logp, {0, 0}));
           EXPECT_TRUE(close(lse.read(), forward.lse, {0, 0}));
           EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, dtype, factor));
@@ -196,8 +229,15 @@ TEST(LogprobFusedOnGpu, TakesAGradientOfEntropy) {
   const OnGpu dlogp(in.dlogp), dentropy(in.dentropy);
   OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}), dhidden = OnGpu::poisoned({s.R, s.D}, DType::bf16),
         dw(normals({s.V, s.D}, 6));
-  logprob_fused(*gpu(), logp, lse, dhidden, dw, {dlogp, dentropy, 0.01f}, OnGpu(in.hidden, DType::bf16),
-                OnGpu(in.w, DType::bf16), OnGpu(in.targets), 1);
+  logprob_fused(*gpu(), {.logp = logp,
+                         .lse = lse,
+                         .dhidden = dhidden,
+                         .dw = dw,
+                         .grad = {dlogp, dentropy, 0.01f},
+                         .hidden = OnGpu(in.hidden, DType::bf16),
+                         .w = OnGpu(in.w, DType::bf16),
+                         .targets = OnGpu(in.targets),
+                         .inv_temperature = 1});
   EXPECT_TRUE(close(logp.read(), expected.logp, {1e-5, 1e-4}));
   EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, DType::bf16));
   EXPECT_TRUE(agrees(dw.read(), expected.dw, DType::bf16));
@@ -210,8 +250,15 @@ TEST(LogprobFusedOnGpu, GivesTheSameBitsAgain) {
   const auto run = [&] {
     OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}),
           dhidden = OnGpu::poisoned({s.R, s.D}, DType::bf16), dw(normals({s.V, s.D}, 6));
-    logprob_fused(*gpu(), logp, lse, dhidden, dw, {OnGpu(in.dlogp), {}, 0.01f}, OnGpu(in.hidden, DType::bf16),
-                  OnGpu(in.w, DType::bf16), OnGpu(in.targets), 1);
+    logprob_fused(*gpu(), {.logp = logp,
+                           .lse = lse,
+                           .dhidden = dhidden,
+                           .dw = dw,
+                           .grad = {OnGpu(in.dlogp), {}, 0.01f},
+                           .hidden = OnGpu(in.hidden, DType::bf16),
+                           .w = OnGpu(in.w, DType::bf16),
+                           .targets = OnGpu(in.targets),
+                           .inv_temperature = 1});
     return std::array{dhidden.read(), dw.read()};
   };
   const auto first = run(), second = run();

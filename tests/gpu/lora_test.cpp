@@ -1,4 +1,4 @@
-// Adapters on a GPU beside the CPU's, of ranks that the fast bodies take and of others.
+// Adapters on a GPU compared with the CPU, with ranks that the fast bodies support and with others.
 #include "model/lora.h"
 
 #include "kernels/gemm/gemm.h"
@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As strong in every rank: what bf16 loses grows with alpha / r.
+// The same strength for each rank: the rounding error of bf16 grows with alpha / r.
 LoraConfig all_linear(int64_t r, double dropout = 0) {
   return {
       .r = r, .lora_alpha = 1.5 * static_cast<double>(r), .lora_dropout = dropout, .target_modules = {"all-linear"}};
 }
 
-// Adapters away from zero.
+// Adapters that are not zero.
 std::unique_ptr<Model> cpu_adapted(const Json& config, DType dtype, const LoraConfig& lora) {
   std::unique_ptr<Model> model = cpu_model(config, dtype, lora);
   std::mt19937 random(5);
@@ -35,19 +35,19 @@ std::vector<Sample> samples_of(std::initializer_list<size_t> lengths) {
   for (const auto& tokens : gpu_sequences(lengths)) {
     Sample& sample = out.emplace_back();
     sample.tokens = tokens;
-    sample.mask.assign(tokens.size(), 1);
-    sample.mask[0] = 0;
+    sample.columns.assign(columns::mask, tokens.size(), 1);
+    sample.columns[columns::mask][0] = 0;
   }
   return out;
 }
 
-// The gradient that a step leaves.
+// The gradient after a step.
 std::vector<float> gradients(Context& context, Model& model) {
   Trainer trainer(context, model, {});
   const std::vector<Sample> samples = samples_of({70, 1, 133, 64});
   std::vector<const Sample*> batch;
   for (const Sample& sample : samples) batch.push_back(&sample);
-  trainer.step(batch, *objectives().at("sft")(), 0);
+  trainer.step(batch, *make_objective("sft"), 0);
   return on_host(context, model.flat_grads());
 }
 
@@ -62,11 +62,11 @@ TEST(NarrowProductsOnGpu, AgreeWithTheSpecification) {
                      u = rounded(normals({rows, r}, 3), dtype), b = rounded(normals({320, r}, 4), dtype),
                      start = rounded(normals({rows, 320}, 5), dtype);
         Floats down = poisoned({rows, r}), up = start;
-        gemm_forward(cpu(), down, x, a, {}, {});
-        gemm_forward(cpu(), up, u, b, {}, up);
+        gemm_forward(cpu(), {.y = down, .x = x, .w = a});
+        gemm_forward(cpu(), {.y = up, .x = u, .w = b, .residual = up});
         OnGpu down_gpu = OnGpu::poisoned({rows, r}, dtype), up_gpu(start, dtype);
-        gemm_forward(*gpu(), down_gpu, OnGpu(x, dtype), OnGpu(a, dtype), {}, {});
-        gemm_forward(*gpu(), up_gpu, OnGpu(u, dtype), OnGpu(b, dtype), {}, up_gpu);
+        gemm_forward(*gpu(), {.y = down_gpu, .x = OnGpu(x, dtype), .w = OnGpu(a, dtype)});
+        gemm_forward(*gpu(), {.y = up_gpu, .x = OnGpu(u, dtype), .w = OnGpu(b, dtype), .residual = up_gpu});
         EXPECT_TRUE(agrees(down_gpu.read(), down, dtype));
         EXPECT_TRUE(agrees(up_gpu.read(), up, dtype));
       }
@@ -87,7 +87,7 @@ TEST(LoraOnGpu, GradientsAgreeWithTheCpu) {
           const double error = distance(gradients(*gpu(), *here), expected);
           if (dtype == DType::f32) {
             EXPECT_LE(error, 1e-4);
-          } else {  // twice what the library's products make of the same numbers
+          } else {  // twice the error of cuBLASLt's GEMMs on the same numbers
             EXPECT_LE(error, 6e-2);
             gpu()->set_numerics(Numerics::fast);
             EXPECT_LE(error, 2 * distance(gradients(*gpu(), *here), expected));
@@ -114,7 +114,7 @@ TEST(LoraOnGpu, LogitsAndGradientsAreThoseOfPeft) {
   }
 }
 
-// With adapters, too, what the sampler says of a reply has the learner's bits, in whatever pieces it was computed.
+// With adapters the sampler's log-probs have the learner's bits as well, for any chunking.
 TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
   HONE_GPU_OR_SKIP();
   for (const int64_t r : {3, 8, 16})
@@ -124,7 +124,7 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
       const auto model = gpu_model(config, *cpu_adapted(config, dtype, all_linear(r)), dtype, all_linear(r));
       for (const int64_t batch_tokens : {2048, 7}) {
         if (!chosen()) continue;
-        std::vector<Request> requests;
+        std::vector<GenerationRequest> requests;
         for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
           requests.push_back(
               {prompt,
@@ -132,12 +132,12 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
                requests.size(),
                {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
         std::vector<std::vector<int32_t>> texts;
-        std::vector<std::pair<size_t, Reply>> replies;
+        std::vector<std::pair<size_t, CompletionOutput>> replies;
         Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens});
         const auto asked = requests;
         const auto all = engine.generate(std::move(requests));
         for (size_t i = 0; i < all.size(); ++i)
-          for (const Reply& reply : all[i]) {
+          for (const CompletionOutput& reply : all[i]) {
             ASSERT_FALSE(reply.failed) << reply.finish_reason;
             texts.push_back(asked[i].prompt);
             texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());

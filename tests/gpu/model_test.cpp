@@ -1,4 +1,4 @@
-// Whole models on a GPU beside the CPU's.
+// Models on a GPU compared with the CPU.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 #include "tests/model/golden.h"
@@ -6,7 +6,7 @@
 namespace hone::test {
 namespace {
 
-// Log-probs, entropies and gradients of a loss that reads every one of them with a weight of its own.
+// Log-probs, entropies and gradients of a loss that weights each of them differently.
 struct Outcome {
   std::vector<float> logp, entropy, gradients;
 };
@@ -26,14 +26,28 @@ Outcome outcome(Context& context, Model& model, const std::vector<std::vector<in
   const Tensor rows = upload(context, arena, std::span<const int32_t>(all)),
                targets = upload(context, arena, std::span<const int32_t>(next)), logp = column(), lse = column(),
                entropy = column();
-  Pass pass(context, model, recompute);
+  TrainingPass pass(context, model, recompute);
   const Tensor hidden = pass.forward(batch, rows), dhidden = arena.take(hidden.dtype, hidden.dims());
-  Param& head = model.head();
-  logprob_forward(context, logp, lse, entropy, hidden, head.value, targets, 0.8f);
+  Param& head = model.lm_head();
+  logprob_forward(context, {.logp = logp,
+                            .lse = lse,
+                            .entropy = entropy,
+                            .hidden = hidden,
+                            .w = head.value,
+                            .targets = targets,
+                            .inv_temperature = 0.8f});
   model.zero_grad(context);
   const LogprobGrad grad{upload(context, arena, std::span<const float>(weights)),
                          upload(context, arena, std::span<const float>(entropy_weights))};
-  logprob_backward(context, dhidden, head.grad, grad, lse, entropy, hidden, head.value, targets, 0.8f);
+  logprob_backward(context, {.dhidden = dhidden,
+                             .dw = head.grad,
+                             .grad = grad,
+                             .lse = lse,
+                             .entropy = entropy,
+                             .hidden = hidden,
+                             .w = head.value,
+                             .targets = targets,
+                             .inv_temperature = 0.8f});
   pass.backward(dhidden);
   return {on_host(context, logp), on_host(context, entropy), on_host(context, model.flat_grads())};
 }
@@ -54,14 +68,14 @@ TEST(FamiliesOnGpu, AgreeWithTheCpu) {
         EXPECT_LE(distance(actual.logp, expected.logp), tolerance);
         EXPECT_LE(distance(actual.entropy, expected.entropy), tolerance);
         EXPECT_LE(distance(actual.gradients, expected.gradients), tolerance);
-        // No parameter is left out by being small beside the others: each within what roundings on its way may do.
+        // Each parameter is compared on its own scale, within the bound of its rounding errors.
         for (const Param* param : here->params()) {
           const auto begin = static_cast<size_t>(static_cast<const float*>(param->grad.data) -
                                                  static_cast<const float*>(here->flat_grads().data));
           const auto part = [&](const Outcome& from) {
             return std::span(from.gradients).subspan(begin, static_cast<size_t>(param->grad.size()));
           };
-          EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->blocks.front().name;
+          EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->slices.front().name;
         }
       }
 }
@@ -74,7 +88,7 @@ TEST(FamiliesOnGpu, RecomputationHasTheSameBits) {
     const Json config = gpu_config(family, 64);
     const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
     const Outcome kept = outcome(*gpu(), *model, sequences);
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::block}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       const Outcome again = outcome(*gpu(), *model, sequences, recompute);
       EXPECT_EQ(again.logp, kept.logp) << family;
       EXPECT_EQ(again.gradients, kept.gradients) << family << " " << static_cast<int>(recompute);
@@ -96,8 +110,8 @@ TEST(FamiliesOnGpu, LogitsAndGradientsAreThoseOfTransformers) {
     }
 }
 
-std::vector<Request> requests() {
-  std::vector<Request> out;
+std::vector<GenerationRequest> requests() {
+  std::vector<GenerationRequest> out;
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90, 1, 33}))
     out.push_back({prompt,
                    3,
@@ -106,7 +120,7 @@ std::vector<Request> requests() {
   return out;
 }
 
-// At the end of 32,000 tokens, too.
+// Also at the end of 32,000 tokens.
 TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
   HONE_GPU_OR_SKIP();
   for (const auto& [family, dim] : {std::pair{"qwen2", 64}, {"llama", 128}}) {
@@ -116,12 +130,13 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) 
     const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
     Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 40000, .max_batch_tokens = 2048});
     const int64_t length = sized(32000, 2100), max_tokens = sized(100, 4);
-    const Request asked{random_tokens(static_cast<size_t>(length), 211, 1),
-                        3,
-                        0,
-                        {.temperature = 0.9, .max_tokens = max_tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
-    const std::vector<Reply> replies = engine.generate({asked}).front();
-    for (const Reply& reply : replies) {
+    const GenerationRequest asked{
+        random_tokens(static_cast<size_t>(length), 211, 1),
+        3,
+        0,
+        {.temperature = 0.9, .max_tokens = max_tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+    const std::vector<CompletionOutput> replies = engine.generate({asked}).front();
+    for (const CompletionOutput& reply : replies) {
       ASSERT_EQ(std::ssize(reply.ids), max_tokens) << reply.finish_reason;
       std::vector<int32_t> text = asked.prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
@@ -133,7 +148,7 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) 
   }
 }
 
-// What the sampler says of a reply has the learner's bits, whatever was computed beside it and in what pieces.
+// The sampler's log-probs of a completion have the learner's bits, for any batch and any chunking.
 TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
   HONE_GPU_OR_SKIP();
   for (const auto& [family, dim] :
@@ -143,7 +158,7 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
       SCOPED_TRACE(concat(family, ", heads of ", dim, ", ", name_of(dtype)));
       const Json config = gpu_config(family, dim);
       const auto model = gpu_model(config, *cpu_model(config, dtype), dtype);
-      std::vector<std::vector<Reply>> first;
+      std::vector<std::vector<CompletionOutput>> first;
       for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
         if (one_case_of() > 1 && sequences < 256) continue;
         Engine engine(*gpu(), *model, nullptr,
@@ -161,7 +176,7 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
       std::vector<size_t> prompts;
       const auto asked = requests();
       for (size_t i = 0; i < first.size(); ++i)
-        for (const Reply& reply : first[i]) {
+        for (const CompletionOutput& reply : first[i]) {
           texts.push_back(asked[i].prompt);
           prompts.push_back(texts.back().size());
           texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());

@@ -32,9 +32,9 @@ class Sum {
 
 Floats moments(int64_t n, uint64_t seed, DType dtype) { return rounded(magnitudes(n, seed), dtype); }
 
-// An update on the CPU and on the GPU from the same numbers: call(context, range, states), states of `dtype`. It is run
-// on whole ranges and on ranges that start off a 16-byte boundary, with and without the options of a range; the bits
-// are the specification's.
+// Runs an update on the CPU and on the GPU from the same numbers: call(context, range, states), states of `dtype`. It
+// covers full ranges and ranges that do not start at a 16-byte boundary, with and without the optional tensors. The
+// bits must equal the specification's.
 template <class Call>
 void expect_equal_bits(int64_t n, std::vector<Floats> states, DType dtype, Call call) {
   const Floats value = normals({n}, 1), grad = normals({n}, 4), clip({1}, 0.7f);
@@ -105,7 +105,7 @@ TEST(AdamwOnGpu, HasTheSpecificationsBits) {
     for (const DType dtype : {DType::f32, DType::bf16})
       expect_equal_bits(n, {rounded(normals({n}, 2), dtype), moments(n, 3, dtype)}, dtype,
                         [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
-                          adamw_update(context, range, states[0], states[1], step);
+                          adamw_update(context, {.range = range, .m = states[0], .v = states[1], .step = step});
                         });
 }
 
@@ -119,17 +119,19 @@ TEST(SgdOnGpu, HasTheSpecificationsBits) {
           SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .first = true}})
       expect_equal_bits(n, {normals({n}, 2)}, DType::f32,
                         [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
-                          sgd_update(context, range, states[0], step);
+                          sgd_update(context, {.range = range, .buffer = states[0], .step = step});
                         });
 }
 
 TEST(RmspropOnGpu, HasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
   for (const int64_t n : sizes)
-    expect_equal_bits(n, {magnitudes(n, 2)}, DType::f32,
-                      [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
-                        rmsprop_update(context, range, states[0], {.learning_rate = 0.1f, .weight_decay = 0.1f});
-                      });
+    expect_equal_bits(
+        n, {magnitudes(n, 2)}, DType::f32,
+        [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
+          rmsprop_update(context,
+                         {.range = range, .square = states[0], .step = {.learning_rate = 0.1f, .weight_decay = 0.1f}});
+        });
 }
 
 TEST(SumSquaresOnGpu, AddsToWhatIsThereAndIsTheSameEachTime) {

@@ -1,7 +1,6 @@
 #pragma once
-// Attention as plain bf16 arithmetic gives it: weights and score gradients are rounded to bf16 before their products,
-// results at the end, and all else is exact. Twice its distance from the specification is what a bf16 body may be off
-// by.
+// Attention in plain bf16 arithmetic: attention weights and their gradients are rounded to bf16 before their products,
+// results at the end; all else is exact. A bf16 body may have twice its error.
 #include "kernels/attention/attention.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -17,7 +16,7 @@ inline double dot(const float* a, const float* b, int64_t n) {
   return sum;
 }
 
-// Calls visit(row, keys) for every query head: its row of d numbers, and the rows of the keys that it sees.
+// Calls visit(row, keys) for each query head: its row of d numbers, and the rows of the keys that it sees.
 template <class Visit>
 void each_query(const Floats& q, const Floats& k, const Ids& offsets, const AttentionShape& shape, Visit visit) {
   const int64_t heads = q.tensor().dim(1), kv_heads = k.tensor().dim(1), group = heads / kv_heads;
@@ -90,8 +89,8 @@ inline AttentionGradients plain_attention_backward(const Floats& dout, const Flo
   return {stored(dq, q), stored(dk, k), stored(dv, v)};
 }
 
-// The worst and the mean-square distance from `expected` are at most twice those of `plain`. Below 1e-5 numbers are
-// what is left where all cancels.
+// The largest and the mean-square error are at most twice those of `plain`. Numbers below 1e-5 are results of
+// cancellation.
 inline ::testing::AssertionResult within_twice(const Floats& actual, const Floats& plain, const Floats& expected) {
   if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
   struct Distance {

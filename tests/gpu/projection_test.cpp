@@ -1,4 +1,4 @@
-// The fused bodies have the bits of the ops one after another, whatever the number of rows.
+// The fused bodies have the bits of the sequence of ops, for any number of rows.
 #include "kernels/decoder_layer/decoder_layer.h"
 #include "kernels/rope/rope.h"
 #include "tests/gpu/gpu_check.h"
@@ -8,8 +8,7 @@ namespace {
 
 constexpr int64_t rows_tried[] = {1, 2, 5, 8, 9, 16, 17, 33, 64, 65, 100, 129, 250, 256, 300, 513};
 
-// Every CUDA body of op that takes the arguments leaves in `outputs` what the last one, which fuses nothing, leaves
-// there.
+// Each CUDA body of op that supports the arguments writes the same `outputs` as the last one, which fuses nothing.
 template <class... A>
 void expect_bodies_have_the_same_bits(const Op<void(A...)>& op, std::vector<OnGpu*> outputs,
                                       std::type_identity_t<A>... arguments) {
@@ -53,9 +52,11 @@ TEST(ProjectGatedOnGpu, BodiesHaveTheSameBits) {
         SCOPED_TRACE(concat(M, " rows, ", F, " x ", K, ", extras ", extras));
         const OnGpu x(normals({M, K}, 1, 3, extras ? 8 : 0), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, F}, DType::bf16, extras ? 8 : 0);
-        expect_bodies_have_the_same_bits(gate_up_swiglu, {&y}, y, x,
-                                         RmsNormWeights{extras ? weight.tensor() : Tensor(), 1e-6f}, w,
-                                         extras ? bias.tensor() : Tensor());
+        expect_bodies_have_the_same_bits(gate_up_swiglu, {&y},
+                                         {.y = y,
+                                          .x = x,
+                                          .norm = RmsNormWeights{extras ? weight.tensor() : Tensor(), 1e-6f},
+                                          .gate_up = {w, extras ? bias.tensor() : Tensor()}});
       }
     }
 }
@@ -79,9 +80,13 @@ TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
         const int64_t gap = extras ? 8 : 0;
         const OnGpu x(normals({M, K}, 1), DType::bf16), residual(normals({M, N}, 5, 1, gap), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, N}, DType::bf16, gap), normed = OnGpu::poisoned({M, N}, DType::bf16, gap);
-        expect_bodies_have_the_same_bits(gemm_rmsnorm, {&y, &normed}, y, normed, x, w,
-                                         extras ? bias.tensor() : Tensor(), extras ? residual.tensor() : Tensor(),
-                                         RmsNormWeights{weight, 1e-6f});
+        expect_bodies_have_the_same_bits(gemm_rmsnorm, {&y, &normed},
+                                         {.y = y,
+                                          .normed = normed,
+                                          .x = x,
+                                          .product = {w, extras ? bias.tensor() : Tensor()},
+                                          .residual = extras ? residual.tensor() : Tensor(),
+                                          .norm = RmsNormWeights{weight, 1e-6f}});
       }
   }
 }
@@ -132,14 +137,14 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
                                {},
                                shape,
                                {k, v, slots}};
-        expect_bodies_have_the_same_bits(qkv_rope_cache, {&q, &k, &v}, x, to);
+        expect_bodies_have_the_same_bits(qkv_rope_cache, {&q, &k, &v}, {.x = x, .to = to});
       }
   }
 }
 
 namespace {
 
-// The ops that are called while it lives.
+// Records the ops that are called during its lifetime.
 class CalledOps : public OpObserver {
  public:
   CalledOps() { op_observer = this; }
@@ -152,17 +157,17 @@ class CalledOps : public OpObserver {
   std::vector<std::string> names_;
 };
 
-void run_named_body(const char* name, auto... arguments) {
+void run_named_body(const char* name, const DecoderLayerTail& args) {
   const auto body = std::ranges::find(decoder_layer_tail.bodies(), std::string_view(name),
                                       [](const auto& b) { return std::string_view(b.name); });
-  decoder_layer_tail.run_body(static_cast<size_t>(body - decoder_layer_tail.bodies().begin()), *gpu(), arguments...);
+  decoder_layer_tail.run_body(static_cast<size_t>(body - decoder_layer_tail.bodies().begin()), *gpu(), args);
 }
 
 }  // namespace
 
 TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
   HONE_GPU_OR_SKIP();
-  ASSERT_TRUE(gpu()->device().cooperative_barrier(gpu()->stream()).word);  // other contexts of this process have gone
+  ASSERT_TRUE(gpu()->device().cooperative_barrier(gpu()->stream()).word);  // other contexts of this process are closed
   struct Shape {
     int64_t width, heads, kv_heads, dim, mlp;
   };
@@ -215,15 +220,18 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
                   {k, v, slots}};
         if (after == normed_heads) next.q_norm = q_norm, next.k_norm = k_norm;
         std::vector<std::vector<Floats>> left;
-        // The first body three times: what its blocks met by is as it was.
+        // The first body runs three times: its grid barrier is reset.
         for (const char* body : {"sm90", "sm90", "sm90", "steps"}) {
           OnGpu x(before, DType::bf16);
           for (OnGpu* output : {&q, &k, &v}) output->poison();
           const CalledOps called;
-          run_named_body(body, x.tensor(), mixed.tensor(), with(w_out, b_out),
-                         GatedMlpWeights{{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)}, next);
+          run_named_body(body, {.x = x,
+                                .mixed = mixed,
+                                .output = with(w_out, b_out),
+                                .mlp = {{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)},
+                                .next = next});
           const bool in_steps = M > 8 || body == std::string_view("steps"),
-                     either = M > 2 && !in_steps;  // as the rows fit beside the rings
+                     either = M > 2 && !in_steps;  // depends on the shared memory that the weight pipeline leaves
           EXPECT_TRUE(either || called.has("gate_up_swiglu") == in_steps) << body;
           left.push_back({x.read(), q.read(), k.read(), v.read()});
         }

@@ -1,4 +1,4 @@
-// Replies with guesses are those without, whether they are checked in recordings or in mixed passes.
+// Completions with draft tokens equal those without, in CUDA graphs and in mixed passes.
 #include "rollout/proposer.h"
 
 #include "tests/gpu/gpu_model.h"
@@ -9,11 +9,11 @@
 namespace hone::test {
 namespace {
 
-std::vector<Request> requests(bool special) {
-  std::vector<Request> out;
+std::vector<GenerationRequest> requests(bool special) {
+  std::vector<GenerationRequest> out;
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90, 1, 33})) {
     if (std::ssize(out) == sized(6, 3)) break;
-    Request& request = out.emplace_back();
+    GenerationRequest& request = out.emplace_back();
     request.prompt = prompt, request.n = sized(3, 1), request.id = out.size();
     request.sampling.temperature = out.size() == 2 ? 0 : 0.9;
     request.sampling.max_tokens = sized(40, 2) + std::ssize(out);
@@ -37,7 +37,7 @@ TEST(ProposerOnGpu, LeavesEveryReplyAsItIs) {
     const std::vector<SpeculativeConfig> all{
         draft("same", 0), draft("near", 0.01), {.method = "ngram", .prompt_lookup_min = 1}};
     for (const bool special : {false, true}) {
-      std::vector<std::vector<Reply>> plain;
+      std::vector<std::vector<CompletionOutput>> plain;
       for (const SpeculativeConfig& guesses : all)
         for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {40, 256}, {2048, 1}}) {
           if (!chosen()) continue;
@@ -51,7 +51,7 @@ TEST(ProposerOnGpu, LeavesEveryReplyAsItIs) {
                          .max_sequences = sequences,
                          .speculative = guesses});
           expect_same(plain, engine.generate(requests(special)));
-          if (guesses.method != "ngram" || sized(true, false)) {  // short replies repeat nothing
+          if (guesses.method != "ngram" || sized(true, false)) {  // short completions repeat nothing
             EXPECT_GT(engine.stats().draft_tokens, 0);
           }
           if (!special && guesses.model == all[0].model) {

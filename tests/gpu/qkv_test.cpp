@@ -12,7 +12,7 @@ struct Case {
   int64_t tokens;
   QkvShape shape;
   bool norms;
-  int64_t gap = 0;  // between rows; a multiple of 8 leaves loads of 16 bytes possible
+  int64_t gap = 0;  // between rows; a multiple of 8 allows loads of 16 bytes
 };
 std::vector<Case> cases() {
   return {{1, {1, 1, 2, 2, 1e-6f}, false},        {0, {2, 1, 8, 8, 1e-6f}, true},
@@ -53,7 +53,7 @@ std::string name(const Case& c, DType dtype) {
                 c.shape.head_dim, ", ", c.shape.rotary_dim, " rotated", c.norms ? ", norms" : "");
 }
 
-// Equal where the specification wrote a number, untouched where it left NaN.
+// Equal where the specification wrote a number, unchanged where it left NaN.
 void expect_cache(const Floats& actual, const Floats& expected, DType dtype) {
   const double t = dtype == DType::bf16 ? 1e-2 : 2e-5;
   for (int64_t i = 0; i < expected.size(); ++i) {
@@ -78,12 +78,28 @@ TEST(QkvOnGpu, ForwardAgreesWithTheSpecification) {
       const OnGpu qkv(call.qkv, dtype), positions(call.positions), slots(call.slots), cos_sin(call.cos_sin),
           q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
       const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
-      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm),
-                  given(call.k_norm), c.shape, {call.cache_k, call.cache_v, call.slots});
+      qkv_forward(cpu(), {.q = call.q,
+                          .k = call.k,
+                          .rstd = given(call.rstd),
+                          .qkv = call.qkv,
+                          .positions = call.positions,
+                          .cos_sin = call.cos_sin,
+                          .q_norm = given(call.q_norm),
+                          .k_norm = given(call.k_norm),
+                          .shape = c.shape,
+                          .cache = {call.cache_k, call.cache_v, call.slots}});
       const Tensor places = c.shape.rotary_dim ? positions.tensor() : Tensor(),
                    angles = c.shape.rotary_dim ? cos_sin.tensor() : Tensor();
-      qkv_forward(*gpu(), q, k, given(rstd), qkv, places, angles, given(q_norm), given(k_norm), c.shape,
-                  {cache_k, cache_v, slots});
+      qkv_forward(*gpu(), {.q = q,
+                           .k = k,
+                           .rstd = given(rstd),
+                           .qkv = qkv,
+                           .positions = places,
+                           .cos_sin = angles,
+                           .q_norm = given(q_norm),
+                           .k_norm = given(k_norm),
+                           .shape = c.shape,
+                           .cache = {cache_k, cache_v, slots}});
       const Floats k_written = k.read();
       EXPECT_TRUE(agrees(q.read(), call.q, dtype));
       EXPECT_TRUE(agrees(k_written, call.k, dtype));
@@ -100,14 +116,21 @@ TEST(QkvOnGpu, ForwardAgreesWithTheSpecification) {
 
       OnGpu alone_q(poisoned({c.tokens, c.shape.num_heads, c.shape.head_dim}), dtype),
           alone_k(poisoned({c.tokens, c.shape.num_kv_heads, c.shape.head_dim}), dtype);
-      qkv_forward(*gpu(), alone_q, alone_k, {}, qkv, places, angles, given(q_norm), given(k_norm), c.shape, {});
+      qkv_forward(*gpu(), {.q = alone_q,
+                           .k = alone_k,
+                           .qkv = qkv,
+                           .positions = places,
+                           .cos_sin = angles,
+                           .q_norm = given(q_norm),
+                           .k_norm = given(k_norm),
+                           .shape = c.shape});
       EXPECT_TRUE(close(alone_q.read(), q.read(), {0, 0})) << "without a cache";
       EXPECT_TRUE(close(alone_k.read(), k_written, {0, 0})) << "without a cache";
     }
 }
 
-// Each token's head in the cache is what a row of quantize_rows would be, of k before it is rounded to bf16 and of v as
-// it is.
+// Each head of a token in the cache equals a row of quantize_rows: of k before it is rounded to bf16, and of v as it
+// is.
 TEST(QkvOnGpu, WritesACacheInFp8) {
   HONE_GPU_OR_SKIP();
   for (const DType dtype : {DType::f32, DType::bf16})
@@ -124,9 +147,17 @@ TEST(QkvOnGpu, WritesACacheInFp8) {
       const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
       const Tensor places = c.shape.rotary_dim ? positions.tensor() : Tensor(),
                    angles = c.shape.rotary_dim ? cos_sin.tensor() : Tensor();
-      qkv_forward(*gpu(), q, k, {}, qkv, places, angles, given(q_norm), given(k_norm), c.shape,
-                  {planes[0].values.view({num_slots, Hk, d}), planes[1].values.view({num_slots, Hk, d}), slots,
-                   planes[0].scales.view({num_slots, Hk}), planes[1].scales.view({num_slots, Hk})});
+      qkv_forward(*gpu(),
+                  {.q = q,
+                   .k = k,
+                   .qkv = qkv,
+                   .positions = places,
+                   .cos_sin = angles,
+                   .q_norm = given(q_norm),
+                   .k_norm = given(k_norm),
+                   .shape = c.shape,
+                   .cache = {planes[0].values.view({num_slots, Hk, d}), planes[1].values.view({num_slots, Hk, d}),
+                             slots, planes[0].scales.view({num_slots, Hk}), planes[1].scales.view({num_slots, Hk})}});
       const Floats written = k.read();
       Floats k_rows({c.tokens * Hk, d}), v_rows = k_rows;
       for (int64_t i = 0; i < k_rows.size(); ++i) {
@@ -163,10 +194,23 @@ TEST(QkvOnGpu, ATokensBitsDependOnItAlone) {
           k_one = OnGpu::poisoned({3, c.shape.num_kv_heads, c.shape.head_dim}, dtype, 1);
       const OnGpu qkv(call.qkv, dtype), positions(call.positions), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype),
           k_norm(call.k_norm, dtype);
-      qkv_forward(*gpu(), q, k, {}, qkv, positions, cos_sin, q_norm, k_norm, c.shape, {});
-      // Rows that lie one element further apart cannot move 16 bytes at once.
-      qkv_forward(*gpu(), q_one, k_one, {}, qkv.tensor().rows(41, 3), positions.tensor().rows(41, 3), cos_sin, q_norm,
-                  k_norm, c.shape, {});
+      qkv_forward(*gpu(), {.q = q,
+                           .k = k,
+                           .qkv = qkv,
+                           .positions = positions,
+                           .cos_sin = cos_sin,
+                           .q_norm = q_norm,
+                           .k_norm = k_norm,
+                           .shape = c.shape});
+      // With a gap of one more element rows cannot be moved 16 bytes at a time.
+      qkv_forward(*gpu(), {.q = q_one,
+                           .k = k_one,
+                           .qkv = qkv.tensor().rows(41, 3),
+                           .positions = positions.tensor().rows(41, 3),
+                           .cos_sin = cos_sin,
+                           .q_norm = q_norm,
+                           .k_norm = k_norm,
+                           .shape = c.shape});
       const Floats all = q.read(), some = q_one.read();
       for (int64_t i = 0; i < some.size(); ++i) ASSERT_TRUE(same_bits(some[i], all[41 * row + i])) << i;
     }
@@ -180,9 +224,16 @@ TEST(QkvOnGpu, BackwardAgreesWithTheSpecification) {
       Call call(c, dtype);
       const int64_t dim = c.shape.head_dim, values = (c.shape.num_heads + c.shape.num_kv_heads) * dim;
       const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
-      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm),
-                  given(call.k_norm), c.shape, {});
-      // The columns of v are attention's.
+      qkv_forward(cpu(), {.q = call.q,
+                          .k = call.k,
+                          .rstd = given(call.rstd),
+                          .qkv = call.qkv,
+                          .positions = call.positions,
+                          .cos_sin = call.cos_sin,
+                          .q_norm = given(call.q_norm),
+                          .k_norm = given(call.k_norm),
+                          .shape = c.shape});
+      // The columns of v belong to attention_backward.
       Floats dqkv = rounded(normals({c.tokens, call.width}, 9, 1, c.gap), dtype), dq_norm = normals({dim}, 10),
              dk_norm = normals({dim}, 11);
       for (int64_t i = 0; i < dqkv.size(); ++i)
@@ -190,11 +241,31 @@ TEST(QkvOnGpu, BackwardAgreesWithTheSpecification) {
       OnGpu dqkv_gpu(dqkv, dtype), dq_norm_gpu(dq_norm), dk_norm_gpu(dk_norm);
       const OnGpu dq(call.dq, dtype), dk(call.dk, dtype), rstd(call.rstd), qkv(call.qkv, dtype),
           positions(call.positions), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
-      qkv_backward(cpu(), dqkv, given(dq_norm), given(dk_norm), call.dq, call.dk, given(call.rstd), call.qkv,
-                   call.positions, call.cos_sin, given(call.q_norm), given(call.k_norm), c.shape);
+      qkv_backward(cpu(), {.dqkv = dqkv,
+                           .dq_norm = given(dq_norm),
+                           .dk_norm = given(dk_norm),
+                           .dq = call.dq,
+                           .dk = call.dk,
+                           .rstd = given(call.rstd),
+                           .qkv = call.qkv,
+                           .positions = call.positions,
+                           .cos_sin = call.cos_sin,
+                           .q_norm = given(call.q_norm),
+                           .k_norm = given(call.k_norm),
+                           .shape = c.shape});
       const auto run = [&](Tensor q_weights, Tensor k_weights) {
-        qkv_backward(*gpu(), dqkv_gpu, q_weights, k_weights, dq, dk, given(rstd), qkv, positions,
-                     c.shape.rotary_dim ? cos_sin.tensor() : Tensor(), given(q_norm), given(k_norm), c.shape);
+        qkv_backward(*gpu(), {.dqkv = dqkv_gpu,
+                              .dq_norm = q_weights,
+                              .dk_norm = k_weights,
+                              .dq = dq,
+                              .dk = dk,
+                              .rstd = given(rstd),
+                              .qkv = qkv,
+                              .positions = positions,
+                              .cos_sin = c.shape.rotary_dim ? cos_sin.tensor() : Tensor(),
+                              .q_norm = given(q_norm),
+                              .k_norm = given(k_norm),
+                              .shape = c.shape});
       };
       run(given(dq_norm_gpu), given(dk_norm_gpu));
       const Floats first = dqkv_gpu.read();
@@ -217,7 +288,18 @@ TEST(QkvOnGpu, BackwardIsTheSameEachTime) {
   std::vector<Floats> sums;
   for (int run = 0; run < 3; ++run) {
     OnGpu dq_norm(Floats({128})), dk_norm(Floats({128}));
-    qkv_backward(*gpu(), dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, c.shape);
+    qkv_backward(*gpu(), {.dqkv = dqkv,
+                          .dq_norm = dq_norm,
+                          .dk_norm = dk_norm,
+                          .dq = dq,
+                          .dk = dk,
+                          .rstd = rstd,
+                          .qkv = qkv,
+                          .positions = positions,
+                          .cos_sin = cos_sin,
+                          .q_norm = q_norm,
+                          .k_norm = k_norm,
+                          .shape = c.shape});
     sums.push_back(dq_norm.read());
     EXPECT_TRUE(close(sums.back(), sums.front(), {0, 0}));
   }

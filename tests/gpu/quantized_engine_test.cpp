@@ -1,4 +1,4 @@
-// Rollouts in one byte a number, beside the model's weights and in their place.
+// Rollouts with quantized weights, in addition to the model's weights and instead of them.
 #include "model/modules.h"
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
@@ -17,7 +17,7 @@ TEST(QuantizedEngineOnGpu, BytesInTheWeightsPlaceReplyTheSame) {
       const auto model = make_model(config, "test");
       model->allocate(*gpu(), DType::bf16, false);
       model->initialize(*gpu(), 7);
-      std::vector<Request> asked;
+      std::vector<GenerationRequest> asked;
       for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
         asked.push_back(
             {prompt,

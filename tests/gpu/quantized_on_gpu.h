@@ -1,5 +1,5 @@
 #pragma once
-// A matrix of one byte a number on the GPU, with a pattern in the gaps between its rows and around them.
+// A quantized matrix on the GPU, with a pattern in the gaps between rows and around them.
 #include "tests/gpu/gpu_check.h"
 #include "tests/kernels/quant/quantized.h"
 
@@ -18,13 +18,13 @@ class QuantizedOnGpu {
     gpu()->device().copy(memory_.data(), bytes_.data(), bytes_.size(), gpu()->stream());
     gpu()->synchronize();
   }
-  // Of w, as a GPU makes it.
+  // Quantizes w on the GPU.
   QuantizedOnGpu(QuantFormat format, const OnGpu& w, int64_t gap = 0)
       : QuantizedOnGpu(format, w.tensor().dim(0), w.tensor().dim(1), gap) {
     quantize_rows(*gpu(), *this, w);
   }
   operator QuantizedMatrix() const { return matrix_; }
-  // Back; fails the test when memory outside the rows was written.
+  // Copies back. Fails the test if memory outside of the rows was written.
   Quantized read() {
     const int64_t N = matrix_.values.dim(0), K = matrix_.values.dim(1), stride = matrix_.values.row_stride;
     gpu()->device().copy(bytes_.data(), memory_.data(), bytes_.size(), gpu()->stream());

@@ -33,7 +33,7 @@ TEST(RmsnormOnGpu, AgreesWithTheSpecification) {
 TEST(RmsnormOnGpu, GradientsAgreeWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   for (const auto& [rows, dim] : shapes) {
-    if (dim == 1) continue;  // a row of one number is scaled to 1: what its gradient is left with is rounding
+    if (dim == 1) continue;  // a row of one number is scaled to 1: its gradient is rounding error only
     for (const DType dtype : dtypes)
       for (const int64_t gap : gaps)
         for (const bool accumulate : {false, true}) {
@@ -47,14 +47,24 @@ TEST(RmsnormOnGpu, GradientsAgreeWithTheSpecification) {
                  dx = accumulate ? before : poisoned({rows, dim});
           rmsnorm_forward(cpu(), y, rstd, x, w, eps);
           OnGpu dw_gpu(dw), dx_gpu = accumulate ? OnGpu(before, dtype) : OnGpu::poisoned({rows, dim}, dtype, gap);
-          rmsnorm_backward(cpu(), dx, dw, dy, x, rstd, w, accumulate);
-          rmsnorm_backward(*gpu(), dx_gpu, dw_gpu, OnGpu(dy, dtype), OnGpu(x, dtype), OnGpu(rstd), OnGpu(w, dtype),
-                           accumulate);
+          rmsnorm_backward(cpu(),
+                           {.dx = dx, .dw = dw, .dy = dy, .x = x, .rstd = rstd, .w = w, .accumulate = accumulate});
+          rmsnorm_backward(*gpu(), {.dx = dx_gpu,
+                                    .dw = dw_gpu,
+                                    .dy = OnGpu(dy, dtype),
+                                    .x = OnGpu(x, dtype),
+                                    .rstd = OnGpu(rstd),
+                                    .w = OnGpu(w, dtype),
+                                    .accumulate = accumulate});
           EXPECT_TRUE(agrees(dx_gpu.read(), dx, dtype));
           EXPECT_TRUE(agrees(dw_gpu.read(), dw, DType::f32));
           OnGpu frozen = accumulate ? OnGpu(before, dtype) : OnGpu::poisoned({rows, dim}, dtype, gap);
-          rmsnorm_backward(*gpu(), frozen, {}, OnGpu(dy, dtype), OnGpu(x, dtype), OnGpu(rstd), OnGpu(w, dtype),
-                           accumulate);
+          rmsnorm_backward(*gpu(), {.dx = frozen,
+                                    .dy = OnGpu(dy, dtype),
+                                    .x = OnGpu(x, dtype),
+                                    .rstd = OnGpu(rstd),
+                                    .w = OnGpu(w, dtype),
+                                    .accumulate = accumulate});
           EXPECT_TRUE(close(frozen.read(), dx_gpu.read(), {0, 0}));
         }
   }
@@ -71,8 +81,13 @@ TEST(RmsnormOnGpu, ALongBatchHasItsGradient) {
   for (int64_t i = 0; i < rows * dim; ++i)
     expected[static_cast<size_t>(i % dim)] += double{dy[i]} * x[i] * rstd[i / dim];
   OnGpu dx = OnGpu::poisoned({rows, dim}, DType::bf16), dw(Floats({dim}));
-  rmsnorm_backward(*gpu(), dx, dw, OnGpu(dy, DType::bf16), OnGpu(x, DType::bf16), OnGpu(rstd), OnGpu(w, DType::bf16),
-                   false);
+  rmsnorm_backward(*gpu(), {.dx = dx,
+                            .dw = dw,
+                            .dy = OnGpu(dy, DType::bf16),
+                            .x = OnGpu(x, DType::bf16),
+                            .rstd = OnGpu(rstd),
+                            .w = OnGpu(w, DType::bf16),
+                            .accumulate = false});
   EXPECT_TRUE(close(dw.read(), expected, {1e-4, 1e-3}));
 }
 

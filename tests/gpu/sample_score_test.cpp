@@ -30,7 +30,13 @@ Scores score_on_gpu(const Tensor& logits, const Tensor& ids, int64_t n, const st
   const int64_t S = logits.dim(0);
   OnGpu logp = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S}), top_logp = OnGpu::poisoned({S, n}, DType::f32, 3),
         top_ids(Ids({S, n}, -7));
-  logits_logprob(*gpu(), logp, raw_logp, top_ids, top_logp, logits, ids, ParamsThere(params).tensor);
+  logits_logprob(*gpu(), {.logp = logp,
+                          .raw_logp = raw_logp,
+                          .top_ids = top_ids,
+                          .top_logp = top_logp,
+                          .logits = logits,
+                          .ids = ids,
+                          .params = ParamsThere(params).tensor});
   return {logp.read(), raw_logp.read(), top_logp.read(), top_ids.read_ids()};
 }
 
@@ -54,8 +60,13 @@ TEST(ScoreRowsOnGpu, AgreesWithTheSpecification) {
       std::vector<RowSamplingParams> params = temperatures(S);
       const Scores out = score_on_gpu(OnGpu(logits), OnGpu(ids), n, params);
       Scores expected{poisoned({S}), poisoned({S}), poisoned({S, n}), Ids({S, n}, -7)};
-      logits_logprob(cpu(), expected.logp, expected.raw_logp, expected.top_ids, expected.top_logp, logits, ids,
-                     bytes_of(params));
+      logits_logprob(cpu(), {.logp = expected.logp,
+                             .raw_logp = expected.raw_logp,
+                             .top_ids = expected.top_ids,
+                             .top_logp = expected.top_logp,
+                             .logits = logits,
+                             .ids = ids,
+                             .params = bytes_of(params)});
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("V ", V, ", n ", n));
       for (int64_t r = 0; r < S; ++r) {
         const bool drawable = std::isfinite(expected.logp[r]);
@@ -82,7 +93,12 @@ TEST(ScoreRowsOnGpu, HasTheBitsOfSampleRowsInAnyBatch) {
   const std::vector<RowSamplingParams> params = temperatures(S);
   OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}),
                            raw_logp = OnGpu::poisoned({S});
-  sample_rows(*gpu(), ids, logp, truncated_logp, raw_logp, logits, ParamsThere(params).tensor);
+  sample_rows(*gpu(), {.ids = ids,
+                       .logp = logp,
+                       .truncated_logp = truncated_logp,
+                       .raw_logp = raw_logp,
+                       .logits = logits,
+                       .params = ParamsThere(params).tensor});
   const Floats drawn_logp = logp.read(), drawn_raw_logp = raw_logp.read();
   const Scores whole = score_on_gpu(logits, ids, 8, params);
   EXPECT_TRUE(close(whole.logp, drawn_logp, {0, 0}));

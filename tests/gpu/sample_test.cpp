@@ -23,15 +23,25 @@ Outputs sample_on_gpu(const Tensor& logits, std::vector<RowSamplingParams> param
   if (S > 0) gpu()->copy(on_device, Tensor(params.data(), DType::u8, DeviceKind::cpu, {bytes}));
   OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}),
                            raw_logp = OnGpu::poisoned({S});
-  sample_rows(*gpu(), ids, logp, truncated_logp, raw_logp, logits, on_device);
+  sample_rows(*gpu(), {.ids = ids,
+                       .logp = logp,
+                       .truncated_logp = truncated_logp,
+                       .raw_logp = raw_logp,
+                       .logits = logits,
+                       .params = on_device});
   return {ids.read_ids(), logp.read(), truncated_logp.read(), raw_logp.read()};
 }
 
 Outputs sample_on_cpu(const Tensor& logits, std::vector<RowSamplingParams> params) {
   const int64_t S = logits.dim(0);
   Outputs out{Ids({S}), Floats({S}), Floats({S}), Floats({S})};
-  sample_rows(cpu(), out.ids, out.logp, out.truncated_logp, out.raw_logp, logits,
-              Tensor(params.data(), DType::u8, DeviceKind::cpu, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}));
+  sample_rows(cpu(), {.ids = out.ids,
+                      .logp = out.logp,
+                      .truncated_logp = out.truncated_logp,
+                      .raw_logp = out.raw_logp,
+                      .logits = logits,
+                      .params = Tensor(params.data(), DType::u8, DeviceKind::cpu,
+                                       {S * static_cast<int64_t>(sizeof(RowSamplingParams))})});
   return out;
 }
 
@@ -49,7 +59,7 @@ std::vector<RowSamplingParams> varied_params(int64_t count, uint64_t seed) {
   return out;
 }
 
-// Tokens by the words of kernels/sampling/sample.h, with their cumulated probability in ascending id.
+// Tokens by the definition in kernels/sampling/sample.h, with cumulated probability in ascending id.
 struct Kept {
   std::map<int32_t, double> ends;
   explicit Kept(const float* logits, int64_t V, const RowSamplingParams& p) {
@@ -74,7 +84,7 @@ struct Kept {
     double sum = 0;
     for (auto& [id, end] : ends) end = (sum += end) / mass;
   }
-  // How far outside of a token's part of [0, 1) the draw lies.
+  // The distance of the uniform number from the token's interval of [0, 1).
   double distance(int32_t id, double uniform) const {
     const auto place = ends.find(id);
     if (place == ends.end()) return 1;
@@ -146,7 +156,7 @@ TEST(SampleRowsOnGpu, FrequenciesAreTheProbabilities) {
       counted += counts[id], before = end;
     }
     EXPECT_EQ(counted, draws) << "a token that was truncated away was drawn";
-    // Above this once in ten thousand, for up to 11 degrees of freedom.
+    // The statistic exceeds this bound once in ten thousand, for up to 11 degrees of freedom.
     EXPECT_LT(chi_square, 37.4) << "temperature " << p.temperature << ", top_k " << p.top_k << ", top_p " << p.top_p
                                 << ", min_p " << p.min_p;
   }
@@ -163,7 +173,7 @@ TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
         if (!chosen()) continue;
         const Tensor some = hidden.tensor().rows(S - count, count);
         OnGpu logits = OnGpu::poisoned({count, V});
-        gemm_forward(*gpu(), logits, some, w, {}, {});
+        gemm_forward(*gpu(), {.y = logits, .x = some, .w = w});
         std::vector<RowSamplingParams> params(static_cast<size_t>(count), {.temperature = temperature, .top_p = 0.9f});
         for (size_t r = 0; r < params.size(); ++r) params[r].position = r;
         const Outputs out = sample_on_gpu(logits, params);
@@ -171,8 +181,15 @@ TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
         Ids targets({S});
         for (int64_t r = 0; r < count; ++r) targets[S - count + r] = out.ids[r];
         OnGpu logp = OnGpu::poisoned({S}), lse = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S});
-        logprob_forward(*gpu(), logp, lse, {}, hidden, w, OnGpu(targets), inverse_temperature(temperature));
-        logprob_forward(*gpu(), raw_logp, lse, {}, hidden, w, OnGpu(targets), 1);
+        logprob_forward(*gpu(), {.logp = logp,
+                                 .lse = lse,
+                                 .hidden = hidden,
+                                 .w = w,
+                                 .targets = OnGpu(targets),
+                                 .inv_temperature = inverse_temperature(temperature)});
+        logprob_forward(
+            *gpu(),
+            {.logp = raw_logp, .lse = lse, .hidden = hidden, .w = w, .targets = OnGpu(targets), .inv_temperature = 1});
         const Floats learned = logp.read(), raw = raw_logp.read();
         for (int64_t r = 0; r < count; ++r) {
           ASSERT_TRUE(same_bits(out.logp[r], learned[S - count + r]))

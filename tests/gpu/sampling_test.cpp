@@ -1,4 +1,4 @@
-// Requests whose logits are changed, and that ask for more log-probs, in one batch with plain ones.
+// Requests with logit processors and top log-probs in one batch with plain ones.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 
@@ -9,9 +9,9 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
   HONE_GPU_OR_SKIP();
   const Json config = gpu_config("llama", 64);
   const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
-  std::vector<Request> asked;
+  std::vector<GenerationRequest> asked;
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90, 1, 33}, model->shape().vocab_size)) {
-    Request& request = asked.emplace_back();
+    GenerationRequest& request = asked.emplace_back();
     request.prompt = prompt, request.n = 3, request.id = asked.size();
     request.sampling.temperature = 1.1;
     request.sampling.max_tokens = sized(40, 6);
@@ -20,7 +20,7 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
     if (asked.size() % 3 != 0) request.sampling.min_tokens = sized(20, 3);
     if (asked.size() % 3 == 0) request.top_logprobs = 5, request.prompt_logprobs = true;
   }
-  std::vector<std::vector<Reply>> first;
+  std::vector<std::vector<CompletionOutput>> first;
   for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
     if (!chosen()) continue;
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(batch_tokens, " tokens, ", sequences, " sequences"));
@@ -30,7 +30,7 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
     if (first.empty()) first = replies;
     for (size_t i = 0; i < replies.size(); ++i)
       for (size_t n = 0; n < 3; ++n) {
-        const Reply &reply = replies[i][n], &same = first[i][n];
+        const CompletionOutput &reply = replies[i][n], &same = first[i][n];
         ASSERT_FALSE(reply.failed) << reply.finish_reason;
         ASSERT_EQ(reply.ids, same.ids);
         ASSERT_EQ(reply.logp, same.logp);
@@ -45,7 +45,7 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
       }
   }
   for (size_t i = 0; i < asked.size(); ++i)
-    for (const Reply& reply : first[i]) {
+    for (const CompletionOutput& reply : first[i]) {
       std::vector<int32_t> text = asked[i].prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
       ASSERT_GT(std::ssize(reply.ids), asked[i].sampling.min_tokens);

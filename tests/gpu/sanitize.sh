@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Tests on a GPU under compute-sanitizer, each in a process of its own and short (HONE_GPU_CASES in gpu_check.h):
-#   sanitize.sh PROGRAM FOLDER [TOOL...]     tools: racecheck initcheck memcheck, all of them unless named
-# FOLDER gets each one's output. Fails where a test fails or does not end in time, and for every report but racecheck's of cuBLASLt's own kernels.
-# Of the environment: CUDA_VISIBLE_DEVICES, SANITIZE_JOBS at a time, SANITIZE_SECONDS for a test, SANITIZE_FILTER, a regular expression of names.
+# Runs GPU tests under compute-sanitizer, each in its own process and with few cases (HONE_GPU_CASES in gpu_check.h):
+#   sanitize.sh PROGRAM FOLDER [TOOL...]     tools: racecheck initcheck memcheck; default: all
+# FOLDER gets the output of each test. Fails if a test fails or times out, and for each report except racecheck's reports
+# of cuBLASLt's kernels.
+# Environment: CUDA_VISIBLE_DEVICES; SANITIZE_JOBS, tests at a time; SANITIZE_SECONDS, time limit of a test;
+# SANITIZE_FILTER, a regular expression of test names.
 set -euo pipefail
 export program=$1 folder=$2 seconds=${SANITIZE_SECONDS:-600} HONE_GPU_CASES=${HONE_GPU_CASES:-11}
 shift 2
@@ -16,12 +18,12 @@ IFS=, read -ra gpus <<<"${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((count - 1)))}"
 mkdir -p "$folder"
 : >"$folder/results.txt"
 
-# One test: its tool, its name, the GPUs it sees, its own first.
+# run_one TOOL TEST GPUS: GPUS are all visible GPUs, the one to use first.
 run_one() {
   local log="$folder/$1.${2//\//_}.txt" begin=$SECONDS rc=0 reports library=0 word=clean
   CUDA_VISIBLE_DEVICES=$3 timeout -k 5 "$seconds" "$sanitizer" --max-connections 256 --tool "$1" --print-limit 0 "$program" --gtest_filter="$2" >"$log" 2>&1 || rc=$?
   reports=$(grep -oE 'SUMMARY: [0-9]+' "$log" | tail -1 | grep -oE '[0-9]+' || echo unknown)
-  if [ "$1" = racecheck ] && [ "$reports" != unknown ]; then   # the kernel stands in the report's first line
+  if [ "$1" = racecheck ] && [ "$reports" != unknown ]; then   # the first line of a report names the kernel
     library=$(grep -cE '^=+ (Error|Warning): Race reported .* (nvjet_|.*cublasLt::)' "$log" || true)
     reports=$((reports - library))
   fi
@@ -35,7 +37,7 @@ run_one() {
 }
 export -f run_one
 
-# NCCL's tests have no kernels of ours. The long ones come first.
+# NCCL's tests run none of hone's kernels. Long tests come first.
 "$program" --gtest_list_tests | awk '/^[^ ].*\./ { suite = $1; next } /^  / && suite !~ /DeviceLink/ { print suite $1 }' | { grep -E "${SANITIZE_FILTER:-.}" || true; } |
   awk '/Trainer|Sampl|Lora|Propos|Think|Threads|Famil|ProjectBetween|RowsDoNotDepend/ { print; next } { rest[n++] = $0 } END { for (i = 0; i < n; i++) print rest[i] }' >"$folder/tests.txt"
 for tool in "$@"; do sed "s/^/$tool /" "$folder/tests.txt"; done |

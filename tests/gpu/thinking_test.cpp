@@ -1,5 +1,4 @@
-// A budget of thinking where passes are recordings that are queued ahead: what is forced ends a stretch of them in
-// time.
+// A thinking budget with CUDA graphs that are queued ahead: a forced token ends the queued passes in time.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 #include "tests/model/characters.h"
@@ -13,9 +12,9 @@ TEST(ThinkingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
   const Tokenizer tokenizer = character_tokenizer(folder.path());
   const Json config = with(gpu_config("llama", 64), {{"vocab_size", int64_t{tokenizer.vocab_size()}}});
   const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
-  std::vector<Request> asked;
+  std::vector<GenerationRequest> asked;
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90, 1, 33}, tokenizer.vocab_size())) {
-    Request& request = asked.emplace_back();
+    GenerationRequest& request = asked.emplace_back();
     request.prompt = prompt, request.n = 3, request.id = asked.size();
     request.sampling.temperature = 0.9;
     request.sampling.max_tokens = sized(60, 12);
@@ -23,7 +22,7 @@ TEST(ThinkingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
     request.sampling.thinking_end = "b9b0";
     if (asked.size() != 2) request.sampling.thinking_budget = sized(7, 1) * static_cast<int64_t>(asked.size());
   }
-  std::vector<std::vector<Reply>> first;
+  std::vector<std::vector<CompletionOutput>> first;
   for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
     if (!chosen()) continue;
     Engine engine(*gpu(), *model, &tokenizer,
@@ -38,7 +37,7 @@ TEST(ThinkingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
       }
   }
   for (size_t i = 0; i < asked.size(); ++i)
-    for (const Reply& reply : first[i]) {
+    for (const CompletionOutput& reply : first[i]) {
       std::vector<int32_t> text = asked[i].prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
       const auto budget = static_cast<size_t>(asked[i].sampling.thinking_budget);

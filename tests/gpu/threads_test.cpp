@@ -1,5 +1,5 @@
-// Engines that other threads drive than the one that opened their devices; one thread that drives two devices in turn,
-// where the machine has two.
+// Engines on other threads than the one that opened the devices; and one thread that uses two devices alternately, if
+// the machine has two.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -10,10 +10,10 @@
 namespace hone::test {
 namespace {
 
-std::vector<Request> requests() {
-  std::vector<Request> out;
+std::vector<GenerationRequest> requests() {
+  std::vector<GenerationRequest> out;
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90})) {
-    Request& request = out.emplace_back();
+    GenerationRequest& request = out.emplace_back();
     request.prompt = prompt, request.n = 2, request.id = out.size();
     request.sampling.max_tokens = sized(30, 5);
   }
@@ -31,7 +31,8 @@ struct Driven {
   std::unique_ptr<Engine> engine;
 };
 
-void expect_same(const std::vector<std::vector<Reply>>& a, const std::vector<std::vector<Reply>>& b) {
+void expect_same(const std::vector<std::vector<CompletionOutput>>& a,
+                 const std::vector<std::vector<CompletionOutput>>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
     for (size_t n = 0; n < a[i].size(); ++n) {
@@ -46,18 +47,19 @@ TEST(ThreadsOnGpu, AnyThreadDrivesAnyDevice) {
   std::unique_ptr<Device> second;
   try {
     second = devices().at("cuda")(1);
-  } catch (const Error&) {  // there is one: both engines have it
+  } catch (const Error&) {  // one device: both engines use it
   }
   const auto expected = Driven(gpu()->device()).engine->generate(requests());
   Driven one(gpu()->device()), other(second ? *second : gpu()->device());
   for (Driven* driven : {&one, &other})
     std::thread([&] { expect_same(driven->engine->generate(requests()), expected); }).join();
 
-  std::vector<std::vector<std::vector<Reply>>> got(2, std::vector<std::vector<Reply>>(expected.size()));
+  std::vector<std::vector<std::vector<CompletionOutput>>> got(
+      2, std::vector<std::vector<CompletionOutput>>(expected.size()));
   for (const size_t which : {size_t{0}, size_t{1}})
-    for (Request& request : requests())
+    for (GenerationRequest& request : requests())
       (which == 0 ? one : other)
-          .engine->submit(std::move(request), [&got, which](uint64_t id, std::vector<Reply> replies) {
+          .engine->submit(std::move(request), [&got, which](uint64_t id, std::vector<CompletionOutput> replies) {
             got[which][id - 1] = std::move(replies);
           });
   for (bool more = true; more;) {

@@ -1,4 +1,4 @@
-// Training on a GPU: its bits, its memory, and what it does with numbers that are none.
+// Training on a GPU: bits, memory, and losses that are not finite.
 #include "train/trainer.h"
 
 #include <cmath>
@@ -15,13 +15,13 @@ std::vector<Sample> samples_of(std::initializer_list<size_t> lengths) {
   for (const auto& tokens : gpu_sequences(lengths)) {
     Sample& sample = out.emplace_back();
     sample.tokens = tokens;
-    sample.mask.assign(tokens.size(), 1);
-    sample.mask[0] = 0;
-    sample.behavior_logp.assign(tokens.size(), -5);
-    sample.reference_logp.assign(tokens.size(), -5);
-    sample.advantage.assign(tokens.size(), out.size() % 2 == 0 ? 1.f : -1.f);
-    sample.value.assign(tokens.size(), 0.1f);
-    sample.returns.assign(tokens.size(), 0.3f);
+    sample.columns.assign(columns::mask, tokens.size(), 1);
+    sample.columns[columns::mask][0] = 0;
+    sample.columns.assign(columns::behavior_logp, tokens.size(), -5);
+    sample.columns.assign(columns::reference_logp, tokens.size(), -5);
+    sample.columns.assign(columns::advantage, tokens.size(), out.size() % 2 == 0 ? 1.f : -1.f);
+    sample.columns.assign(columns::old_value, tokens.size(), 0.1f);
+    sample.columns.assign(columns::returns, tokens.size(), 0.3f);
   }
   return out;
 }
@@ -30,7 +30,7 @@ std::vector<const Sample*> pointers(const std::vector<Sample>& samples) {
   for (const Sample& sample : samples) out.push_back(&sample);
   return out;
 }
-std::unique_ptr<Objective> objective(const char* name) { return objectives().at(name)(); }
+std::unique_ptr<Objective> objective(const char* name) { return make_objective(name); }
 
 struct Trained {
   std::vector<float> weights;
@@ -82,7 +82,7 @@ TEST(TrainerOnGpu, TrainsAsTheCpuDoes) {
                     actual = train(*gpu(), *fresh(dtype), name, in_pieces(), steps);
       const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
       for (size_t i = 0; i < (dtype == DType::f32 ? expected.losses.size() : 2);
-           ++i) {  // in bf16 the two part ways soon
+           ++i) {  // in bf16 the two diverge after a few steps
         EXPECT_NEAR(actual.losses[i], expected.losses[i], tolerance * (std::fabs(expected.losses[i]) + 0.1))
             << name << " step " << i;
         EXPECT_NEAR(actual.norms[i], expected.norms[i], 2 * tolerance * expected.norms[i]) << name << " step " << i;
@@ -93,12 +93,12 @@ TEST(TrainerOnGpu, TrainsAsTheCpuDoes) {
 TEST(TrainerOnGpu, RecomputationHasTheSameBitsAndMicroBatchesTheSameLoss) {
   HONE_GPU_OR_SKIP();
   const Trained whole = train(*gpu(), *fresh(DType::bf16), "sft", in_pieces(), steps);
-  for (const char* recompute : {"selective", "block"}) {
+  for (const char* recompute : {"selective", "full"}) {
     TrainerConfig config = in_pieces();
     config.recompute = recompute;
     EXPECT_EQ(train(*gpu(), *fresh(DType::bf16), "sft", config, steps), whole) << recompute;
   }
-  // The first step's loss is of log-probs, which have the same bits in any packing; their sum has another order.
+  // The loss of the first step sums log-probs, which have the same bits in any packing, in another order.
   EXPECT_NEAR(train(*gpu(), *fresh(DType::bf16), "sft", in_pieces(1000), 1).losses[0], whole.losses[0], 1e-12);
 }
 
@@ -130,22 +130,22 @@ TEST(TrainerOnGpu, NumbersThatAreNotFiniteLeaveTheWeights) {
   Trainer trainer(*gpu(), *model, in_pieces());
   std::vector<Sample> samples = samples_of({70, 133});
   const std::vector<float> before = on_host(*gpu(), model->flat_values());
-  samples[1].advantage[9] = std::numeric_limits<float>::quiet_NaN();
+  samples[1].columns[columns::advantage][9] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(trainer.step(pointers(samples), *objective("grpo"), 0.01), Error);
   EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
-  samples[1].mask[9] =
-      std::numeric_limits<float>::infinity();  // of a linear objective: the loss is known after everything was queued
+  samples[1].columns[columns::mask][9] =
+      std::numeric_limits<float>::infinity();  // a linear objective: the loss is known after all work is queued
   EXPECT_THROW(trainer.step(pointers(samples), *objective("sft"), 0.01), Error);
   EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
-  samples[1].mask[9] = 1;
+  samples[1].columns[columns::mask][9] = 1;
   EXPECT_TRUE(std::isfinite(trainer.step(pointers(samples), *objective("sft"), 0.01).loss));
   EXPECT_NE(on_host(*gpu(), model->flat_values()), before);
 }
 
-// The first steps take what the later ones need, and what the plan says that they will.
+// The first steps take the memory that later ones need, and as much as the plan predicts.
 TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
   HONE_GPU_OR_SKIP();
-  for (const char* recompute : {"none", "selective", "block"}) {
+  for (const char* recompute : {"none", "selective", "full"}) {
     if (!chosen()) continue;
     const std::unique_ptr<Device> device = devices().at("cuda")(0), meta = devices().at("meta")(0);
     Context context(*device), planned(*meta);
@@ -177,8 +177,7 @@ TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
     const double plan = static_cast<double>(model->flat_values().bytes() + model->flat_grads().bytes() +
                                             planned.scratch().peak_bytes()) +
                         static_cast<double>(memory.optimizer + memory.activations);
-    constexpr double workspace =
-        68e6;  // that cuBLASLt may ask for on top, which matters in models as small as this one
+    constexpr double workspace = 68e6;  // workspace of cuBLASLt, which matters in a model this small
     EXPECT_LE(plan, 1.05 * static_cast<double>(after_two)) << recompute;
     EXPECT_GE(plan, 0.95 * static_cast<double>(after_two) - workspace) << recompute;
   }

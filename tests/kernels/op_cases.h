@@ -1,6 +1,6 @@
 #pragma once
-// What op_test.cpp runs for each op: a function that puts every body of the op through the op's own inputs and compares
-// it with the specification. A test file joins with one line for each of its ops; an op without a case fails op_test.
+// The cases of op_test.cpp: one function per op that runs all bodies on inputs of the op and compares them with the
+// specification. A test file adds one line for each of its ops. An op without a case fails op_test.
 #include "core/base/registry.h"
 
 namespace hone::test {

@@ -1,6 +1,6 @@
 #pragma once
-// What tests of operations share: numbers in storage that notices writes outside the tensor, each CPU body of an op
-// against the specification, and finite differences.
+// Helpers of op tests: tensors that detect writes outside of their elements, comparison of CPU bodies with the
+// specification, and finite differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,8 +23,8 @@ inline Context& cpu() {
 
 inline constexpr float nan_f32 = std::numeric_limits<float>::quiet_NaN();
 
-// Owns a tensor of T whose rows lie `gap` elements apart; the gaps and a margin behind the last row hold a pattern that
-// gaps_intact() looks for.
+// Owns a tensor of T with `gap` elements between its rows. The gaps and a margin after the last row hold a pattern;
+// gaps_intact() checks it.
 template <class T>
 class Numbers {
  public:
@@ -46,7 +46,7 @@ class Numbers {
   operator Tensor() const { return tensor_; }
   Tensor tensor() const { return tensor_; }
   int64_t size() const { return tensor_.size(); }
-  // Element i in row-major order, the gaps left out.
+  // Element i in row-major order, without the gaps.
   T& operator[](int64_t i) { return data_[place(i)]; }
   const T& operator[](int64_t i) const { return data_[place(i)]; }
 
@@ -79,7 +79,7 @@ inline Floats normals(std::initializer_list<int64_t> dims, uint64_t seed, float 
   for (int64_t i = 0; i < out.size(); ++i) out[i] = scale * static_cast<float>(rng.normal());
   return out;
 }
-// NaN everywhere: what an op that writes its output must cover.
+// All NaN: an op that writes its output must overwrite each element.
 inline Floats poisoned(std::initializer_list<int64_t> dims, int64_t gap = 0) { return Floats(dims, nan_f32, gap); }
 inline Ids random_ids(int64_t count, int32_t bound, uint64_t seed) {
   Ids out({count});
@@ -88,14 +88,14 @@ inline Ids random_ids(int64_t count, int32_t bound, uint64_t seed) {
   return out;
 }
 
-// |actual - expected| <= absolute + relative * |expected|; {0, 0} asks for equal bits.
+// |actual - expected| <= absolute + relative * |expected|; {0, 0} requires equal bits.
 struct Tolerance {
   double relative = 1e-4, absolute = 1e-5;
 };
 
 inline bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// Expected: anything indexed by int64_t that gives numbers.
+// Expected: a type with operator[](int64_t) that returns numbers.
 template <class Expected>
 ::testing::AssertionResult close(const Floats& actual, const Expected& expected, Tolerance tolerance = {}) {
   if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
@@ -111,8 +111,8 @@ template <class Expected>
   return ::testing::AssertionSuccess();
 }
 
-// Calls test(run, name) for every CPU body; run(arguments...) runs that body and returns false, having done nothing,
-// where it does not support them.
+// Calls test(run, name) for each CPU body. run(arguments...) runs that body, or returns false if it does not support
+// the arguments.
 template <class... A, class Test>
 void each_cpu_body(const Op<void(A...)>& op, Test test) {
   for (size_t i = 0; i < op.bodies().size(); ++i) {
@@ -127,9 +127,10 @@ void each_cpu_body(const Op<void(A...)>& op, Test test) {
   }
 }
 
-// Runs every CPU body on the same arguments and compares what each leaves in `outputs` with what the body named
-// "specification" leaves. The outputs start each time as they are now: NaN where the op writes, numbers where it adds.
-// They end as the specification leaves them.
+// For ops without an argument struct: runs each CPU body on the same arguments and compares `outputs` with those of the
+// body named "specification". Before each run the outputs have their current values: NaN for written ones, numbers for
+// added ones. Afterwards they hold the specification's results. kernels/op_contract.h has the same for argument
+// structs.
 template <class... A>
 void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs, Tolerance tolerance,
                          std::type_identity_t<A>... arguments) {
@@ -158,7 +159,7 @@ void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs,
   }
 }
 
-// Compares gradient with central differences of loss() by each element of x (at most `limit` of them, evenly spread).
+// Compares gradient with central differences of loss() by each element of x, or by `limit` evenly spread elements.
 template <class Loss>
 void expect_gradient(Loss loss, Floats& x, const Floats& gradient, Tolerance tolerance = {2e-2, 2e-3},
                      float step = 1e-2f, int64_t limit = 200) {

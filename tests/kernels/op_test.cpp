@@ -1,12 +1,12 @@
-// The contract of every operation, whoever adds it: a specification on the CPU, and bodies that agree with it.
+// The contract test of all ops: each has a specification on the CPU, and its bodies agree with it.
 #include "kernels/op.h"
 
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 
 namespace hone {
 
-static void PrintTo(OpBase* op, std::ostream* out) { *out << op->name(); }  // in GoogleTest's messages
+static void PrintTo(OpBase* op, std::ostream* out) { *out << op->name(); }  // for GoogleTest's messages
 
 namespace test {
 namespace {
@@ -25,6 +25,8 @@ TEST_P(EveryOp, BodiesAgreeWithTheSpecification) {
   const auto* run = op_cases().find(name);
   ASSERT_TRUE(run) << name << " has no case: add one to op_cases() beside its tests";
   (*run)();
+  EXPECT_EQ(GetParam()->has_access(), checked_contracts().contains(name))
+      << name << ": its case must call expect_bodies_agree() with the argument struct";
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(OpBase::all()),
@@ -36,7 +38,7 @@ TEST(OpCases, NameOpsThatExist) {
         << "there is no op " << name;
 }
 
-// An op of this test's own.
+// An op of this test only.
 constinit Op<void(Tensor, int)> pick{"test_pick"};
 
 TEST(Op, RunsTheSupportedBodyOfHighestPriorityThenName) {

@@ -1,11 +1,11 @@
 #pragma once
-// Tensors of .safetensors files as a test's numbers.
+// Tensors of .safetensors files as Floats.
 #include "core/io/safetensors.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {
 
-// The f32 tensor `name` under dims of the same size.
+// The f32 tensor `name`, viewed with dims of the same size.
 inline Floats stored(const SafetensorsReader& file, std::string_view name, std::initializer_list<int64_t> dims) {
   const Tensor from = file.at(name);
   Floats out(dims);

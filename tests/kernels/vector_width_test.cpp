@@ -1,5 +1,5 @@
-// Bits must not depend on the width of the processor's vectors: a run moved to a machine without AVX-512 goes on as it
-// was.
+// Bits must not depend on the vector width of the processor: a run that moves to a machine without AVX-512 continues
+// with the same bits.
 #include <hwy/targets.h>
 
 #include "kernels/attention/attention.h"
@@ -14,7 +14,7 @@
 namespace hone::test {
 namespace {
 
-// Until the end of its scope, vector bodies run as if the processor had these instruction sets alone.
+// Limits vector bodies to these instruction sets until the end of its scope.
 class OnlyTargets {
  public:
   explicit OnlyTargets(int64_t targets) { set(targets); }
@@ -35,9 +35,15 @@ std::vector<Floats> head_results() {
   const Ids targets = random_ids(R, V, 4);
   Floats logits = poisoned({R, V}), few = poisoned({3, V}), logp = poisoned({R}), lse = poisoned({R}),
          entropy = poisoned({R});
-  gemm_forward(cpu(), logits, hidden, w, {}, {});
-  gemm_forward(cpu(), few, hidden.tensor().rows(0, 3), w, {}, {});
-  logprob_forward(cpu(), logp, lse, entropy, hidden, w, targets, 0.9f);
+  gemm_forward(cpu(), {.y = logits, .x = hidden, .w = w});
+  gemm_forward(cpu(), {.y = few, .x = hidden.tensor().rows(0, 3), .w = w});
+  logprob_forward(cpu(), {.logp = logp,
+                          .lse = lse,
+                          .entropy = entropy,
+                          .hidden = hidden,
+                          .w = w,
+                          .targets = targets,
+                          .inv_temperature = 0.9f});
   return {logits, few, logp, lse, entropy};
 }
 
@@ -47,7 +53,7 @@ std::vector<Floats> row_results() {
   Floats y = poisoned({R, D}), rstd = poisoned({R}), dx = y, dw({D}), activated = poisoned({R, D / 2}), gelu = y,
          dgate_up = y;
   rmsnorm_forward(cpu(), y, rstd, x, w, 1e-5f);
-  rmsnorm_backward(cpu(), dx, dw, dy, x, rstd, w, false);
+  rmsnorm_backward(cpu(), {.dx = dx, .dw = dw, .dy = dy, .x = x, .rstd = rstd, .w = w, .accumulate = false});
   swiglu_forward(cpu(), activated, x);
   swiglu_backward(cpu(), dgate_up, Tensor(), activated, x);
   gelu_forward(cpu(), gelu, x);
@@ -64,8 +70,18 @@ std::vector<Floats> attention_results() {
   Ids offsets({3});
   offsets[1] = 20, offsets[2] = static_cast<int32_t>(T);
   const AttentionShape shape{.scale = 0.2f, .window = 100, .max_length = 130};
-  attention_forward(cpu(), out, lse, q, k, v, offsets, shape);
-  attention_backward(cpu(), dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+  attention_forward(cpu(), {.out = out, .lse = lse, .q = q, .k = k, .v = v, .offsets = offsets, .shape = shape});
+  attention_backward(cpu(), {.dq = dq,
+                             .dk = dk,
+                             .dv = dv,
+                             .dout = dout,
+                             .out = out,
+                             .lse = lse,
+                             .q = q,
+                             .k = k,
+                             .v = v,
+                             .offsets = offsets,
+                             .shape = shape});
   return {out, lse, dq, dk, dv};
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/elementwise/noise.h"
 #include "kernels/lm_head/logprob.h"
 #include "model/lora.h"
 #include "tests/model/tiny_model.h"
@@ -29,8 +30,13 @@ class ChainLoss {
     ScratchScope scope(context_);
     const DropoutScope dropout(model_, draws);
     const Outputs out = outputs();
-    logprob_forward(context_, out.logp, out.lse, out.entropy, infer(context_, model_, batch_, rows_, nullptr),
-                    model_.lm_head().value, targets_, 0.8f);
+    logprob_forward(context_, {.logp = out.logp,
+                               .lse = out.lse,
+                               .entropy = out.entropy,
+                               .hidden = infer(context_, model_, batch_, rows_, nullptr),
+                               .w = model_.lm_head().value,
+                               .targets = targets_,
+                               .inv_temperature = 0.8f});
     double sum = 0;
     for (size_t t = 0; t < weights_.size(); ++t)
       sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
@@ -42,11 +48,23 @@ class ChainLoss {
     const Outputs out = outputs();
     const Tensor hidden = pass.forward(batch_, rows_, {}, draws),
                  dhidden = context_.scratch().take(DType::f32, hidden.dims());
-    logprob_forward(context_, out.logp, out.lse, out.entropy, hidden, model_.lm_head().value, targets_, 0.8f);
+    logprob_forward(context_, {.logp = out.logp,
+                               .lse = out.lse,
+                               .entropy = out.entropy,
+                               .hidden = hidden,
+                               .w = model_.lm_head().value,
+                               .targets = targets_,
+                               .inv_temperature = 0.8f});
     model_.zero_grad(context_);
-    logprob_backward(context_, dhidden, model_.lm_head().grad,
-                     {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse, out.entropy,
-                     hidden, model_.lm_head().value, targets_, 0.8f);
+    logprob_backward(context_, {.dhidden = dhidden,
+                                .dw = model_.lm_head().grad,
+                                .grad = {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))},
+                                .lse = out.lse,
+                                .entropy = out.entropy,
+                                .hidden = hidden,
+                                .w = model_.lm_head().value,
+                                .targets = targets_,
+                                .inv_temperature = 0.8f});
     pass.backward(dhidden);
   }
 

@@ -8,10 +8,10 @@
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "kernels/elementwise/cast.h"
-#include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob.h"
 #include "model/forward.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 
@@ -101,7 +101,7 @@ class Golden {
       const Tensor hidden =
           infer(context_, *model_, batch, upload(context_, arena, std::span<const int32_t>(all)), nullptr);
       const Tensor logits = arena.take(DType::f32, {S * T, V});
-      gemm_forward(context_, logits, hidden, model_->lm_head().value, {}, {});
+      lm_head_logits(context_, *model_, logits, hidden);
       out.logits = worst(download(context_, logits.view({logits.size()})), numbers<float>("logits"));
     }
     model_->zero_grad(context_);
@@ -113,8 +113,15 @@ class Golden {
     const LogprobGrad grad{.logp = upload(context_, arena, std::span<const float>(dlogp)), .entropy = {}};
     const Tensor logp = arena.take(DType::f32, {count}), lse = arena.take(DType::f32, {count});
     Param& head = model_->lm_head();
-    logprob_fused(context_, logp, lse, dhidden, head.grad, grad, hidden, head.value,
-                  upload(context_, arena, std::span<const int32_t>(targets)), 1);
+    logprob_fused(context_, {.logp = logp,
+                             .lse = lse,
+                             .dhidden = dhidden,
+                             .dw = head.grad,
+                             .grad = grad,
+                             .hidden = hidden,
+                             .w = head.value,
+                             .targets = upload(context_, arena, std::span<const int32_t>(targets)),
+                             .inv_temperature = 1});
     pass.backward(dhidden);
     for (const Param* param : model_->params()) {
       if (!param->grad) continue;

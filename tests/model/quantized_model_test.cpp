@@ -93,7 +93,7 @@ TEST_P(QuantizedModelTest, TakesThePlaceOfItsSource) {
     size_t matrices = 0;
     for (const Linear* linear : source->linear_modules()) matrices += linear->weight.value.bytes();
     const size_t before = device->used_bytes();
-    QuantizedModel quantized(context, *source, QuantFormat::int8, QuantizedModel::SourceWeights::shrinks);
+    QuantizedModel quantized(context, *source, QuantFormat::int8, QuantizedModel::SourceWeights::free);
     EXPECT_EQ(hidden(quantized.model()), expected);
     EXPECT_LE(device->used_bytes(), before - matrices + quantized.bytes() + 4096);
     EXPECT_EQ(source->flat_values().data, quantized.model().flat_values().data);
@@ -119,7 +119,7 @@ TEST(QuantizedModelBytes, AreOneANumberAndTheScales) {
   EXPECT_GE(quantized.bytes(), numbers + 4 * rows);
   EXPECT_LE(quantized.bytes(), numbers + 4 * rows + 512 * model->linear_modules().size());
   const size_t others = model->flat_values().bytes() - 2 * numbers;
-  QuantizedModel alone(context, *model, QuantFormat::fp8, QuantizedModel::SourceWeights::shrinks);
+  QuantizedModel alone(context, *model, QuantFormat::fp8, QuantizedModel::SourceWeights::free);
   EXPECT_LE(model->flat_values().bytes(), others);
   for (const Linear* linear : alone.model().linear_modules())
     EXPECT_TRUE(!linear->weight.value && linear->weight.value.dtype == DType::bf16);  // activations have this dtype too

@@ -3,9 +3,9 @@
 
 #include "core/io/jsonl.h"
 #include "core/io/safetensors.h"
-#include "kernels/gemm/gemm.h"
 #include "model/token_logprobs.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 namespace {
@@ -19,8 +19,8 @@ std::vector<int32_t> ids_of(const Json& list) {
 std::vector<float> logits_of(Context& context, Model& model, std::vector<float> hidden) {
   const int64_t width = model.shape().hidden_size, rows = static_cast<int64_t>(hidden.size()) / width;
   std::vector<float> out(static_cast<size_t>(rows * model.shape().vocab_size));
-  gemm_forward(context, host_view(std::span(out)).view({rows, model.shape().vocab_size}),
-               host_view(std::span(hidden)).view({rows, width}), model.lm_head().value, {}, {});
+  lm_head_logits(context, model, host_view(std::span(out)).view({rows, model.shape().vocab_size}),
+                 host_view(std::span(hidden)).view({rows, width}));
   return out;
 }
 

@@ -6,10 +6,10 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
-#include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob.h"
 #include "kernels/optimizer/optimizer.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 namespace {
@@ -130,8 +130,15 @@ class StaffLm : public testing::Test {
                  dhidden = context_.scratch().take(DType::f32, hidden.dims()), logp = column(), lse = column();
     std::vector<float> dlogp(static_cast<size_t>(count), -1.0f / static_cast<float>(count));
     model_->zero_grad(context_);
-    logprob_fused(context_, logp, lse, dhidden, model_->lm_head().grad, LogprobGrad{host_view(std::span(dlogp)), {}, 0},
-                  hidden, model_->lm_head().value, step.targets, 1);
+    logprob_fused(context_, {.logp = logp,
+                             .lse = lse,
+                             .dhidden = dhidden,
+                             .dw = model_->lm_head().grad,
+                             .grad = LogprobGrad{host_view(std::span(dlogp)), {}, 0},
+                             .hidden = hidden,
+                             .w = model_->lm_head().value,
+                             .targets = step.targets,
+                             .inv_temperature = 1});
     pass_->backward(dhidden);
     double sum = 0;
     for (const float value : logp.as<float>()) sum -= value;
@@ -155,7 +162,7 @@ TEST_F(StaffLm, FirstLogitsAndGradients) {
   const Step first = step(arena, 0);
   const Tensor hidden = infer(context_, *model_, first.batch, first.rows, nullptr),
                logits = arena.take(DType::f32, {hidden.dim(0), 96});
-  gemm_forward(context_, logits, hidden, model_->lm_head().value, {}, {});
+  lm_head_logits(context_, *model_, logits, hidden);
   const SafetensorsReader file(folder / "step0_logits.safetensors");
   std::vector<float> expected(static_cast<size_t>(logits.size()));
   ASSERT_EQ(file.at("logits").size(), logits.size());
@@ -189,14 +196,16 @@ TEST_F(StaffLm, TwelveStepsOfTraining) {
     // Their eps is added to the root of the uncorrected second moment, torch's to that of the corrected one.
     const double t = static_cast<double>(it) + 1, correction1 = 1 - std::pow(0.9, t),
                  correction2 = 1 - std::pow(0.95, t);
-    adamw_update(context_, {values, {}, grads, {}, clip}, m, v,
-                 {.learning_rate = static_cast<float>(trace[it].at("lr").as_double()),
-                  .beta1 = 0.9f,
-                  .beta2 = 0.95f,
-                  .eps = static_cast<float>(1e-8 / std::sqrt(correction2)),
-                  .weight_decay = 0.1f,
-                  .correction1 = static_cast<float>(correction1),
-                  .correction2 = static_cast<float>(correction2)});
+    adamw_update(context_, {.range = {values, {}, grads, {}, clip},
+                            .m = m,
+                            .v = v,
+                            .step = {.learning_rate = static_cast<float>(trace[it].at("lr").as_double()),
+                                     .beta1 = 0.9f,
+                                     .beta2 = 0.95f,
+                                     .eps = static_cast<float>(1e-8 / std::sqrt(correction2)),
+                                     .weight_decay = 0.1f,
+                                     .correction1 = static_cast<float>(correction1),
+                                     .correction2 = static_cast<float>(correction2)}});
     if (it == 0) expect_same(*model_, SafetensorsReader(folder / "after_step0.safetensors"), false, 1e-4);
   }
   expect_same(*model_, SafetensorsReader(folder / "after_step11.safetensors"), false, 2e-4);
@@ -214,8 +223,8 @@ TEST_F(StaffLm, GreedyDecodingFromTheCache) {
     const std::vector<int32_t> token{static_cast<int32_t>(tokens[t].as_int())};
     const std::vector<BatchPart> parts{{token, static_cast<int32_t>(t)}};
     std::vector<float> hidden = hidden_of(context_, *model_, parts, &cache.view(parts, std::vector<int64_t>{0}));
-    gemm_forward(context_, host_view(std::span(logits)).view({1, 96}), host_view(std::span(hidden)).view({1, 64}),
-                 model_->lm_head().value, {}, {});
+    lm_head_logits(context_, *model_, host_view(std::span(logits)).view({1, 96}),
+                   host_view(std::span(hidden)).view({1, 64}));
     const auto best = std::ranges::max_element(logits);
     ASSERT_EQ(best - logits.begin(), tokens[t + 1].as_int()) << "token " << t + 1;
     double sum = 0;

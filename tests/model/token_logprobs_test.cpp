@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "kernels/gemm/gemm.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 namespace {
@@ -19,8 +19,8 @@ class ScoreTest : public testing::Test {
 TEST_F(ScoreTest, LogProbsAndEntropyOfTheTemperedLogits) {
   const std::vector<std::vector<int32_t>> sequences{random_tokens(9, 19, 1)};
   std::vector<float> hidden = hidden_of(context_, *model_, {{BatchPart{sequences[0]}}}), logits(9 * 19);
-  gemm_forward(context_, host_view(std::span(logits)).view({9, 19}), host_view(std::span(hidden)).view({9, 12}),
-               model_->lm_head().value, {}, {});
+  lm_head_logits(context_, *model_, host_view(std::span(logits)).view({9, 19}),
+                 host_view(std::span(hidden)).view({9, 12}));
   const TokenLogprobs scores = compute_logprobs(context_, *model_, sequences, {.temperature = 0.5, .entropy = true})[0];
   ASSERT_EQ(scores.logp.size(), 9u);
   EXPECT_EQ(scores.logp[0], 0);

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "posttrain/reference.h"
+#include "tests/data/entries.h"
 #include "tests/train/rig.h"
 #include "train/held_out.h"
 
 namespace hone {
 namespace {
+
+using test::entries;
 
 using test::make_samples, test::pointers, test::Rig;
 
@@ -52,11 +55,11 @@ constexpr size_t lengths[] = {7, 12, 3, 9};
 TEST(MeasureLoss, IsTheLossOfAStepThatLearnsNothing) {
   for (const char* name : {"sft", "dpo", "simpo", "orpo"}) {
     TrainerConfig config;
-    config.optimizer = "sgd", config.micro_batch_tokens = 20;
+    config.optimizer = Choice<OptimizerSettings>("sgd"), config.micro_batch_tokens = 20;
     Rig rig(config);
     std::vector<Sample> samples = make_samples(lengths);
-    for (Sample& sample : samples) sample.reference_logp.assign(sample.tokens.size(), -2.5f);
-    const auto objective = objectives().at(name)();
+    for (Sample& sample : samples) sample.columns.assign(columns::reference_logp, sample.tokens.size(), -2.5f);
+    const auto objective = make_objective(name);
     const Metrics measured = measure_loss(rig.context, *rig.model, rig.trainer, 1, pointers(samples), *objective);
     const std::vector<float> before = test::weights_of(*rig.model);
     const StepReport step = rig.trainer.step(pointers(samples), *objective, 0);
@@ -84,7 +87,9 @@ TEST(Reference, LogProbsScoredAtOnceOrWhenTheyAreNeededAreTheSameBits) {
     reference.score_missing({&sample, 1});
   }
   for (size_t i = 0; i < at_once.size(); ++i)
-    EXPECT_EQ(at_once[i].samples[0].reference_logp, one_by_one[i].samples[0].reference_logp) << i;
+    EXPECT_EQ(entries(at_once[i].samples[0], columns::reference_logp),
+              entries(one_by_one[i].samples[0], columns::reference_logp))
+        << i;
 }
 
 }  // namespace

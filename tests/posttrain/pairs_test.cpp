@@ -47,13 +47,13 @@ TEST(Pairs, EqualRewardsMakeNoneAndAMarginMustBePassed) {
   EXPECT_EQ(pairs_of(make({1, 0.5}), 0.4, 1).size(), 1u);
 }
 
-TEST(Pairs, RepliesWithoutAnEndOfTheirOwnTakeNoPart) {
+TEST(Pairs, CompletionsWithoutAnEndOfTheirOwnTakeNoPart) {
   Group group = make({1, 0, 0.5});
   group.samples[1].completion.finish_reason = "length";
   EXPECT_EQ(names(pairs_of(group, 0, 2)), (std::vector<std::string>{"0>2"}));
 }
 
-TEST(Pairs, RepliesThatNoRewardJudgedAreOnNoSide) {
+TEST(Pairs, CompletionsThatNoRewardJudgedAreOnNoSide) {
   Group group = make({1, 0, 0.5});
   group.samples[1].scored = false;
   EXPECT_EQ(names(pairs_of(group, 0, 2)), (std::vector<std::string>{"0>2"}));
@@ -105,7 +105,7 @@ TEST(Pairs, SampledOnesAreTheSameEachTimeAndOrderedByReward) {
   source.tasks.answer = "";
   source.actor.num_generations = 6;
   source.actor.sampling.max_tokens = 30;
-  source.actor.reward.reward = std::make_shared<Length>();
+  source.actor.reward.reward.set("", std::make_shared<Length>());
   source.pairs_per_prompt = 2;
   std::vector<Json> rows, again;
   const PairReport report =

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "core/io/file.h"
+#include "posttrain/losses/pair_loss.h"
+#include "tests/data/entries.h"
 #include "tests/model/characters.h"
 #include "tests/support/errors.h"
 
@@ -30,7 +32,7 @@ class PreferenceDataTest : public ::testing::Test {
   std::string trained(const Sample& sample) const {
     std::vector<int32_t> ids;
     for (size_t t = 0; t < sample.tokens.size(); ++t)
-      if (sample.mask[t] != 0) ids.push_back(sample.tokens[t]);
+      if (sample.columns[columns::mask][t] != 0) ids.push_back(sample.tokens[t]);
     return text(ids);
   }
   std::string text(const std::vector<int32_t>& ids) const { return tokenizer.decode(ids, true); }
@@ -72,7 +74,7 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
     EXPECT_EQ(group.samples[0].completion.text, "cb");
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(group.samples[i].tokens, found[0].samples[i].tokens);
-      EXPECT_EQ(group.samples[i].mask, found[0].samples[i].mask);
+      EXPECT_EQ(entries(group.samples[i], columns::mask), entries(found[0].samples[i], columns::mask));
     }
   }
 }
@@ -112,14 +114,14 @@ TEST_F(PreferenceDataTest, ConversationsThatShareNothingAreRefusedByName) {
   EXPECT_NE(error_of("{\"chosen\": \"b\", \"rejected\": \"c\"}\n").find("no member 'prompt'"), std::string::npos);
 }
 
-TEST_F(PreferenceDataTest, AMarginIsTheChosenOnesRewardAndMustBeANumber) {
+TEST_F(PreferenceDataTest, AMarginIsAColumnAndMustBeANumber) {
   const auto margin_of = [&](const std::string& value) {
     PreferenceSource source =
         pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"by\": " + value + "}\n");
     source.margin = "{by}";
     const std::vector<Group> found = load_preferences(source, tokenizer);
-    EXPECT_EQ(found.at(0).samples[1].reward, 0);
-    return found.at(0).samples[0].reward;
+    EXPECT_EQ(entries(found.at(0).samples[1], columns::margin).size(), 1u) << "a pair's samples have the same columns";
+    return entries(found.at(0).samples[0], columns::margin).at(0);
   };
   EXPECT_EQ(margin_of("1.5"), 1.5);
   EXPECT_EQ(margin_of("-2"), -2);
@@ -127,7 +129,7 @@ TEST_F(PreferenceDataTest, AMarginIsTheChosenOnesRewardAndMustBeANumber) {
     EXPECT_THROW(margin_of(value), Error) << value;
 }
 
-TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
+TEST_F(PreferenceDataTest, LabelledCompletionsComeWithACompletionOfAnotherPrompt) {
   UnpairedSource source;
   source.rows = rows(
       "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", "
@@ -135,20 +137,20 @@ TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
       "{\"prompt\": \"c\", \"completion\": \"ccc\", \"label\": 1}\n");
   const std::vector<Group> found = load_unpaired(source, tokenizer);
   ASSERT_EQ(found.size(), 3u);
-  const auto check = [&](const Group& group, double reward, const char* reply, const char* other) {
+  const auto check = [&](const Group& group, double reward, const char* completion, const char* other) {
     ASSERT_EQ(group.samples.size(), 2u);
     EXPECT_EQ(group.samples[0].reward, reward);
-    EXPECT_EQ(trained(group.samples[0]), reply);
+    EXPECT_EQ(trained(group.samples[0]), completion);
     EXPECT_EQ(trained(group.samples[1]), other);
     const std::string whole = text(group.samples[1].tokens);
     EXPECT_EQ(whole.substr(0, 1), group.task.prompt);
   };
   check(found[0], 1, "b", "ccc");   // around the start
-  check(found[1], 0, "bb", "ccc");  // past the reply to the same prompt
+  check(found[1], 0, "bb", "ccc");  // past the completion to the same prompt
   check(found[2], 1, "ccc", "bb");
 }
 
-TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledReplies) {
+TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledCompletions) {
   UnpairedSource source;
   source.rows = rows("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
   const std::vector<Group> found = load_unpaired(source, tokenizer);

@@ -1,34 +1,29 @@
 #include "posttrain/reference.h"
 
 #include "model/lora.h"
+#include "model/token_logprobs.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/support.h"
+#include "tests/train/stage_context.h"
 
 namespace hone::test {
 namespace {
 
 class ReferenceTest : public ::testing::Test {
  protected:
-  ReferenceTest() : device_(cpu_device()), context_(*device_), log_(folder_.path()) {
-    recipe_ = Config::from_text(
-                  "[[stage]]\nkind = \"rl\"\nreward = { kind = \"number\" }\ngenerator = { kind = \"arithmetic\" }\n",
-                  "test", {})
-                  .as<Recipe>();
+  ReferenceTest() : device_(cpu_device()), context_(*device_), fixture_(context_, folder_.path()) {
     save_model(context_, *make_tiny(context_, tiny_config("llama"), false), base_, DType::f32);
     groups_.resize(2);
     for (uint32_t i = 0; i < 4; ++i) groups_[i / 2].samples.emplace_back().tokens = random_tokens(5 + i, 19, i + 1);
   }
-  hone::Run run_from(const std::filesystem::path& start, const LoraConfig& lora) {
-    hone::Run out{.recipe = recipe_,
-                  .folder = folder_.path(),
-                  .device = *device_,
-                  .context = context_,
-                  .log = log_,
-                  .tokenizer = {},
-                  .model = load_model(context_, start, {.lora = lora}),
-                  .stage_name = "rl",
-                  .report = {},
-                  .start_folder = start};
-    return out;
+  StageContext& start_from(const std::filesystem::path& start, const LoraConfig& lora) {
+    StageContext& stage = *fixture_.stage;
+    stage.model = load_model(context_, start, {.lora = lora});
+    stage.start_folder = start;
+    stage.load_start_model = [this, start, lora](bool gradients) {
+      return load_model(context_, start, {.gradients = gradients, .lora = lora});
+    };
+    return stage;
   }
   void change(Model& model) {
     for (const Param* param : model.params())
@@ -40,7 +35,7 @@ class ReferenceTest : public ::testing::Test {
     std::vector<float> out;
     for (const Group& group : groups_)
       for (const Sample& sample : group.samples)
-        out.insert(out.end(), sample.reference_logp.begin(), sample.reference_logp.end());
+        std::ranges::copy(sample.columns[columns::reference_logp], std::back_inserter(out));
     return out;
   }
   // Of a model loaded from a folder.
@@ -58,28 +53,27 @@ class ReferenceTest : public ::testing::Test {
   std::unique_ptr<Device> device_;
   Context context_;
   TemporaryFolder folder_;
-  MetricsLog log_;
-  Recipe recipe_;
+  StageFixture fixture_;
   std::filesystem::path base_ = folder_.path() / "base";
   std::vector<Group> groups_;
 };
 
 TEST_F(ReferenceTest, IsACopyOfTheStartWhereTheWeightsAreTrained) {
-  hone::Run run = run_from(base_, {});
-  Reference reference(run, 0.7);
-  change(*run.model);
+  StageContext& stage = start_from(base_, {});
+  Reference reference(stage, 0.7);
+  change(*stage.model);
   EXPECT_EQ(scored(reference), scores_of(base_));
 }
 
 TEST_F(ReferenceTest, IsTheFrozenBaseAtNoMemory) {
-  hone::Run run = run_from(base_, {.r = 2, .target_modules = {"all-linear"}});
+  StageContext& stage = start_from(base_, {.r = 2, .target_modules = {"all-linear"}});
   const std::vector<float> expected = scores_of(base_);
   const size_t bytes = device_->used_bytes();
-  Reference reference(run, 0.7);
+  Reference reference(stage, 0.7);
   EXPECT_EQ(device_->used_bytes(), bytes);
-  change(*run.model);
+  change(*stage.model);
   EXPECT_EQ(scored(reference), expected);
-  EXPECT_TRUE(run.model->lora()->enabled);
+  EXPECT_TRUE(stage.model->lora()->enabled);
 }
 
 TEST_F(ReferenceTest, IsTheAdapterThatTheStageBeganWith) {
@@ -87,14 +81,14 @@ TEST_F(ReferenceTest, IsTheAdapterThatTheStageBeganWith) {
   const auto model = load_model(context_, base_, {.lora = {.r = 2}});
   change(*model);
   save_adapter(context_, *model, start, DType::f32);
-  hone::Run run = run_from(start, {});
-  Reference reference(run, 0.7);
+  StageContext& stage = start_from(start, {});
+  Reference reference(stage, 0.7);
   EXPECT_EQ(scored(reference), scores_of(start));
   EXPECT_NE(scored(reference), scores_of(base_));
-  change(*run.model);
-  const std::vector<float> values = download(context_, run.model->flat_values());
+  change(*stage.model);
+  const std::vector<float> values = download(context_, stage.model->flat_values());
   EXPECT_EQ(scored(reference), scores_of(start));
-  EXPECT_EQ(download(context_, run.model->flat_values()), values);
+  EXPECT_EQ(download(context_, stage.model->flat_values()), values);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "data/prompt.h"
 #include "rewards/reward.h"
+#include "tests/data/entries.h"
 #include "tests/model/characters.h"
 #include "tests/train/rig.h"
 #include "train/objective_json.h"
@@ -67,10 +68,10 @@ TEST_F(RewardModelTest, TheTrainersValueOfASampleIsItsScoreBitForBit) {
   Trainer trainer(context, *trained, {});
   trainer.set_value_head(head);
   Sample sample;
-  sample.tokens = tokenizer.encode("a1b2"), sample.mask = {0, 0, 1, 1};
+  sample.tokens = tokenizer.encode("a1b2"), sample.columns.set(columns::mask, {0, 0, 1, 1});
   const std::vector<int32_t> text = sample.tokens;
   add_score_position(sample);
-  EXPECT_EQ(sample.mask, (std::vector<float>{0, 0, 0, 0, 1}));
+  EXPECT_EQ(entries(sample, columns::mask), (std::vector<float>{0, 0, 0, 0, 1}));
   const Sample* one = &sample;
   EXPECT_EQ(trainer.values({&one, 1})[0].back(), RewardModel(folder.path(), "cpu").score({{text}})[0]);
 }

@@ -7,11 +7,14 @@
 #include "core/base/parallel_for.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "data/index_loader.h"
+#include "pretrain/token_loader.h"
+#include "tests/data/entries.h"
 #include "tests/support/support.h"
 
 namespace hone {
 namespace {
+
+using test::entries;
 
 // Single characters a..z: ids 4..29; the end of a text is id 1.
 Tokenizer letters(const std::filesystem::path& folder) {
@@ -188,7 +191,7 @@ TEST_F(HostileTokenFile, WindowsNeedEnoughTokens) {
   TokenLoader loader(file, 3, 1);
   const Sample sample = loader.next();
   EXPECT_EQ(sample.tokens, (std::vector<int32_t>{1, 9, 3}));
-  EXPECT_EQ(sample.mask, (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(entries(sample, columns::mask), (std::vector<float>{0, 1, 1}));
   EXPECT_EQ(loader.epochs_done(), 1);
 }
 

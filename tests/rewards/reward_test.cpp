@@ -248,14 +248,7 @@ TEST_P(RewardContract, AnswersOfAllSizesAreJudgedInTime) {
   }
 }
 
-// reward_model of posttrain/ needs a model; tests/posttrain/reward_model_test.cpp tests it.
-std::vector<std::string> rewards_without_a_model() {
-  std::vector<std::string> names = rewards().names();
-  std::erase(names, "reward_model");
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Registry, RewardContract, testing::ValuesIn(rewards_without_a_model()),
+INSTANTIATE_TEST_SUITE_P(Registry, RewardContract, testing::ValuesIn(rewards().names()),
                          [](const auto& one) { return one.param; });
 
 }  // namespace

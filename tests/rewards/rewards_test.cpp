@@ -267,7 +267,7 @@ TEST(Composite, ARowWithoutAPartIsNamed) {
     }
     return std::string();
   };
-  for (const char* words : {"rows.jsonl:7", "no part", "math asks for column 'domain'", "word asks", "\"chem\""})
+  for (const char* words : {"rows.jsonl:7", "no part", "math needs column 'domain'", "word needs", "\"chem\""})
     EXPECT_NE(message(R"({"domain": "chem"})").find(words), std::string::npos) << words;
   for (const char* words : {"rows.jsonl:7", "no part", "column 'domain', which is missing"})
     EXPECT_NE(message("{}").find(words), std::string::npos) << words;

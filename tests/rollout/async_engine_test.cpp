@@ -1,3 +1,4 @@
+// AsyncEngine: its bound on pending completions, and a failed engine.
 #include "rollout/async_engine.h"
 
 #include <gtest/gtest.h>
@@ -31,17 +32,17 @@ class AsyncEngineTest : public TinyEngineTest {
   Engine engine;
 };
 
-TEST_F(AsyncEngineTest, TakesSoManyRepliesAndNoMore) {
+TEST_F(AsyncEngineTest, BoundsPendingCompletions) {
   const auto listener = std::make_shared<Listener>();
   AsyncEngine loop(engine, 3);
   EXPECT_EQ(loop.submit({request(1), request(2)}, listener, false), 0u);
   EXPECT_NE(loop.submit({request(1)}, listener, true), 0u);
   ASSERT_TRUE(soon([&] { return listener->finished == 1; }));
   EXPECT_EQ(listener->tokens, 12);
-  EXPECT_TRUE(soon([&] { return loop.state().replies == 0 && loop.state().jobs_finished == 1; }));
+  EXPECT_TRUE(soon([&] { return loop.state().pending_completions == 0 && loop.state().requests_finished == 1; }));
 }
 
-TEST_F(AsyncEngineTest, WhereTheEngineFailsEveryAskerIsToldOnceAndNothingMoreIsTaken) {
+TEST_F(AsyncEngineTest, AFailedEngineNotifiesEachListenerOnceAndRejectsRequests) {
   std::ranges::fill(model->lm_head().value.as<float>(), std::nanf(""));
   const auto one = std::make_shared<Listener>(), two = std::make_shared<Listener>();
   AsyncEngine loop(engine, 100);
@@ -53,7 +54,7 @@ TEST_F(AsyncEngineTest, WhereTheEngineFailsEveryAskerIsToldOnceAndNothingMoreIsT
   }
   ASSERT_TRUE(soon([&] { return one->failures == 1; }));
   EXPECT_NE(one->reason.find("NaN"), std::string::npos) << one->reason;
-  EXPECT_EQ(loop.state().replies, 0);
+  EXPECT_EQ(loop.state().pending_completions, 0);
   EXPECT_EQ(loop.state().failure, one->reason);
   EXPECT_THROW(loop.submit({request(4)}, one, false), Error);
   EXPECT_EQ(one->failures, 1);

@@ -1,3 +1,4 @@
+// LocalBackend's metrics.
 #include "rollout/backend.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 namespace hone::test {
 namespace {
 
-TEST(LocalBackend, MeasuresWhatHappenedSinceItWasLastAsked) {
+TEST(LocalBackend, MetricsAreSinceTheLastCall) {
   TinyModel tiny;
   LocalBackend sampler(tiny.context, *tiny.model, tiny.tokenizer, {.prefix_caching = false});
   const auto draw = [&](int64_t tokens) {

@@ -31,7 +31,7 @@ struct TinyModel {
     model->allocate(context, DType::f32, false);
     model->initialize(context, 5);
   }
-  // A folder that the program opens.
+  // Writes a model folder.
   void save(const std::filesystem::path& folder) {
     save_model(context, *model, folder, DType::f32);
     tokenizer.save(folder);

@@ -1,3 +1,4 @@
+// DeviceTimer: spans that are read, and spans without an end.
 #include "rollout/device_timer.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Engine: completions do not depend on scheduling, and log-probs equal the learner's bit for bit.
 #include "rollout/engine.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ class EngineTest : public test::TinyEngineTest {
 
 using test::expect_same;
 
-TEST_F(EngineTest, RepliesDoNotDependOnBatchingChunkingOrPreemption) {
+TEST_F(EngineTest, CompletionsDoNotDependOnBatchingChunkingOrPreemption) {
   const auto reference = run({});
   expect_same(reference, run({.max_batch_tokens = 1}));
   expect_same(reference, run({.max_batch_tokens = 7, .max_sequences = 2}));
@@ -56,62 +57,62 @@ TEST_F(EngineTest, AFullCachePreemptsAndLosesNothing) {
   EXPECT_GT(engine.stats().preemptions, 0);
 }
 
-// Benches time the host's own work so.
-TEST_F(EngineTest, OnTheMetaDeviceRepliesHaveTheirLengthsAndNoNumbers) {
+// Benchmarks use this to measure the host's own work.
+TEST_F(EngineTest, OnTheMetaDeviceCompletionsHaveLengthsOnly) {
   const std::unique_ptr<Device> meta = devices().at("meta")(0);
   Context nowhere(*meta);
   const std::unique_ptr<Model> shape = model->same_shape();
   shape->allocate(nowhere, DType::f32, false);
   Engine engine(nowhere, *shape, nullptr, {});
-  for (const std::vector<CompletionOutput>& replies : engine.generate(requests()))
-    for (const CompletionOutput& reply : replies) EXPECT_EQ(reply.ids, std::vector<int32_t>(20, 0));
+  for (const std::vector<CompletionOutput>& completions : engine.generate(requests()))
+    for (const CompletionOutput& completion : completions) EXPECT_EQ(completion.ids, std::vector<int32_t>(20, 0));
 }
 
 TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
-  const std::vector<GenerationRequest> asked = requests();
-  const auto replies = run({});
-  for (size_t i = 0; i < asked.size(); ++i) {
-    for (const CompletionOutput& reply : replies[i]) {
-      std::vector<int32_t> ids = asked[i].prompt;
-      ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
-      const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
+  const std::vector<GenerationRequest> submitted = requests();
+  const auto completions = run({});
+  for (size_t i = 0; i < submitted.size(); ++i) {
+    for (const CompletionOutput& completion : completions[i]) {
+      std::vector<int32_t> ids = submitted[i].prompt;
+      ids.insert(ids.end(), completion.ids.begin(), completion.ids.end());
+      const double temperature = submitted[i].sampling.temperature > 0 ? submitted[i].sampling.temperature : 1;
       const TokenLogprobs scores =
           compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
               .front();
-      for (size_t t = 0; t < reply.ids.size(); ++t)
-        ASSERT_EQ(reply.logp[t], scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
+      for (size_t t = 0; t < completion.ids.size(); ++t)
+        ASSERT_EQ(completion.logp[t], scores.logp[submitted[i].prompt.size() + t]) << i << " token " << t;
     }
   }
 }
 
-TEST_F(EngineTest, ADecodeLoopBegunAnewDropsWhatWasNotRead) {
+TEST_F(EngineTest, ARestartedDecodeLoopDropsUnreadPasses) {
   KvCache cache(context, model->shape(), DType::f32, 4, 16);
-  DecodeLoop loop(context, *model, cache.planes());
+  DecodeLoop loop(context, *model, cache.storage());
   const std::vector<int32_t> blocks{cache.allocate()};
   const auto begin = [&](DecodeLoop& of, int32_t token) {
     const DecodeLoop::Row row{.token = token,
                               .position = 0,
                               .blocks = blocks,
-                              .draw = {.sample = {.temperature = 0}, .how = {}, .edits = {}}};
+                              .sampling = {.sample = {.temperature = 0}, .penalties = {}, .adjustments = {}}};
     of.start({&row, 1});
     EXPECT_EQ(of.num_unread(), 0);
     of.queue();
   };
   const auto alone = [&](int32_t token) {
-    DecodeLoop other(context, *model, cache.planes());
+    DecodeLoop other(context, *model, cache.storage());
     begin(other, token);
     return other.read().logp;
   };
   ASSERT_NE(alone(3), alone(4));
   begin(loop, 3);
-  begin(loop, 4);  // the pass before is not read
+  begin(loop, 4);  // the previous pass is unread
   EXPECT_EQ(loop.read().logp, alone(4));
   loop.queue();
   begin(loop, 3);
   EXPECT_EQ(loop.read().logp, alone(3));
 }
 
-TEST_F(EngineTest, BytesTakeThePlaceOfAModelThatIsItsOwn) {
+TEST_F(EngineTest, QuantizedWeightsReplaceAModelThatTheEngineOwns) {
   const GenerationRequest request{prompt(1, 32), 2, 0, {.max_tokens = 20, .stop = {}, .stop_ids = {}}};
   const auto expected = Engine(context, *model, nullptr, {.quantization = "int8"}).generate({request});
   const size_t weights = model->flat_values().bytes();
@@ -121,49 +122,49 @@ TEST_F(EngineTest, BytesTakeThePlaceOfAModelThatIsItsOwn) {
   EXPECT_THROW(engine.set_policy_version(1, false), Error);
 }
 
-// A table of blocks is a multiple of 64 wide; the pass that fills it is not the last.
-TEST_F(EngineTest, AReplyGoesOnPastATableThatItFills) {
+// The width of the block table is a multiple of 64; the pass that fills it is not the last one.
+TEST_F(EngineTest, ACompletionContinuesPastAFullBlockTable) {
   const GenerationRequest request{prompt(1, 32), 1, 0, {.max_tokens = 60, .stop = {}, .stop_ids = {}}};
   expect_same(Engine(context, *model, nullptr, {.kv_block_size = 1}).generate({request}),
               Engine(context, *model, nullptr, {.kv_block_size = 16}).generate({request}));
 }
 
-TEST_F(EngineTest, RepliesThatEndOneByOneDoNotStopTheOthersEachTime) {
+TEST_F(EngineTest, CompletionsThatEndOneByOneDoNotRestartTheDecodeLoopEachTime) {
   Engine engine(context, *model, nullptr, {});
-  std::vector<CompletionOutput> replies;
-  // Any id is as likely as another: a reply ends with one token in twenty.
+  std::vector<CompletionOutput> completions;
+  // All ids are about equally likely: about one token in twenty ends a completion.
   engine.submit({prompt(1, 9), 64, 0, {.temperature = 1e6, .max_tokens = 80, .stop = {}, .stop_ids = {7, 20, 33}}},
-                [&](uint64_t, std::vector<CompletionOutput> done) { replies = std::move(done); });
+                [&](uint64_t, std::vector<CompletionOutput> done) { completions = std::move(done); });
   size_t steps = 0;
   while (engine.step()) ++steps;
   std::set<size_t> ends;
-  for (const CompletionOutput& reply : replies) ends.insert(reply.ids.size());
+  for (const CompletionOutput& completion : completions) ends.insert(completion.ids.size());
   EXPECT_GT(ends.size(), 20u);
   EXPECT_LT(steps, ends.size());
 }
 
 TEST_F(EngineTest, AGroupSharesItsPrompt) {
   Engine engine(context, *model, nullptr, {});
-  const auto replies = engine.generate({{prompt(1, 40), 8, 0, {.max_tokens = 5, .stop = {}, .stop_ids = {}}}});
-  EXPECT_EQ(replies[0].size(), 8u);
+  const auto completions = engine.generate({{prompt(1, 40), 8, 0, {.max_tokens = 5, .stop = {}, .stop_ids = {}}}});
+  EXPECT_EQ(completions[0].size(), 8u);
   EXPECT_EQ(engine.stats().prompt_tokens, 40);
   EXPECT_EQ(engine.stats().shared_prompt_tokens, 7 * 40);
 }
 
-TEST_F(EngineTest, WhatCannotFitIsAFailedReplyAndTheRestGoesOn) {
+TEST_F(EngineTest, ARequestThatCannotFitFailsAndOthersContinue) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 32});
-  const auto replies = engine.generate({{{}, 1, 0, {}},
-                                        {prompt(0, 96), 1, 1, {}},
-                                        {prompt(0, 10), 1, 2, {.max_tokens = 80, .stop = {}, .stop_ids = {}}},
-                                        {{3, 400}, 1, 3, {}},
-                                        {prompt(0, 10), 1, 4, {.max_tokens = 4, .stop = {}, .stop_ids = {}}}});
-  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(replies[i][0].failed) << i;
-  EXPECT_NE(replies[1][0].finish_reason.find("96"), std::string::npos);
-  EXPECT_NE(replies[2][0].finish_reason.find("kv_cache_tokens"), std::string::npos);
-  EXPECT_EQ(replies[4][0].ids.size(), 4u);
+  const auto completions = engine.generate({{{}, 1, 0, {}},
+                                            {prompt(0, 96), 1, 1, {}},
+                                            {prompt(0, 10), 1, 2, {.max_tokens = 80, .stop = {}, .stop_ids = {}}},
+                                            {{3, 400}, 1, 3, {}},
+                                            {prompt(0, 10), 1, 4, {.max_tokens = 4, .stop = {}, .stop_ids = {}}}});
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(completions[i][0].failed) << i;
+  EXPECT_NE(completions[1][0].finish_reason.find("96"), std::string::npos);
+  EXPECT_NE(completions[2][0].finish_reason.find("kv_cache_tokens"), std::string::npos);
+  EXPECT_EQ(completions[4][0].ids.size(), 4u);
 }
 
-TEST_F(EngineTest, ACancelledRequestIsDroppedAndItsBlocksServeOthers) {
+TEST_F(EngineTest, ACancelledRequestFreesItsBlocks) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 64});
   bool called = false;
   const uint64_t ticket = engine.submit({prompt(0, 8), 1, 0, {.max_tokens = 50, .stop = {}, .stop_ids = {}}},
@@ -175,19 +176,19 @@ TEST_F(EngineTest, ACancelledRequestIsDroppedAndItsBlocksServeOthers) {
   EXPECT_FALSE(engine.generate({{prompt(1, 8), 1, 1, {.max_tokens = 50, .stop = {}, .stop_ids = {}}}})[0][0].failed);
 }
 
-TEST_F(EngineTest, LogProbsOfTheDrawnDistributionSumOverWhatWasKept) {
+TEST_F(EngineTest, TruncatedLogProbsSumToOneOverTheKeptTokens) {
   Engine engine(context, *model, nullptr, {});
-  const auto replies = engine.generate(
+  const auto completions = engine.generate(
       {{prompt(2, 6), 64, 0, {.temperature = 1, .top_k = 1, .max_tokens = 6, .stop = {}, .stop_ids = {}}}});
-  for (const CompletionOutput& reply : replies[0]) {
-    EXPECT_EQ(reply.ids, replies[0][0].ids);
-    for (const float p : reply.truncated_logp) EXPECT_EQ(p, 0.0f);
-    for (size_t t = 0; t < reply.ids.size(); ++t) EXPECT_EQ(reply.logp[t], reply.raw_logp[t]);
+  for (const CompletionOutput& completion : completions[0]) {
+    EXPECT_EQ(completion.ids, completions[0][0].ids);
+    for (const float p : completion.truncated_logp) EXPECT_EQ(p, 0.0f);
+    for (size_t t = 0; t < completion.ids.size(); ++t) EXPECT_EQ(completion.logp[t], completion.raw_logp[t]);
   }
 }
 
-// A model may have more ids than its tokenizer: Qwen's do.
-TEST_F(EngineTest, AnIdThatNoTokenHasIsNoTextAndNoReasonToStop) {
+// A model may have more ids than its tokenizer, as Qwen's models do.
+TEST_F(EngineTest, AnIdBeyondTheTokenizerHasNoTextAndStopsNothing) {
   test::TinyModel tiny;
   Json config = tiny.model->config();
   config.set("vocab_size", 270);
@@ -195,13 +196,13 @@ TEST_F(EngineTest, AnIdThatNoTokenHasIsNoTextAndNoReasonToStop) {
   tiny.model->allocate(tiny.context, DType::f32, false);
   tiny.model->initialize(tiny.context, 5);
   const SamplingParams sampling{.max_tokens = 6, .logit_bias = {{265, 100}}, .stop = {"never"}, .stop_ids = {}};
-  const CompletionOutput reply = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {})
-                                     .generate({{test::byte_ids("ab"), 1, 0, sampling, 3}})
-                                     .front()
-                                     .front();
-  EXPECT_EQ(reply.ids, std::vector<int32_t>(6, 265));
-  EXPECT_EQ(reply.text, "");
-  EXPECT_FALSE(reply.failed);
+  const CompletionOutput completion = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {})
+                                          .generate({{test::byte_ids("ab"), 1, 0, sampling, 3}})
+                                          .front()
+                                          .front();
+  EXPECT_EQ(completion.ids, std::vector<int32_t>(6, 265));
+  EXPECT_EQ(completion.text, "");
+  EXPECT_FALSE(completion.failed);
 }
 
 }  // namespace

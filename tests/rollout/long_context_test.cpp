@@ -1,4 +1,4 @@
-// Replies at the end of 32,000 tokens.
+// Completions after prompts of about 32,000 tokens.
 #include <gtest/gtest.h>
 
 #include "model/token_logprobs.h"
@@ -26,20 +26,20 @@ class LongContextTest : public test::TinyEngineTest {
 };
 
 TEST_F(LongContextTest, LogProbsAreTheLearnersBitForBit) {
-  const GenerationRequest asked{
+  const GenerationRequest submitted{
       prompt(1, 32000), 2, 0, {.temperature = 0.9, .max_tokens = 24, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.kv_cache_tokens = 33000});
-  const std::vector<CompletionOutput> replies = engine.generate({asked}).front();
+  const std::vector<CompletionOutput> completions = engine.generate({submitted}).front();
   std::vector<std::vector<int32_t>> texts;
-  for (const CompletionOutput& reply : replies) {
-    ASSERT_EQ(reply.ids.size(), 24u) << reply.finish_reason;
-    texts.push_back(asked.prompt);
-    texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
+  for (const CompletionOutput& completion : completions) {
+    ASSERT_EQ(completion.ids.size(), 24u) << completion.finish_reason;
+    texts.push_back(submitted.prompt);
+    texts.back().insert(texts.back().end(), completion.ids.begin(), completion.ids.end());
   }
   const std::vector<TokenLogprobs> scores = compute_logprobs(context, *model, texts, {.temperature = 0.9});
-  for (size_t i = 0; i < replies.size(); ++i)
+  for (size_t i = 0; i < completions.size(); ++i)
     for (size_t t = 0; t < 24; ++t)
-      ASSERT_EQ(replies[i].logp[t], scores[i].logp[asked.prompt.size() + t]) << i << " " << t;
+      ASSERT_EQ(completions[i].logp[t], scores[i].logp[submitted.prompt.size() + t]) << i << " " << t;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whatever guesses ahead, replies are those without guesses. Every method that is registered takes part.
+// The contract of all registered speculative methods: completions are those without drafts.
 #include "rollout/proposer.h"
 
 #include <cmath>
@@ -37,7 +37,7 @@ class ProposerTest : public TinyEngineTest {
     return out;
   }
 
-  // Requests that ask for everything in turn.
+  // Requests that use all options in turn.
   static std::vector<GenerationRequest> requests() {
     std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 16; ++i) {
@@ -64,13 +64,13 @@ class ProposerTest : public TinyEngineTest {
   std::filesystem::path folder = temporary.path();
 };
 
-TEST_F(ProposerTest, EveryMethodLeavesEveryReplyAsItIs) {
+TEST_F(ProposerTest, EveryMethodKeepsEveryCompletion) {
   const auto plain = Engine(context, *model, nullptr, {}).generate(requests());
   for (const SpeculativeConfig& config : all()) {
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, config.method + " " + config.model);
     Engine together(context, *model, nullptr, {.speculative = config});
     expect_same(plain, together.generate(requests()));
-    for (const GenerationRequest& request : requests())  // by itself, most of it in the decode loop
+    for (const GenerationRequest& request : requests())  // alone, mostly in the decode loop
       expect_same({plain[request.id]}, Engine(context, *model, nullptr, {.speculative = config}).generate({request}));
     const EngineStats stats = together.stats();
     EXPECT_EQ(stats.draft_tokens > 0, config.method != "none");
@@ -83,32 +83,32 @@ TEST_F(ProposerTest, LogProbsAreTheLearnersBitForBit) {
   const GenerationRequest request{
       prompt(2, 9), 8, 1, {.temperature = 0.9, .max_tokens = 60, .stop = {}, .stop_ids = {}}};
   for (const SpeculativeConfig& config : {ngram(), draft("near")}) {
-    const auto replies = Engine(context, *model, nullptr, {.speculative = config}).generate({request});
+    const auto completions = Engine(context, *model, nullptr, {.speculative = config}).generate({request});
     std::vector<std::vector<int32_t>> texts;
-    for (const CompletionOutput& reply : replies[0]) {
+    for (const CompletionOutput& completion : completions[0]) {
       texts.push_back(request.prompt);
-      texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
+      texts.back().insert(texts.back().end(), completion.ids.begin(), completion.ids.end());
     }
     const std::vector<TokenLogprobs> scores = compute_logprobs(context, *model, texts, {.temperature = 0.9});
     for (size_t i = 0; i < texts.size(); ++i)
-      EXPECT_TRUE(std::equal(replies[0][i].logp.begin(), replies[0][i].logp.end(), scores[i].logp.begin() + 9,
+      EXPECT_TRUE(std::equal(completions[0][i].logp.begin(), completions[0][i].logp.end(), scores[i].logp.begin() + 9,
                              scores[i].logp.end()));
   }
 }
 
-TEST_F(ProposerTest, AModelForeseesWhatItWillDraw) {
+TEST_F(ProposerTest, AModelsOwnDraftsAreAllAccepted) {
   const GenerationRequest request{prompt(2, 9), 3, 1, {.max_tokens = 41, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.speculative = draft("same")});
   engine.generate({request});
   const EngineStats stats = engine.stats();
   EXPECT_EQ(stats.accepted_tokens, stats.draft_tokens);
-  EXPECT_EQ(stats.drafts, 3 * 8);  // of each reply's 40 tokens after the first, five a pass
+  EXPECT_EQ(stats.drafts, 3 * 8);  // five tokens per pass of each completion's 40 tokens after the first
   EXPECT_EQ(stats.draft_tokens, 3 * 8 * 4);
   EXPECT_EQ(stats.steps, 1 + 8);
   EXPECT_EQ(stats.generated_tokens, 3 * 41);
 }
 
-TEST_F(ProposerTest, WhatIsForeseenDoesNotDependOnCachesAndPreemption) {
+TEST_F(ProposerTest, AcceptedDraftsDoNotDependOnCachesAndPreemption) {
   const GenerationRequest request{prompt(2, 30), 4, 1, {.max_tokens = 41, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 160, .speculative = draft("same")});
   const auto first = engine.generate({request});
@@ -119,7 +119,7 @@ TEST_F(ProposerTest, WhatIsForeseenDoesNotDependOnCachesAndPreemption) {
   EXPECT_EQ(stats.accepted_tokens, stats.draft_tokens);
 }
 
-TEST_F(ProposerTest, ANearModelForeseesSome) {
+TEST_F(ProposerTest, ASimilarModelsDraftsArePartlyAccepted) {
   const GenerationRequest request{prompt(2, 9), 8, 1, {.max_tokens = 60, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.speculative = draft("near")});
   engine.generate({request});
@@ -127,7 +127,7 @@ TEST_F(ProposerTest, ANearModelForeseesSome) {
   EXPECT_LT(engine.stats().accepted_tokens, engine.stats().draft_tokens);
 }
 
-TEST_F(ProposerTest, ATextThatRepeatsItselfIsForeseen) {
+TEST_F(ProposerTest, NgramDraftsOfARepeatedTextAreAccepted) {
   const GenerationRequest request{
       prompt(2, 9), 1, 1, {.temperature = 0, .max_tokens = 80, .frequency_penalty = -2, .stop = {}, .stop_ids = {}}};
   const auto plain = Engine(context, *model, nullptr, {}).generate({request});
@@ -137,15 +137,16 @@ TEST_F(ProposerTest, ATextThatRepeatsItselfIsForeseen) {
   EXPECT_EQ(engine.stats().steps, 80 - engine.stats().accepted_tokens);
 }
 
-// A pass computes no more than its budget, and a guess is no longer than what is left of the reply.
-TEST_F(ProposerTest, GuessesStayWithinTheBudgetAndTheReply) {
+// A pass computes no more tokens than its budget, and a draft is no longer than the rest of the completion.
+TEST_F(ProposerTest, DraftsStayWithinTheBudgetAndTheCompletion) {
   for (const auto& [budget, guessed] : {std::pair{4, 0}, {8, 4}, {12, 8}, {100, 12}}) {
     Engine engine(context, *model, nullptr, {.max_batch_tokens = budget, .speculative = draft("strange", 3)});
     int64_t written = 0;
     for (uint64_t id = 0; id < 4; ++id)
-      engine.submit(
-          {{5}, 1, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
-          [&](uint64_t, const std::vector<CompletionOutput>& replies) { written += std::ssize(replies[0].ids); });
+      engine.submit({{5}, 1, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
+                    [&](uint64_t, const std::vector<CompletionOutput>& completions) {
+                      written += std::ssize(completions[0].ids);
+                    });
     engine.step();
     engine.step();
     EXPECT_EQ(engine.stats().draft_tokens, guessed);
@@ -155,7 +156,7 @@ TEST_F(ProposerTest, GuessesStayWithinTheBudgetAndTheReply) {
   Engine engine(context, *model, nullptr, {.speculative = draft("same", 64)});
   engine.generate({{{5}, 1, 0, {.max_tokens = 6, .stop = {}, .stop_ids = {}}}});
   EXPECT_EQ(engine.stats().draft_tokens,
-            4);  // between the first token, the prompt's, and the last, which needs no guess
+            4);  // between the first token, sampled from the prompt, and the last, which needs no draft
 }
 
 TEST_F(ProposerTest, AThinkingBudgetIsKept) {
@@ -177,8 +178,8 @@ TEST_F(ProposerTest, AThinkingBudgetIsKept) {
   }
 }
 
-// Of the second token, which is the first that can be a guess: its frequencies are the model's probabilities, the first
-// token's summed out.
+// The frequencies of the second token, the first one that can be drafted, equal the model's probabilities, summed over
+// the first token.
 TEST_F(ProposerTest, FrequenciesAreTheModelsProbabilities) {
   const std::vector<int32_t> text = prompt(3, 8);
   const auto probabilities = [&](const std::vector<int32_t>& tokens) {
@@ -199,9 +200,9 @@ TEST_F(ProposerTest, FrequenciesAreTheModelsProbabilities) {
   constexpr int64_t draws = 4000;
   for (const SpeculativeConfig& config : {draft("near"), draft("strange"), ngram()}) {
     Engine engine(context, *model, nullptr, {.speculative = config});
-    const auto replies = engine.generate({{text, draws, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
+    const auto completions = engine.generate({{text, draws, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
     std::vector<double> seen(expected.size());
-    for (const CompletionOutput& reply : replies[0]) seen[static_cast<size_t>(reply.ids[1])] += 1;
+    for (const CompletionOutput& completion : completions[0]) seen[static_cast<size_t>(completion.ids[1])] += 1;
     double chi_square = 0, rare_seen = 0, rare_expected = 0;
     int64_t freedom = 0;
     const auto add = [&](double count, double of) { chi_square += (count - of) * (count - of) / of, ++freedom; };
@@ -221,7 +222,7 @@ TEST_F(ProposerTest, FrequenciesAreTheModelsProbabilities) {
   }
 }
 
-TEST_F(ProposerTest, AnotherVocabularyIsRefused) {
+TEST_F(ProposerTest, AnotherVocabularyIsAnError) {
   const auto refusal = [](const auto& make) {
     try {
       make();
@@ -236,7 +237,7 @@ TEST_F(ProposerTest, AnotherVocabularyIsRefused) {
             }).find("short has a vocabulary of 60, the model has 61"),
             std::string::npos);
   TinyModel tiny;
-  save_stranger(tiny.context, 300, 40, folder / "bytes");  // the tokenizer's 258 ids, and rows that no token has
+  save_stranger(tiny.context, 300, 40, folder / "bytes");  // the tokenizer's 258 ids, and padding rows
   tiny.tokenizer.save(folder / "bytes");
   SpeculativeConfig config = draft("bytes");
   const GenerationRequest request{byte_ids("How many?"), 1, 2, {.max_tokens = 40, .stop = {}, .stop_ids = {}}};
@@ -251,7 +252,7 @@ TEST_F(ProposerTest, AnotherVocabularyIsRefused) {
             std::string::npos);
 }
 
-TEST_F(ProposerTest, SettingsThatMeanNothingAreErrors) {
+TEST_F(ProposerTest, InvalidSettingsAreErrors) {
   const auto check = [](SpeculativeConfig config) { check_settings([&](Fields& f) { config.fields(f); }); };
   check(ngram());
   check(draft("same"));

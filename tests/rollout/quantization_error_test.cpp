@@ -1,3 +1,4 @@
+// quantization_error(): zero for the model's own arithmetic, and equal to the engine's own differences.
 #include "rollout/quantization_error.h"
 
 #include <cmath>
@@ -26,8 +27,8 @@ TEST_F(QuantizationErrorTest, IsZeroWithTheModelsOwnArithmetic) {
   EXPECT_NEAR(error.perplexity, std::exp(nll / 95), 1e-3);
 }
 
-// The engine's log-probs of the same tokens, by the engine.
-TEST_F(QuantizationErrorTest, IsOfWhatTheEngineComputes) {
+// Compares with prompt log-probs of the engine.
+TEST_F(QuantizationErrorTest, IsThatOfTheEnginesLogProbs) {
   for (const EngineConfig& config : {EngineConfig{.quantization = "int8"},
                                      {.quantization = "fp8"},
                                      {.kv_cache_dtype = "fp8"},
@@ -39,11 +40,11 @@ TEST_F(QuantizationErrorTest, IsOfWhatTheEngineComputes) {
     for (size_t i = 0; i < texts().size(); ++i) {
       GenerationRequest request{texts()[i], 1, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}};
       request.prompt_logprobs = true;
-      const CompletionOutput reply = Engine(context, *model, nullptr, config).generate({request})[0][0];
-      ASSERT_FALSE(reply.failed) << reply.finish_reason;
-      for (size_t t = 1; t < reply.prompt_logp.size(); ++t) {
-        nll -= reply.prompt_logp[t];
-        most = std::max(most, std::fabs(static_cast<double>(reply.prompt_logp[t]) - scores[i].logp[t]));
+      const CompletionOutput completion = Engine(context, *model, nullptr, config).generate({request})[0][0];
+      ASSERT_FALSE(completion.failed) << completion.finish_reason;
+      for (size_t t = 1; t < completion.prompt_logp.size(); ++t) {
+        nll -= completion.prompt_logp[t];
+        most = std::max(most, std::fabs(static_cast<double>(completion.prompt_logp[t]) - scores[i].logp[t]));
       }
     }
     EXPECT_NEAR(error.engine_perplexity, std::exp(nll / 95), 1e-3);
@@ -56,7 +57,7 @@ TEST_F(QuantizationErrorTest, IsOfWhatTheEngineComputes) {
   }
 }
 
-TEST_F(QuantizationErrorTest, RefusesWhatTellsNothing) {
+TEST_F(QuantizationErrorTest, SequencesWithoutASecondTokenAreErrors) {
   EXPECT_THROW(quantization_error(context, *model, {}, std::vector<std::vector<int32_t>>{{3}}), Error);
   EXPECT_THROW(quantization_error(context, *model, {}, std::vector<std::vector<int32_t>>{{}, {1, 2}}), Error);
   EXPECT_THROW(quantization_error(context, *model, {}, std::vector<std::vector<int32_t>>{prompt(1, 97)}), Error);

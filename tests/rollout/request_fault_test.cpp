@@ -1,5 +1,5 @@
-// What goes wrong with one request ends that request. Faults are put wherever the engine uses a request's data; every
-// other request has the bits that it has without the faulty one.
+// A failure of one request ends that request only. Faults are injected wherever the engine uses a request's data; all
+// other requests keep the bits that they have without the faulty one.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ constexpr int64_t V = 61;
 constexpr int32_t marked_id = 60;
 constexpr uint64_t marked_seed = 666;
 
-// Which body fails: of the marked id in a prompt, or of a draw with the marked seed from some position on.
+// Which body fails: for the marked id in a prompt, or for sampling with the marked seed from some position on.
 enum class Fault { none, prefill, draw, no_memory };
 std::atomic<Fault> fault = Fault::none;
 std::atomic<uint64_t> first_bad_position = 0;
@@ -47,20 +47,20 @@ bool has_marked_draw(const Tensor& params) {
 
 [[maybe_unused]] const bool bad_draw = sample_rows.add(
     {"fault", DeviceKind::cpu,
-     [](Context&, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor) {
+     [](Context&, const SampleRows&) {
        if (fault == Fault::no_memory) throw std::bad_alloc();
        throw std::runtime_error("a fault in the draw");
      },
      1000,
-     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& params) {
-       return (fault == Fault::draw || fault == Fault::no_memory) && has_marked_draw(params);
+     [](const SampleRows& rows) {
+       return (fault == Fault::draw || fault == Fault::no_memory) && has_marked_draw(rows.params);
      }});
 
 class RequestFaultTest : public TinyEngineTest {
  protected:
   ~RequestFaultTest() override { fault = Fault::none; }
 
-  // Of all kinds; none draws the marked id.
+  // Requests of all kinds; none samples the marked id.
   static std::vector<GenerationRequest> good_requests() {
     std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 7; ++i) {
@@ -89,7 +89,7 @@ class RequestFaultTest : public TinyEngineTest {
     return out;
   }
 
-  // The bad one among the good ones, submitted as the fourth.
+  // The bad request among good ones, submitted as the fourth.
   void expect_alone(const GenerationRequest& bad, const std::string& why, Engine::OnToken on_token = {}) {
     for (const EngineConfig& config :
          {EngineConfig{}, EngineConfig{.max_batch_tokens = 16}, EngineConfig{.kv_cache_tokens = 256},
@@ -104,12 +104,12 @@ class RequestFaultTest : public TinyEngineTest {
       int told = 0;
       for (size_t i = 0; i < want.size(); ++i) {
         engine.submit(good_requests()[i],
-                      [&, i](uint64_t, std::vector<CompletionOutput> replies) { got[i] = std::move(replies); });
+                      [&, i](uint64_t, std::vector<CompletionOutput> completions) { got[i] = std::move(completions); });
         if (i != 3) continue;
         engine.submit(
             bad,
-            [&](uint64_t, std::vector<CompletionOutput> replies) {
-              failed = std::move(replies);
+            [&](uint64_t, std::vector<CompletionOutput> completions) {
+              failed = std::move(completions);
               ++told;
             },
             on_token);
@@ -118,9 +118,9 @@ class RequestFaultTest : public TinyEngineTest {
       expect_same(got, want);
       EXPECT_EQ(told, 1);
       ASSERT_EQ(std::ssize(failed), bad.n);
-      for (const CompletionOutput& reply : failed) {
-        EXPECT_TRUE(reply.failed && !reply.refused);
-        EXPECT_NE(reply.finish_reason.find(why), std::string::npos) << reply.finish_reason;
+      for (const CompletionOutput& completion : failed) {
+        EXPECT_TRUE(completion.failed && !completion.rejected);
+        EXPECT_NE(completion.finish_reason.find(why), std::string::npos) << completion.finish_reason;
       }
       EXPECT_EQ(engine.stats().kv_tokens_used, 0) << "its blocks are free";
       fault = Fault::none;
@@ -135,33 +135,33 @@ TEST_F(RequestFaultTest, InThePrefill) {
   expect_alone(bad_request(), "a fault in the prefill");
 }
 
-TEST_F(RequestFaultTest, InTheFirstDraw) {
+TEST_F(RequestFaultTest, InTheFirstSampledToken) {
   fault = Fault::draw;
   first_bad_position = 0;
   expect_alone(bad_request(), "a fault in the draw");
 }
 
-TEST_F(RequestFaultTest, InTheMiddleOfTheReply) {
+TEST_F(RequestFaultTest, InTheMiddleOfTheCompletion) {
   fault = Fault::draw;
   first_bad_position = 6 + 7;
   expect_alone(bad_request(), "a fault in the draw");
 }
 
-TEST_F(RequestFaultTest, WhereThereIsNoMemoryForIt) {
+TEST_F(RequestFaultTest, OutOfMemory) {
   fault = Fault::no_memory;
   first_bad_position = 6 + 3;
   expect_alone(bad_request(), "out of memory");
 }
 
-TEST_F(RequestFaultTest, InWhatIsToldOfATokenOfIt) {
+TEST_F(RequestFaultTest, InItsOnToken) {
   int count = 0;
   expect_alone(bad_request(), "the listener's", [&](uint64_t, int64_t, const CompletionOutput&) {
     if (++count % 5 == 0) throw std::runtime_error("the listener's fault");
   });
 }
 
-// As weights do whose row of one id is broken: its keys and values, and what is drawn after them, are NaN.
-TEST_F(RequestFaultTest, InTheNumbersOfAnIdThatItAloneHas) {
+// The weights of one id are broken: its keys and values, and the logits after it, are NaN.
+TEST_F(RequestFaultTest, InTheWeightsOfAnIdThatItAloneHas) {
   const auto params = model->base_params();
   const auto table = std::ranges::find_if(params, [](const Param* one) { return one->lookup; });
   ASSERT_NE(table, params.end());
@@ -169,7 +169,7 @@ TEST_F(RequestFaultTest, InTheNumbersOfAnIdThatItAloneHas) {
   expect_alone(bad_request(), "NaN");
 }
 
-TEST_F(RequestFaultTest, InItsSettingsAsTheKernelsSeeThem) {
+TEST_F(RequestFaultTest, InItsSettingsInTheKernels) {
   for (const auto& [name, change] : std::vector<std::pair<std::string, std::function<void(SamplingParams&)>>>{
            {"top_p", [](SamplingParams& s) { s.top_p = 1e-46; }},
            {"top_p", [](SamplingParams& s) { s.top_p = 5e-324; }},
@@ -180,9 +180,9 @@ TEST_F(RequestFaultTest, InItsSettingsAsTheKernelsSeeThem) {
            {"repetition_penalty", [](SamplingParams& s) { s.repetition_penalty = 1e-46; }}}) {
     GenerationRequest bad = bad_request();
     change(bad.sampling);
-    const std::vector<CompletionOutput> replies = Engine(context, *model, nullptr, {}).generate({bad})[0];
-    EXPECT_TRUE(replies[0].failed && replies[0].refused) << name;
-    EXPECT_NE(replies[0].finish_reason.find(name), std::string::npos) << replies[0].finish_reason;
+    const std::vector<CompletionOutput> completions = Engine(context, *model, nullptr, {}).generate({bad})[0];
+    EXPECT_TRUE(completions[0].failed && completions[0].rejected) << name;
+    EXPECT_NE(completions[0].finish_reason.find(name), std::string::npos) << completions[0].finish_reason;
     EXPECT_THROW(check_settings([&](Fields& f) { bad.sampling.fields(f); }), Error)
         << "recipes and commands are checked alike";
   }
@@ -193,15 +193,15 @@ TEST_F(RequestFaultTest, InItsSettingsAsTheKernelsSeeThem) {
   EXPECT_FALSE(Engine(context, *model, nullptr, {}).generate({least})[0][0].failed);
 }
 
-// What the asker of a finished request throws leaves the step; the engine goes on.
-TEST_F(RequestFaultTest, WhatAnAnswerThrowsLeavesTheStepAndNothingElse) {
+// step() rethrows an exception of on_finish; the engine continues.
+TEST_F(RequestFaultTest, StepRethrowsAnExceptionOfOnFinishAndContinues) {
   const std::vector<std::vector<CompletionOutput>> want =
       Engine(context, *model, nullptr, {}).generate(good_requests());
   Engine engine(context, *model, nullptr, {});
   std::vector<std::vector<CompletionOutput>> got(want.size());
   for (size_t i = 0; i < want.size(); ++i)
-    engine.submit(good_requests()[i], [&, i](uint64_t, std::vector<CompletionOutput> replies) {
-      got[i] = std::move(replies);
+    engine.submit(good_requests()[i], [&, i](uint64_t, std::vector<CompletionOutput> completions) {
+      got[i] = std::move(completions);
       if (i == 2) throw Error("nobody wants it");
     });
   int thrown = 0;
@@ -217,13 +217,13 @@ TEST_F(RequestFaultTest, WhatAnAnswerThrowsLeavesTheStepAndNothingElse) {
   expect_same(got, want);
 }
 
-// Keeps what it is told, and may throw.
+// Records its calls, and may throw.
 struct Listener : CompletionListener {
   void on_token(size_t, int64_t, const CompletionOutput&) override {
     if (throws_on_token && ++tokens == 4) throw std::runtime_error("the listener's fault");
   }
   void on_finish(size_t, std::vector<CompletionOutput> done) override {
-    replies = std::move(done);
+    completions = std::move(done);
     finished = true;
     if (throws_on_finish) throw std::runtime_error("the listener's fault");
   }
@@ -234,13 +234,13 @@ struct Listener : CompletionListener {
   }
   bool throws_on_token = false, throws_on_finish = false;
   int tokens = 0;
-  std::vector<CompletionOutput> replies;
+  std::vector<CompletionOutput> completions;
   std::string reason;
   std::atomic<bool> finished = false;
   std::atomic<int> failures = 0;
 };
 
-TEST_F(RequestFaultTest, AListenerThatThrowsEndsItsOwnJob) {
+TEST_F(RequestFaultTest, AListenerThatThrowsEndsItsOwnRequest) {
   const std::vector<std::vector<CompletionOutput>> want =
       Engine(context, *model, nullptr, {}).generate(good_requests());
   Engine engine(context, *model, nullptr, {});
@@ -258,10 +258,10 @@ TEST_F(RequestFaultTest, AListenerThatThrowsEndsItsOwnJob) {
     if (bad)
       EXPECT_EQ(listeners[i]->reason, "the listener's fault");
     else
-      expect_same({listeners[i]->replies}, {want[i]});
+      expect_same({listeners[i]->completions}, {want[i]});
   }
   EXPECT_EQ(loop.state().failure, "");
-  EXPECT_TRUE(soon([&] { return loop.state().replies == 0; }));
+  EXPECT_TRUE(soon([&] { return loop.state().pending_completions == 0; }));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// How replies are drawn: what changes logits, what ends a reply, what is told of them; and that none of it depends on
-// the other requests.
+// Sampling: what adjusts logits, what ends a completion, and its log-probs; and that nothing depends on other requests.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,7 +15,7 @@ constexpr int64_t V = 61;
 
 class SamplingTest : public TinyEngineTest {
  protected:
-  // Requests that ask for everything in turn.
+  // Requests that use all options in turn.
   static std::vector<GenerationRequest> requests() {
     std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 12; ++i) {
@@ -39,9 +38,9 @@ class SamplingTest : public TinyEngineTest {
     }
     return out;
   }
-  std::vector<std::vector<CompletionOutput>> run(std::vector<GenerationRequest> asked,
+  std::vector<std::vector<CompletionOutput>> run(std::vector<GenerationRequest> submitted,
                                                  const EngineConfig& config = {}) {
-    return Engine(context, *model, nullptr, config).generate(std::move(asked));
+    return Engine(context, *model, nullptr, config).generate(std::move(submitted));
   }
   std::vector<CompletionOutput> replies_to(const GenerationRequest& request) { return run({request})[0]; }
   CompletionOutput one(const GenerationRequest& request) { return replies_to(request)[0]; }
@@ -76,7 +75,7 @@ std::vector<double> log_softmax(std::vector<double> logits, double temperature) 
   return logits;
 }
 
-TEST_F(SamplingTest, NothingDependsOnBatchingChunkingPreemptionOrNeighbours) {
+TEST_F(SamplingTest, NothingDependsOnBatchingChunkingPreemptionOrOtherRequests) {
   const auto reference = run(requests());
   expect_same(reference, run(requests(), {.max_batch_tokens = 1}));
   expect_same(reference, run(requests(), {.max_batch_tokens = 7, .max_sequences = 2}));
@@ -87,48 +86,49 @@ TEST_F(SamplingTest, NothingDependsOnBatchingChunkingPreemptionOrNeighbours) {
   for (size_t i = 0; i < reference.size(); ++i) expect_same({reference[i]}, {run({requests()[i]})[0]});
 }
 
-TEST_F(SamplingTest, LogProbsAreOfTheFormulasOfTheHeader) {
+TEST_F(SamplingTest, LogProbsFollowTheFormulasOfTheHeader) {
   for (const GenerationRequest& request : requests()) {
     const SamplingParams& sampling = request.sampling;
     if (sampling.top_p < 1 || sampling.temperature == 0) continue;
-    for (const CompletionOutput& reply : replies_to(request))
-      for (size_t t = 0; t < reply.ids.size(); ++t) {
-        const std::span<const int32_t> before(reply.ids.data(), t);
+    for (const CompletionOutput& completion : replies_to(request))
+      for (size_t t = 0; t < completion.ids.size(); ++t) {
+        const std::span<const int32_t> before(completion.ids.data(), t);
         const std::vector<double> raw = logits_after(joined(request.prompt, before)),
                                   changed = changed_by(request, before, raw);
-        const auto id = static_cast<size_t>(reply.ids[t]);
-        EXPECT_NEAR(static_cast<double>(reply.truncated_logp[t]), log_softmax(changed, sampling.temperature)[id], 2e-5)
+        const auto id = static_cast<size_t>(completion.ids[t]);
+        EXPECT_NEAR(static_cast<double>(completion.truncated_logp[t]), log_softmax(changed, sampling.temperature)[id],
+                    2e-5)
             << request.id << " token " << t;
-        EXPECT_NEAR(static_cast<double>(reply.logp[t]), log_softmax(raw, sampling.temperature)[id], 2e-5)
+        EXPECT_NEAR(static_cast<double>(completion.logp[t]), log_softmax(raw, sampling.temperature)[id], 2e-5)
             << request.id << " token " << t;
-        EXPECT_NEAR(static_cast<double>(reply.raw_logp[t]), log_softmax(raw, 1)[id], 2e-5)
+        EXPECT_NEAR(static_cast<double>(completion.raw_logp[t]), log_softmax(raw, 1)[id], 2e-5)
             << request.id << " token " << t;
       }
   }
 }
 
-TEST_F(SamplingTest, LogProbsAreTheLearnersBitForBitWhateverIsChanged) {
-  const auto replies = run(requests());
-  for (size_t i = 0; i < replies.size(); ++i) {
+TEST_F(SamplingTest, LogProbsAreTheLearnersBitForBitUnderAdjustments) {
+  const auto completions = run(requests());
+  for (size_t i = 0; i < completions.size(); ++i) {
     const GenerationRequest request = requests()[i];
     const double temperature = request.sampling.temperature > 0 ? request.sampling.temperature : 1;
-    for (const CompletionOutput& reply : replies[i]) {
-      const std::vector<std::vector<int32_t>> text{joined(request.prompt, reply.ids)};
+    for (const CompletionOutput& completion : completions[i]) {
+      const std::vector<std::vector<int32_t>> text{joined(request.prompt, completion.ids)};
       const TokenLogprobs scores = compute_logprobs(context, *model, text, {.temperature = temperature}).front();
       const TokenLogprobs raw = compute_logprobs(context, *model, text, {}).front();
-      for (size_t t = 0; t < reply.ids.size(); ++t) {
-        ASSERT_EQ(reply.logp[t], scores.logp[request.prompt.size() + t]) << i << " token " << t;
-        ASSERT_EQ(reply.raw_logp[t], raw.logp[request.prompt.size() + t]) << i << " token " << t;
+      for (size_t t = 0; t < completion.ids.size(); ++t) {
+        ASSERT_EQ(completion.logp[t], scores.logp[request.prompt.size() + t]) << i << " token " << t;
+        ASSERT_EQ(completion.raw_logp[t], raw.logp[request.prompt.size() + t]) << i << " token " << t;
       }
-      ASSERT_EQ(reply.prompt_logp.size(), request.prompt_logprobs ? request.prompt.size() : 0u);
-      for (size_t t = 0; t < reply.prompt_logp.size(); ++t)
-        ASSERT_EQ(reply.prompt_logp[t], raw.logp[t]) << i << " prompt token " << t;
+      ASSERT_EQ(completion.prompt_logp.size(), request.prompt_logprobs ? request.prompt.size() : 0u);
+      for (size_t t = 0; t < completion.prompt_logp.size(); ++t)
+        ASSERT_EQ(completion.prompt_logp[t], raw.logp[t]) << i << " prompt token " << t;
     }
   }
 }
 
-// Past several starts of the decode loop, whose tables of edits grow on the device.
-TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
+// Beyond several starts of the decode loop, whose adjustment tables grow on the device.
+TEST_F(SamplingTest, CapturedPassesCountTheSampledTokens) {
   GenerationRequest request{
       prompt(4, 8), 2, 0, {.temperature = 0, .max_tokens = 80, .min_tokens = 40, .stop = {}, .stop_ids = {}}, 3};
   request.sampling.repetition_penalty = 1.1, request.sampling.presence_penalty = 0.2,
@@ -136,33 +136,33 @@ TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
   request.sampling.logit_bias = {{20, 2}, {33, 1}};
   request.sampling.stop_ids = {1, 2, 3};
   Engine engine(context, *model, nullptr, {});
-  std::vector<CompletionOutput> replies;
-  engine.submit(request, [&](uint64_t, std::vector<CompletionOutput> done) { replies = std::move(done); });
+  std::vector<CompletionOutput> completions;
+  engine.submit(request, [&](uint64_t, std::vector<CompletionOutput> done) { completions = std::move(done); });
   engine.step();
   const double prompts = engine.stats().prefill_seconds;
   while (engine.step()) {}
   EXPECT_EQ(engine.stats().prefill_seconds, prompts);
-  for (const CompletionOutput& reply : replies) {
-    ASSERT_GT(reply.ids.size(), 40u);
-    for (size_t t = 0; t < reply.ids.size(); ++t) {
-      const std::span<const int32_t> before(reply.ids.data(), t);
+  for (const CompletionOutput& completion : completions) {
+    ASSERT_GT(completion.ids.size(), 40u);
+    for (size_t t = 0; t < completion.ids.size(); ++t) {
+      const std::span<const int32_t> before(completion.ids.data(), t);
       const std::vector<double> raw = logits_after(joined(request.prompt, before)),
                                 changed = changed_by(request, before, raw);
       const double best = *std::ranges::max_element(changed);
-      ASSERT_NEAR(changed[static_cast<size_t>(reply.ids[t])], best, 1e-5) << "token " << t;
-      ASSERT_EQ(reply.top_logprobs[t].size(), 3u);
-      EXPECT_EQ(reply.top_logprobs[t][0].id, std::ranges::max_element(raw) - raw.begin());
+      ASSERT_NEAR(changed[static_cast<size_t>(completion.ids[t])], best, 1e-5) << "token " << t;
+      ASSERT_EQ(completion.top_logprobs[t].size(), 3u);
+      EXPECT_EQ(completion.top_logprobs[t][0].id, std::ranges::max_element(raw) - raw.begin());
     }
   }
 }
 
-TEST_F(SamplingTest, PenalisedFrequenciesAreTheProbabilities) {
+TEST_F(SamplingTest, PenalizedFrequenciesAreTheProbabilities) {
   GenerationRequest request{
       prompt(3, 9), 4000, 0, {.repetition_penalty = 1.5, .presence_penalty = 1, .stop = {}, .stop_ids = {}}};
   request.sampling.max_tokens = 1;
   request.sampling.logit_bias = {{7, 2}};
   std::vector<double> times(V);
-  for (const CompletionOutput& reply : replies_to(request)) ++times[static_cast<size_t>(reply.ids[0])];
+  for (const CompletionOutput& completion : replies_to(request)) ++times[static_cast<size_t>(completion.ids[0])];
   const std::vector<double> expected = log_softmax(changed_by(request, {}, logits_after(request.prompt)), 1);
   double chi_square = 0;
   int64_t freedom = -1;
@@ -175,17 +175,17 @@ TEST_F(SamplingTest, PenalisedFrequenciesAreTheProbabilities) {
   EXPECT_LT(chi_square, static_cast<double>(freedom) + 4 * std::sqrt(2.0 * static_cast<double>(freedom)));
 }
 
-TEST_F(SamplingTest, NoReplyStopsBeforeMinTokens) {
+TEST_F(SamplingTest, NoCompletionStopsBeforeMinTokens) {
   bool early = false;
   for (const int64_t min_tokens : {0, 1, 9}) {
     GenerationRequest request{
         prompt(1, 6), 40, 0, {.max_tokens = 20, .min_tokens = min_tokens, .stop = {}, .stop_ids = {}}};
     for (int64_t id = 0; id < 30; ++id) request.sampling.stop_ids.push_back(id);
-    for (const CompletionOutput& reply : replies_to(request)) {
-      ASSERT_EQ(reply.finish_reason, "stop");
-      ASSERT_GT(std::ssize(reply.ids), min_tokens);
-      for (size_t t = 0; t + 1 < reply.ids.size(); ++t) EXPECT_GE(reply.ids[t], 30);
-      early = early || reply.ids.size() == 1;
+    for (const CompletionOutput& completion : replies_to(request)) {
+      ASSERT_EQ(completion.finish_reason, "stop");
+      ASSERT_GT(std::ssize(completion.ids), min_tokens);
+      for (size_t t = 0; t + 1 < completion.ids.size(); ++t) EXPECT_GE(completion.ids[t], 30);
+      early = early || completion.ids.size() == 1;
     }
   }
   EXPECT_TRUE(early);
@@ -194,19 +194,19 @@ TEST_F(SamplingTest, NoReplyStopsBeforeMinTokens) {
 TEST_F(SamplingTest, ABiasForcesAndBans) {
   GenerationRequest request{prompt(1, 6), 20, 0, {.max_tokens = 5, .stop = {}, .stop_ids = {}}};
   request.sampling.logit_bias = {{33, 100}};
-  for (const CompletionOutput& reply : replies_to(request)) EXPECT_EQ(reply.ids, std::vector<int32_t>(5, 33));
+  for (const CompletionOutput& completion : replies_to(request)) EXPECT_EQ(completion.ids, std::vector<int32_t>(5, 33));
   request.sampling.logit_bias = {{33, 100}, {34, 100}, {35, -100}};
-  for (const CompletionOutput& reply : replies_to(request))
-    for (const int32_t id : reply.ids) EXPECT_TRUE(id == 33 || id == 34);
+  for (const CompletionOutput& completion : replies_to(request))
+    for (const int32_t id : completion.ids) EXPECT_TRUE(id == 33 || id == 34);
 }
 
-TEST_F(SamplingTest, TopLogProbsAreTheLikeliestOfEachPlace) {
+TEST_F(SamplingTest, TopLogProbsAreTheMostLikelyIdsOfEachPosition) {
   GenerationRequest request{prompt(2, 8), 2,   0, {.temperature = 1.4, .max_tokens = 6, .stop = {}, .stop_ids = {}},
                             64,           true};
-  for (const CompletionOutput& reply : replies_to(request)) {
-    const std::vector<int32_t> text = joined(request.prompt, reply.ids);
+  for (const CompletionOutput& completion : replies_to(request)) {
+    const std::vector<int32_t> text = joined(request.prompt, completion.ids);
     const auto check = [&](const std::vector<TokenLogp>& top, size_t position, float raw_logp) {
-      ASSERT_EQ(std::ssize(top), V);  // all there are
+      ASSERT_EQ(std::ssize(top), V);  // all ids
       double mass = 0;
       for (size_t i = 0; i < top.size(); ++i) {
         mass += std::exp(static_cast<double>(top[i].logp));
@@ -219,44 +219,46 @@ TEST_F(SamplingTest, TopLogProbsAreTheLikeliestOfEachPlace) {
       }
       EXPECT_NEAR(mass, 1, 1e-5);
     };
-    ASSERT_EQ(reply.top_logprobs.size(), reply.ids.size());
-    for (size_t t = 0; t < reply.ids.size(); ++t)
-      check(reply.top_logprobs[t], request.prompt.size() + t, reply.raw_logp[t]);
-    ASSERT_EQ(reply.prompt_top_logprobs.size(), request.prompt.size());
-    EXPECT_TRUE(reply.prompt_top_logprobs[0].empty());
-    for (size_t t = 1; t < request.prompt.size(); ++t) check(reply.prompt_top_logprobs[t], t, reply.prompt_logp[t]);
+    ASSERT_EQ(completion.top_logprobs.size(), completion.ids.size());
+    for (size_t t = 0; t < completion.ids.size(); ++t)
+      check(completion.top_logprobs[t], request.prompt.size() + t, completion.raw_logp[t]);
+    ASSERT_EQ(completion.prompt_top_logprobs.size(), request.prompt.size());
+    EXPECT_TRUE(completion.prompt_top_logprobs[0].empty());
+    for (size_t t = 1; t < request.prompt.size(); ++t)
+      check(completion.prompt_top_logprobs[t], t, completion.prompt_logp[t]);
   }
 }
 
-TEST_F(SamplingTest, ANeighboursTopLogProbsAreNotMine) {
-  std::vector<GenerationRequest> asked(3, {prompt(2, 8), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}});
-  asked[0].top_logprobs = 5, asked[1].top_logprobs = 2;
-  const auto replies = run(asked);
+TEST_F(SamplingTest, TopLogProbsOfOneRequestDoNotShowInAnother) {
+  std::vector<GenerationRequest> submitted(3, {prompt(2, 8), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}});
+  submitted[0].top_logprobs = 5, submitted[1].top_logprobs = 2;
+  const auto completions = run(submitted);
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(replies[i][0].ids, replies[0][0].ids);
-    EXPECT_EQ(replies[i][0].top_logprobs.size(), i == 2 ? 0u : 4u);
-    for (const auto& top : replies[i][0].top_logprobs) EXPECT_EQ(std::ssize(top), asked[i].top_logprobs);
+    EXPECT_EQ(completions[i][0].ids, completions[0][0].ids);
+    EXPECT_EQ(completions[i][0].top_logprobs.size(), i == 2 ? 0u : 4u);
+    for (const auto& top : completions[i][0].top_logprobs) EXPECT_EQ(std::ssize(top), submitted[i].top_logprobs);
   }
 }
 
-TEST_F(SamplingTest, APromptAloneIsScoredUpToTheLastPosition) {
+TEST_F(SamplingTest, PromptLogProbsReachTheLastPosition) {
   GenerationRequest request{prompt(5, 96), 2, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}, 0, true};
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 96, .max_batch_tokens = 10});
-  const auto replies = engine.generate({request, {prompt(1, 4), 1, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
+  const auto completions =
+      engine.generate({request, {prompt(1, 4), 1, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
   const TokenLogprobs scores =
       compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{request.prompt}, {}).front();
-  for (const CompletionOutput& reply : replies[0]) {
-    EXPECT_FALSE(reply.failed) << reply.finish_reason;
-    EXPECT_TRUE(reply.ids.empty());
-    EXPECT_EQ(reply.finish_reason, "length");
-    EXPECT_EQ(reply.prompt_logp, scores.logp);
+  for (const CompletionOutput& completion : completions[0]) {
+    EXPECT_FALSE(completion.failed) << completion.finish_reason;
+    EXPECT_TRUE(completion.ids.empty());
+    EXPECT_EQ(completion.finish_reason, "length");
+    EXPECT_EQ(completion.prompt_logp, scores.logp);
   }
-  EXPECT_EQ(replies[1][0].ids.size(), 3u);
-  request.prompt_logprobs = false;  // and nothing to do
+  EXPECT_EQ(completions[1][0].ids.size(), 3u);
+  request.prompt_logprobs = false;  // max_tokens is 0 as well: an invalid request
   EXPECT_TRUE(one(request).failed);
 }
 
-TEST_F(SamplingTest, SeedRequestAndReplyDecideTheDraws) {
+TEST_F(SamplingTest, SeedRequestAndCompletionDecideTheSampledTokens) {
   GenerationRequest request{prompt(5, 5), 2, 7, {.max_tokens = 12, .seed = 1, .stop = {}, .stop_ids = {}}};
   const std::vector<CompletionOutput> first = replies_to(request);
   EXPECT_NE(first[0].ids, first[1].ids);
@@ -267,30 +269,30 @@ TEST_F(SamplingTest, SeedRequestAndReplyDecideTheDraws) {
   EXPECT_NE(one(request).ids, first[0].ids);
 }
 
-TEST_F(SamplingTest, EveryTokenIsToldAsItIsWritten) {
+TEST_F(SamplingTest, OnTokenSeesEveryToken) {
   GenerationRequest request{prompt(5, 5), 2, 7, {.max_tokens = 6, .stop = {}, .stop_ids = {}}, 3, true};
   Engine engine(context, *model, nullptr, {});
-  std::vector<CompletionOutput> told(2), finished;
+  std::vector<CompletionOutput> seen(2), finished;
   engine.submit(
-      request, [&](uint64_t, std::vector<CompletionOutput> replies) { finished = std::move(replies); },
-      [&](uint64_t id, int64_t reply, const CompletionOutput& written) {
+      request, [&](uint64_t, std::vector<CompletionOutput> completions) { finished = std::move(completions); },
+      [&](uint64_t id, int64_t completion_index, const CompletionOutput& written) {
         EXPECT_EQ(id, 7u);
-        EXPECT_EQ(written.ids.size(), told[static_cast<size_t>(reply)].ids.size() + 1);
+        EXPECT_EQ(written.ids.size(), seen[static_cast<size_t>(completion_index)].ids.size() + 1);
         EXPECT_EQ(written.prompt_logp.size(), 5u);
-        told[static_cast<size_t>(reply)] = written;
-        told[static_cast<size_t>(reply)].finish_reason = "length";
+        seen[static_cast<size_t>(completion_index)] = written;
+        seen[static_cast<size_t>(completion_index)].finish_reason = "length";
       });
   while (engine.step()) {}
-  expect_same({told}, {finished});
+  expect_same({seen}, {finished});
 }
 
-TEST_F(SamplingTest, WhatIsOutOfRangeIsAFailedReplyThatSaysSo) {
+TEST_F(SamplingTest, ARequestOutOfRangeFailsWithTheReason) {
   const auto refused = [&](const char* word, auto change) {
     GenerationRequest request{prompt(1, 4), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}};
     change(request);
-    const CompletionOutput reply = one(request);
-    EXPECT_TRUE(reply.failed) << word;
-    EXPECT_NE(reply.finish_reason.find(word), std::string::npos) << reply.finish_reason;
+    const CompletionOutput completion = one(request);
+    EXPECT_TRUE(completion.failed) << word;
+    EXPECT_NE(completion.finish_reason.find(word), std::string::npos) << completion.finish_reason;
   };
   refused("temperature", [](GenerationRequest& r) { r.sampling.temperature = -1; });
   refused("top_p", [](GenerationRequest& r) { r.sampling.top_p = std::nan(""); });
@@ -310,7 +312,7 @@ TEST_F(SamplingTest, WhatIsOutOfRangeIsAFailedReplyThatSaysSo) {
   refused("max_tokens", [](GenerationRequest& r) { r.sampling.max_tokens = 0; });
 }
 
-TEST(StopStrings, CountOnceTheyEndAfterMinTokens) {
+TEST(StopStrings, CountOnlyAfterMinTokens) {
   const TemporaryFolder folder;
   const Tokenizer tokenizer = character_tokenizer(folder.path());
   const auto device = cpu_device();
@@ -328,14 +330,14 @@ TEST(StopStrings, CountOnceTheyEndAfterMinTokens) {
   sampling.stop = {"ab"};
   const auto expect_cut = [&](size_t min_tokens, size_t cut) {
     sampling.min_tokens = static_cast<int64_t>(min_tokens);
-    const CompletionOutput reply = reply_to(sampling);
-    EXPECT_EQ(reply.finish_reason, "stop");
-    EXPECT_EQ(reply.ids.size(), cut + 2) << min_tokens;
-    EXPECT_EQ(reply.text, text.substr(0, cut)) << min_tokens;
+    const CompletionOutput completion = reply_to(sampling);
+    EXPECT_EQ(completion.finish_reason, "stop");
+    EXPECT_EQ(completion.ids.size(), cut + 2) << min_tokens;
+    EXPECT_EQ(completion.text, text.substr(0, cut)) << min_tokens;
   };
   expect_cut(0, first);
-  expect_cut(first + 1, first);   // whole with the next token
-  expect_cut(first + 2, second);  // whole too early: the text keeps it
+  expect_cut(first + 1, first);   // complete with the next token
+  expect_cut(first + 2, second);  // complete before min_tokens: the text keeps it
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Scheduler: the parts of each pass, preemption, forks, lookahead and cached prefixes.
 #include "rollout/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -14,20 +15,20 @@ class SchedulerTest : public ::testing::Test {
   }
   void add(int64_t tokens, uint64_t number = 0) {
     Sequence sequence;
-    sequence.ticket = std::make_shared<RequestState>();
-    sequence.ticket->number = number;
+    sequence.request_state = std::make_shared<RequestState>();
+    sequence.request_state->number = number;
     sequence.tokens.assign(static_cast<size_t>(tokens), static_cast<int32_t>(number));
-    tickets.push_back(sequence.ticket);
+    states.push_back(sequence.request_state);
     scheduler.add(std::move(sequence));
   }
-  // What plan() says, as "number:count", and what a pass does about it.
+  // Runs one pass and returns its parts as "number:count".
   std::string pass() {
     std::string out;
     for (const Scheduler::ScheduledSequence& part : scheduler.schedule()) {
-      out += concat(out.empty() ? "" : " ", part.sequence->ticket->number, ":", part.count);
+      out += concat(out.empty() ? "" : " ", part.sequence->request_state->number, ":", part.count);
       scheduler.advance(*part.sequence, part.count);
       EXPECT_GE(static_cast<int64_t>(part.sequence->blocks.size()) * cache.block_size(), part.sequence->computed);
-      if (part.sequence->remaining() == 0) part.sequence->tokens.push_back(1);  // as if a token was drawn
+      if (part.sequence->remaining() == 0) part.sequence->tokens.push_back(1);  // as if a token was sampled
     }
     return out;
   }
@@ -36,7 +37,7 @@ class SchedulerTest : public ::testing::Test {
   EngineConfig config{.kv_block_size = 4, .kv_cache_tokens = 32, .max_batch_tokens = 10, .max_sequences = 3};
   KvCache cache{context, shape(), DType::f32, 4, 32};
   Scheduler scheduler{cache, config};
-  std::vector<std::shared_ptr<RequestState>> tickets;
+  std::vector<std::shared_ptr<RequestState>> states;
 };
 
 TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudgetInChunks) {
@@ -52,68 +53,68 @@ TEST_F(SchedulerTest, NoMoreRunThanMaxSequences) {
   EXPECT_EQ(pass(), "0:1 1:1 2:1");
 }
 
-TEST_F(SchedulerTest, APromptCountsAsTheRepliesItWillHave) {
+TEST_F(SchedulerTest, APromptCountsAsItsCompletions) {
   add(1, 0), add(1, 1), add(1, 2);
-  tickets[1]->request.n = 3;
+  states[1]->request.n = 3;
   EXPECT_EQ(pass(), "0:1");
-  tickets[0]->cancelled = true;
+  states[0]->cancelled = true;
   EXPECT_EQ(pass(), "1:1");
 }
 
-TEST_F(SchedulerTest, RepliesBeyondMaxSequencesWait) {
+TEST_F(SchedulerTest, CompletionsBeyondMaxSequencesWait) {
   add(4, 0);
-  tickets[0]->request.n = 5;
+  states[0]->request.n = 5;
   const auto prompt = scheduler.schedule().at(0).sequence;
   scheduler.advance(*prompt, 4);
   for (int i = 0; i < 5; ++i) {
-    Sequence reply = *prompt;
-    reply.forked = true;
-    reply.tokens.push_back(1);
-    scheduler.fork(prompt, reply);
+    Sequence completion = *prompt;
+    completion.forked = true;
+    completion.tokens.push_back(1);
+    scheduler.fork(prompt, completion);
   }
   scheduler.finish(prompt);
   EXPECT_EQ(pass(), "0:1 0:1 0:1");
   scheduler.finish(scheduler.schedule().at(0).sequence);
-  EXPECT_EQ(pass(), "0:1 0:1 0:1");  // one of the two that wait, which finds the prompt
+  EXPECT_EQ(pass(), "0:1 0:1 0:1");  // one of the two waiting ones, with the cached prompt
 }
 
-// A reply is as old as its prompt: what came later waits for it, and gives way to it.
-TEST_F(SchedulerTest, AReplyGoesBeforePromptsThatCameAfterItsOwn) {
+// A completion is as old as its prompt: later requests wait for it and are preempted for it.
+TEST_F(SchedulerTest, ACompletionRunsBeforePromptsThatCameAfterItsOwn) {
   add(3, 0), add(16, 1);
   auto parts = scheduler.schedule();
   ASSERT_EQ(parts.size(), 2u);
   for (const Scheduler::ScheduledSequence& part : parts) scheduler.advance(*part.sequence, part.count);
-  Sequence reply = *parts[0].sequence;
-  reply.forked = true;
-  reply.tokens.push_back(1);
-  scheduler.fork(parts[0].sequence, reply);
+  Sequence completion = *parts[0].sequence;
+  completion.forked = true;
+  completion.tokens.push_back(1);
+  scheduler.fork(parts[0].sequence, completion);
   scheduler.finish(parts[0].sequence);
   EXPECT_EQ(pass(), "0:1 1:9");
 }
 
-TEST_F(SchedulerTest, AllThatRunIsComputedAgainInTheSameOrder) {
+TEST_F(SchedulerTest, PreemptAllKeepsTheOrder) {
   add(3, 0), add(3, 1), pass();
   scheduler.preempt_all();
   cache.invalidate_prefix_cache();
   EXPECT_EQ(cache.free_blocks(), cache.num_blocks());
-  EXPECT_EQ(scheduler.preemptions(), 0);  // which are those for want of cache
+  EXPECT_EQ(scheduler.preemptions(), 0);  // counts preemptions for lack of blocks only
   EXPECT_EQ(pass(), "0:4 1:4");
 }
 
-TEST_F(SchedulerTest, TheYoungestGivesWayWhenTheCacheIsFullAndComesBackWhole) {
+TEST_F(SchedulerTest, AFullCachePreemptsTheYoungestWhichIsRecomputed) {
   add(10, 0), add(10, 1), add(10, 2);
   std::string seen;
   for (int i = 0; i < 40 && scheduler.preemptions() == 0; ++i) seen = pass();
   EXPECT_EQ(scheduler.preemptions(), 1);
-  EXPECT_NE(seen.find("0:"), std::string::npos);  // the oldest goes on
-  for (const auto& ticket : tickets) ticket->cancelled = ticket->number == 0;
+  EXPECT_NE(seen.find("0:"), std::string::npos);  // the oldest still runs
+  for (const auto& state : states) state->cancelled = state->number == 0;
   EXPECT_NE(pass().find("1:"), std::string::npos);
 }
 
-TEST_F(SchedulerTest, WhatIsCancelledGivesItsBlocksBack) {
+TEST_F(SchedulerTest, CancelledSequencesFreeTheirBlocks) {
   add(8, 0), add(2, 1);
   pass();
-  for (const auto& ticket : tickets) ticket->cancelled = true;
+  for (const auto& state : states) state->cancelled = true;
   EXPECT_EQ(pass(), "");
   EXPECT_TRUE(scheduler.idle());
   EXPECT_EQ(cache.free_blocks(), cache.num_blocks());
@@ -123,61 +124,61 @@ TEST_F(SchedulerTest, AForkSharesFullBlocksAndCopiesTheLast) {
   add(6, 0);
   const auto prompt = scheduler.schedule().at(0).sequence;
   prompt->computed = 6;
-  Sequence reply = *prompt;
-  reply.forked = true;
-  reply.tokens.push_back(1);
+  Sequence completion = *prompt;
+  completion.forked = true;
+  completion.tokens.push_back(1);
   const int64_t free = cache.free_blocks();
-  scheduler.fork(prompt, reply);
+  scheduler.fork(prompt, completion);
   EXPECT_EQ(cache.free_blocks(), free - 1);  // two blocks, one of them shared
   scheduler.finish(prompt);
-  EXPECT_EQ(cache.free_blocks(), free);  // the shared block stays, the prompt's own last one goes
+  EXPECT_EQ(cache.free_blocks(), free);  // the shared block stays, the prompt's last block is freed
   EXPECT_EQ(pass(), "0:1");
 }
 
-TEST_F(SchedulerTest, RoomIsTakenFromWhatIsFreeAndIsTheSameForAll) {
+TEST_F(SchedulerTest, LookaheadTakesFreeBlocksOnlyWithOneBoundForAll) {
   add(3, 0), add(6, 1);
   pass();
   std::vector<Scheduler::ScheduledSequence> parts = scheduler.schedule();  // of 4 and 7 tokens, in 3 of 8 blocks
-  parts[0].room = 2, parts[1].room = 9;
-  EXPECT_EQ(scheduler.reserve(parts), 9);
-  EXPECT_EQ(parts[0].room, 2);
-  EXPECT_EQ(parts[1].room, 9);
+  parts[0].num_lookahead = 2, parts[1].num_lookahead = 9;
+  EXPECT_EQ(scheduler.reserve_lookahead(parts), 9);
+  EXPECT_EQ(parts[0].num_lookahead, 2);
+  EXPECT_EQ(parts[1].num_lookahead, 9);
   EXPECT_EQ(parts[0].sequence->blocks.size(), 2u);
   EXPECT_EQ(parts[1].sequence->blocks.size(), 4u);
-  EXPECT_EQ(scheduler.reserve(parts), 9);  // is there already
-  parts[0].room = 30, parts[1].room = 9;
-  EXPECT_EQ(scheduler.reserve(parts), 12);
-  EXPECT_EQ(parts[0].room, 12);
-  EXPECT_EQ(parts[1].room, 9);
+  EXPECT_EQ(scheduler.reserve_lookahead(parts), 9);  // already allocated
+  parts[0].num_lookahead = 30, parts[1].num_lookahead = 9;
+  EXPECT_EQ(scheduler.reserve_lookahead(parts), 12);
+  EXPECT_EQ(parts[0].num_lookahead, 12);
+  EXPECT_EQ(parts[1].num_lookahead, 9);
   EXPECT_EQ(cache.free_blocks(), 0);
   EXPECT_EQ(scheduler.preemptions(), 0);
 }
 
-TEST_F(SchedulerTest, ASequenceBeginsWithTheFullBlocksThatTheCacheHasOfIt) {
+TEST_F(SchedulerTest, ASequenceStartsWithItsCachedBlocks) {
   add(10, 0);
   EXPECT_EQ(pass(), "0:10");
   add(10, 0);  // while the first one runs
   EXPECT_EQ(pass(), "0:1 0:2");
   EXPECT_EQ(scheduler.cached_tokens(), 8);
-  for (const auto& ticket : tickets) ticket->cancelled = true;
+  for (const auto& state : states) state->cancelled = true;
   EXPECT_EQ(pass(), "");
   EXPECT_EQ(cache.free_blocks(), cache.num_blocks());
-  add(8, 0);  // nobody holds them now; of two full blocks one is computed, to draw from
+  add(8, 0);  // unreferenced now; one of the two full blocks is recomputed, to sample from
   EXPECT_EQ(pass(), "0:4");
   EXPECT_EQ(scheduler.cached_tokens(), 12);
   add(8, 1);
   EXPECT_EQ(pass(), "0:1 1:8");
 }
 
-TEST_F(SchedulerTest, APromptThatIsScoredIsComputedWhole) {
+TEST_F(SchedulerTest, PromptLogProbsDoNotUseThePrefixCache) {
   add(10, 0);
   pass();
   add(10, 0);
-  tickets.back()->request.prompt_logprobs = true;
+  states.back()->request.prompt_logprobs = true;
   EXPECT_EQ(pass(), "0:1 0:9");  // as far as the budget goes
 }
 
-TEST_F(SchedulerTest, NothingIsFoundWithoutPrefixCachingOrOnceNamesAreForgotten) {
+TEST_F(SchedulerTest, NothingIsFoundWithoutPrefixCachingOrAfterInvalidation) {
   add(6, 0);
   pass();
   cache.invalidate_prefix_cache();

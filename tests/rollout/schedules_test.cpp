@@ -1,6 +1,6 @@
-// The same requests under random schedules: blocks and pools of any size down to the smallest that holds one of them,
-// any budgets, arrivals between steps, neighbours that leave, prompts that begin alike, with and without caching and
-// guesses. Every reply comes, and has the bits it has alone.
+// The same requests under random schedules: block and cache sizes down to the smallest that fits one request, any token
+// budgets, arrivals between steps, cancelled requests, prompts with equal beginnings, with and without prefix caching
+// and drafts. Every completion arrives and has the bits that it has alone.
 #include <optional>
 
 #include "core/base/parallel_for.h"
@@ -13,9 +13,9 @@ namespace {
 
 class SchedulesTest : public TinyEngineTest {
  protected:
-  static constexpr int64_t longest = 48;  // tokens of a request with its reply, at most
+  static constexpr int64_t longest = 48;  // maximum tokens of a prompt and its completion
 
-  // Conversations: prompts of a few families that share their beginnings, asking for different things.
+  // Conversations: prompts of a few families with shared beginnings and different options.
   static std::vector<GenerationRequest> requests() {
     std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 16; ++i) {
@@ -46,7 +46,7 @@ class SchedulesTest : public TinyEngineTest {
   }
 };
 
-// What is computed with: the model's own numbers, or what an engine makes of them.
+// The engine's arithmetic: the model's own, or quantized.
 struct Arithmetic {
   std::string name, quantization = "none", kv_cache_dtype = "auto";
   uint64_t schedules = 15;
@@ -55,9 +55,9 @@ struct Arithmetic {
 
 class ArithmeticTest : public SchedulesTest, public ::testing::WithParamInterface<Arithmetic> {};
 
-TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
+TEST_P(ArithmeticTest, EveryCompletionHasTheBitsItHasAlone) {
   const auto reference = alone({.quantization = GetParam().quantization, .kv_cache_dtype = GetParam().kv_cache_dtype});
-  const std::vector<GenerationRequest> asked = requests();
+  const std::vector<GenerationRequest> submitted = requests();
   int64_t preemptions = 0, cached = 0, accepted = 0, refused = 0;
   const TemporaryFolder drafts;
   save_draft(context, *model, 0.02, drafts.path() / "near");
@@ -78,8 +78,8 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
     config.speculative.num_speculative_tokens = 1 + below(6);
     config.quantization = GetParam().quantization, config.kv_cache_dtype = GetParam().kv_cache_dtype;
     Engine engine(context, *model, nullptr, config);
-    std::vector<std::optional<std::vector<CompletionOutput>>> got(asked.size());
-    std::vector<size_t> order(asked.size());
+    std::vector<std::optional<std::vector<CompletionOutput>>> got(submitted.size());
+    std::vector<size_t> order(submitted.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (size_t i = order.size(); i-- > 1;)
       std::swap(order[i], order[static_cast<size_t>(below(static_cast<int64_t>(i) + 1))]);
@@ -88,12 +88,12 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
     for (bool more = true; more || sent < order.size();) {
       for (int64_t arrivals = below(4); arrivals > 0 && sent < order.size(); --arrivals) {
         const size_t i = order[sent++];
-        engine.submit(asked[i], [&got, i](uint64_t, std::vector<CompletionOutput> replies) {
+        engine.submit(submitted[i], [&got, i](uint64_t, std::vector<CompletionOutput> completions) {
           EXPECT_FALSE(got[i]);
-          got[i] = std::move(replies);
+          got[i] = std::move(completions);
         });
-        if (below(3) == 0) {  // somebody who will not wait for the answer
-          GenerationRequest neighbour = asked[static_cast<size_t>(below(std::ssize(asked)))];
+        if (below(3) == 0) {  // a request that is cancelled later
+          GenerationRequest neighbour = submitted[static_cast<size_t>(below(std::ssize(submitted)))];
           neighbour.id += 100;
           leaving.push_back(engine.submit(neighbour, [](uint64_t, const std::vector<CompletionOutput>&) {}));
         }
@@ -102,12 +102,12 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
       if (below(10) == 0) engine.set_policy_version(engine.version() + 1);
       more = engine.step();
     }
-    std::vector<std::vector<CompletionOutput>> replies;
+    std::vector<std::vector<CompletionOutput>> completions;
     for (auto& of : got) {
       ASSERT_TRUE(of);
-      replies.push_back(std::move(*of));
+      completions.push_back(std::move(*of));
     }
-    expect_same(reference, replies);
+    expect_same(reference, completions);
     preemptions += engine.stats().preemptions, cached += engine.stats().cached_tokens;
     accepted += engine.stats().accepted_tokens, refused += engine.stats().draft_tokens - engine.stats().accepted_tokens;
   }
@@ -126,8 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Arithmetic{.name = "fp8_whole", .quantization = "fp8", .kv_cache_dtype = "fp8"}),
     [](const auto& tested) { return tested.param.name; });
 
-// An engine of other arithmetic says so, and draws from what it computes.
-TEST_F(SchedulesTest, QuantizedRepliesAreNotTheModels) {
+// A quantized engine reports that it is not exact, and samples from its own logits.
+TEST_F(SchedulesTest, QuantizedCompletionsDiffer) {
   const auto exact = alone();
   for (const EngineConfig& config :
        {EngineConfig{.quantization = "int8"}, {.quantization = "fp8"}, {.kv_cache_dtype = "fp8"}}) {
@@ -157,10 +157,10 @@ TEST_F(SchedulesTest, ASecondRequestFindsThePromptOfTheFirst) {
   expect_same(first, engine.generate({request}));
   EXPECT_EQ(engine.stats().cached_tokens, 40);
   EXPECT_EQ(engine.stats().prompt_tokens, 42 + 2);
-  GenerationRequest next = request;  // the conversation goes on
+  GenerationRequest next = request;  // the next turn of the conversation
   next.prompt.insert(next.prompt.end(), first[0][0].ids.begin(), first[0][0].ids.end());
   const auto second = engine.generate({next});
-  EXPECT_EQ(engine.stats().cached_tokens, 40 + 48);  // the last token drawn was not computed
+  EXPECT_EQ(engine.stats().cached_tokens, 40 + 48);  // the last sampled token was not computed
   expect_same(second, Engine(context, *model, nullptr, {.prefix_caching = false}).generate({next}));
 }
 
@@ -176,14 +176,14 @@ TEST_F(SchedulesTest, NewWeightsUseNothingOfTheOldOnes) {
   expect_same(after, Engine(context, *model, nullptr, {}).generate({request}));
 }
 
-TEST_F(SchedulesTest, WhatWasBegunWithOldWeightsIsFoundByNobody) {
+TEST_F(SchedulesTest, BlocksOfSequencesBegunWithOldWeightsAreNotFound) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 3});
   const GenerationRequest request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
   engine.submit(request, [](uint64_t, const std::vector<CompletionOutput>&) {});
   engine.step();
   model->initialize(context, 6);
   engine.set_policy_version(engine.version() + 1);
-  while (engine.step()) {}  // a reply of both, whose blocks fill up under the new weights
+  while (engine.step()) {}  // a completion under both weights, whose blocks fill up under the new ones
   expect_same(engine.generate({request}), Engine(context, *model, nullptr, {}).generate({request}));
 }
 

@@ -1,4 +1,4 @@
-// A budget of thinking: what is forced, and that nothing else changes by it.
+// thinking_budget: what is forced, and that nothing else changes.
 #include <gtest/gtest.h>
 
 #include "core/base/parallel_for.h"
@@ -14,8 +14,7 @@ class ThinkingTest : public ::testing::Test {
  protected:
   static constexpr int64_t budget = 6;
 
-  // Prompts of several lengths, one to three replies each. Those whose number is in `with` have a budget, the others
-  // have none.
+  // Prompts of several lengths with one to three completions each. Requests whose number is in `with` have a budget.
   std::vector<GenerationRequest> requests(const std::function<bool(uint64_t)>& with) const {
     std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 8; ++i) {
@@ -34,16 +33,16 @@ class ThinkingTest : public ::testing::Test {
   }
   static bool all(uint64_t) { return true; }
   static bool none(uint64_t) { return false; }
-  std::vector<std::vector<CompletionOutput>> run(std::vector<GenerationRequest> asked,
+  std::vector<std::vector<CompletionOutput>> run(std::vector<GenerationRequest> submitted,
                                                  const EngineConfig& config = {}) {
-    return Engine(context, *model, &tokenizer, config).generate(std::move(asked));
+    return Engine(context, *model, &tokenizer, config).generate(std::move(submitted));
   }
   CompletionOutput one(const SamplingParams& sampling) {
     return run({{tokenizer.encode("ab 1"), 1, 5, sampling}})[0][0];
   }
 
-  static std::vector<int32_t> slice(const CompletionOutput& reply, std::ptrdiff_t begin, std::ptrdiff_t count) {
-    return {reply.ids.begin() + begin, reply.ids.begin() + begin + count};
+  static std::vector<int32_t> slice(const CompletionOutput& completion, std::ptrdiff_t begin, std::ptrdiff_t count) {
+    return {completion.ids.begin() + begin, completion.ids.begin() + begin + count};
   }
 
   TemporaryFolder folder;
@@ -53,36 +52,38 @@ class ThinkingTest : public ::testing::Test {
   std::unique_ptr<Model> model = character_model(context, tokenizer);
 };
 
-TEST_F(ThinkingTest, TheEndIsForcedAfterTheBudgetAndDrawingGoesOn) {
+TEST_F(ThinkingTest, TheEndIsForcedAfterTheBudgetAndSamplingContinues) {
   const auto with = run(requests(all)), without = run(requests(none));
   for (size_t i = 0; i < with.size(); ++i)
     for (size_t j = 0; j < with[i].size(); ++j) {
-      const CompletionOutput &reply = with[i][j], &plain = without[i][j];
+      const CompletionOutput &completion = with[i][j], &plain = without[i][j];
       EXPECT_TRUE(plain.forced.empty());
-      ASSERT_EQ(reply.ids.size(), 18u);
-      EXPECT_TRUE(std::equal(plain.ids.begin(), plain.ids.begin() + budget, reply.ids.begin()));
-      EXPECT_EQ(slice(reply, budget, 3), tokenizer.encode("b9b"));
-      for (size_t t = 0; t < reply.ids.size(); ++t) {
+      ASSERT_EQ(completion.ids.size(), 18u);
+      EXPECT_TRUE(std::equal(plain.ids.begin(), plain.ids.begin() + budget, completion.ids.begin()));
+      EXPECT_EQ(slice(completion, budget, 3), tokenizer.encode("b9b"));
+      for (size_t t = 0; t < completion.ids.size(); ++t) {
         const bool forced = t >= budget && t < budget + 3;
-        EXPECT_EQ(reply.forced.at(t), forced) << t;
-        EXPECT_EQ(reply.logp[t] == 0 && reply.truncated_logp[t] == 0 && reply.raw_logp[t] == 0, forced) << t;
+        EXPECT_EQ(completion.forced.at(t), forced) << t;
+        EXPECT_EQ(completion.logp[t] == 0 && completion.truncated_logp[t] == 0 && completion.raw_logp[t] == 0, forced)
+            << t;
       }
     }
 }
 
-TEST_F(ThinkingTest, WhatIsDrawnHasTheLearnersLogProbsBitForBit) {
-  const std::vector<GenerationRequest> asked = requests(all);
-  const auto replies = run(asked);
-  for (size_t i = 0; i < asked.size(); ++i)
-    for (const CompletionOutput& reply : replies[i]) {
-      std::vector<int32_t> ids = asked[i].prompt;
-      ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
-      const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
+TEST_F(ThinkingTest, SampledTokensHaveTheLearnersLogProbsBitForBit) {
+  const std::vector<GenerationRequest> submitted = requests(all);
+  const auto completions = run(submitted);
+  for (size_t i = 0; i < submitted.size(); ++i)
+    for (const CompletionOutput& completion : completions[i]) {
+      std::vector<int32_t> ids = submitted[i].prompt;
+      ids.insert(ids.end(), completion.ids.begin(), completion.ids.end());
+      const double temperature = submitted[i].sampling.temperature > 0 ? submitted[i].sampling.temperature : 1;
       const TokenLogprobs scores =
           compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
               .front();
-      for (size_t t = 0; t < reply.ids.size(); ++t)
-        ASSERT_EQ(reply.logp[t], reply.forced[t] ? 0 : scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
+      for (size_t t = 0; t < completion.ids.size(); ++t)
+        ASSERT_EQ(completion.logp[t], completion.forced[t] ? 0 : scores.logp[submitted[i].prompt.size() + t])
+            << i << " token " << t;
     }
 }
 
@@ -102,22 +103,22 @@ TEST_F(ThinkingTest, DoesNotDependOnBatchingChunkingPreemptionOrThreads) {
   }
 }
 
-TEST_F(ThinkingTest, NeighboursWithoutABudgetDoNotNotice) {
+TEST_F(ThinkingTest, OtherRequestsWithoutABudgetAreNotAffected) {
   const auto mixed = run(requests([](uint64_t i) { return i % 2 == 1; })), with = run(requests(all)),
              without = run(requests(none));
   for (size_t i = 0; i < mixed.size(); ++i) expect_same({mixed[i]}, {(i % 2 == 1 ? with : without)[i]});
 }
 
-TEST_F(ThinkingTest, AnEndThatComesByItselfIsNotForced) {
+TEST_F(ThinkingTest, ASampledEndIsNotForced) {
   const SamplingParams plain{.max_tokens = 20, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
   const CompletionOutput reference = one(plain);
   SamplingParams sampling = plain;
   sampling.thinking_budget = 6;
   const std::vector<int32_t> end = slice(reference, 4, 2);  // complete with the sixth token
   sampling.thinking_end = tokenizer.decode(end);
-  const CompletionOutput reply = one(sampling);
-  EXPECT_EQ(reply.ids, reference.ids);
-  EXPECT_TRUE(reply.forced.empty());
+  const CompletionOutput completion = one(sampling);
+  EXPECT_EQ(completion.ids, reference.ids);
+  EXPECT_TRUE(completion.forced.empty());
   ASSERT_EQ(tokenizer.decode(slice(reference, 0, 5)).find(sampling.thinking_end), std::string::npos);
   sampling.thinking_budget = 5;  // a token too few
   EXPECT_EQ(slice(one(sampling), 5, 2), end);
@@ -140,22 +141,22 @@ TEST_F(ThinkingTest, ForcedTokensCountTowardsMaxTokensAndStopStrings) {
   EXPECT_EQ(stopped.text.find("b9b"), std::string::npos);
 }
 
-TEST_F(ThinkingTest, ABudgetOfOneForcesAfterTheFirstTokenOfEveryReply) {
+TEST_F(ThinkingTest, ABudgetOfOneForcesAfterTheFirstTokenOfEveryCompletion) {
   SamplingParams sampling{.max_tokens = 8, .ignore_eos = true, .stop = {}, .stop_ids = {}};
   sampling.thinking_budget = 1;
   sampling.thinking_end = "9";
-  const auto replies = run({{tokenizer.encode("ab 1"), 4, 0, sampling}});
-  for (const CompletionOutput& reply : replies[0]) {
-    ASSERT_EQ(reply.ids.size(), 8u);
-    EXPECT_EQ(slice(reply, 1, 1), tokenizer.encode("9"));
+  const auto completions = run({{tokenizer.encode("ab 1"), 4, 0, sampling}});
+  for (const CompletionOutput& completion : completions[0]) {
+    ASSERT_EQ(completion.ids.size(), 8u);
+    EXPECT_EQ(slice(completion, 1, 1), tokenizer.encode("9"));
   }
 }
 
-TEST_F(ThinkingTest, ABudgetThatCannotBeKeptIsAFailedReply) {
+TEST_F(ThinkingTest, ABudgetThatCannotBeKeptFailsTheRequest) {
   SamplingParams sampling{.max_tokens = 8, .stop = {}, .stop_ids = {}};
   sampling.thinking_budget = 2;
-  const std::vector<GenerationRequest> asked{{{1, 2}, 1, 0, sampling}};
-  EXPECT_NE(Engine(context, *model, nullptr, {}).generate(asked)[0][0].finish_reason.find("tokenizer"),
+  const std::vector<GenerationRequest> submitted{{{1, 2}, 1, 0, sampling}};
+  EXPECT_NE(Engine(context, *model, nullptr, {}).generate(submitted)[0][0].finish_reason.find("tokenizer"),
             std::string::npos);
   sampling.thinking_end = "";
   EXPECT_TRUE(one(sampling).failed);

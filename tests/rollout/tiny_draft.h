@@ -1,5 +1,5 @@
 #pragma once
-// Folders of models that guess for the tiny one (tests/rollout/tiny_engine.h).
+// Folders of draft models for the tiny model (tests/rollout/tiny_engine.h).
 #include <filesystem>
 
 #include "core/base/rng.h"
@@ -7,7 +7,8 @@
 
 namespace hone::test {
 
-// The model itself, its weights changed by normal noise of so much: at 0 it foresees every draw, then fewer and fewer.
+// The model itself with normal noise of standard deviation `noise` on its weights: at 0 every draft token is accepted,
+// with more noise fewer.
 inline void save_draft(Context& context, Model& model, double noise, const std::filesystem::path& folder) {
   const std::unique_ptr<Model> draft = model.same_shape();
   draft->allocate(context, DType::f32, false);
@@ -17,7 +18,7 @@ inline void save_draft(Context& context, Model& model, double noise, const std::
   save_model(context, *draft, folder, DType::f32);
 }
 
-// Another model of random weights, smaller and of another family, which writes no further than so many positions.
+// Another random model, smaller and of another family, with the given number of positions.
 inline void save_stranger(Context& context, int64_t vocab_size, int64_t positions,
                           const std::filesystem::path& folder) {
   const std::unique_ptr<Model> draft = make_model(JsonObject{{"model_type", "gpt2"},

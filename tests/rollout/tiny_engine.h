@@ -1,11 +1,11 @@
 #pragma once
-// A small random model of 61 ids and 96 positions, prompts for it, and replies that must be the same.
+// A small random model of 61 ids and 96 positions, prompts for it, and a comparison of completions.
 #include <gtest/gtest.h>
 
 #include "core/base/rng.h"
-#include "kernels/gemm/gemm.h"
 #include "model/forward.h"
 #include "rollout/engine.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 
@@ -35,7 +35,7 @@ class TinyEngineTest : public ::testing::Test {
     for (int64_t t = 0; t < length; ++t) out.push_back(static_cast<int32_t>(rng.below(61)));
     return out;
   }
-  // Of the token after these.
+  // Logits of the token after these.
   std::vector<double> logits_after(const std::vector<int32_t>& tokens) {
     ScratchScope scope(context);
     const std::vector<BatchPart> parts{{tokens}};
@@ -43,7 +43,7 @@ class TinyEngineTest : public ::testing::Test {
     const Tensor hidden = infer(context, *model, pack_batch(context, context.scratch(), parts),
                                 upload(context, context.scratch(), last), nullptr);
     const Tensor logits = context.scratch().take(DType::f32, {1, model->shape().vocab_size});
-    gemm_forward(context, logits, hidden, model->lm_head().value, {}, {});
+    lm_head_logits(context, *model, logits, hidden);
     return {logits.as<float>().begin(), logits.as<float>().end()};
   }
   std::unique_ptr<Device> device;
@@ -62,7 +62,7 @@ inline void expect_same(const std::vector<std::vector<CompletionOutput>>& a,
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].size(), b[i].size());
     for (size_t j = 0; j < a[i].size(); ++j) {
-      const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("request ", i, " reply ", j));
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("request ", i, " completion ", j));
       const CompletionOutput &x = a[i][j], &y = b[i][j];
       EXPECT_EQ(x.ids, y.ids);
       EXPECT_EQ(x.logp, y.logp);

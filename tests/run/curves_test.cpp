@@ -36,6 +36,19 @@ TEST_F(RunCurves, ValuesAreAveragedOverTheRowsBefore) {
   EXPECT_EQ(read_curve("a", {a}, "kl", 2).points, (Points{{1, 2}, {2, 3}, {3, 8}}));
 }
 
+TEST_F(RunCurves, MetricsOfOldRunsAreFoundByTheirCurrentNamesAndTheOtherWayRound) {
+  const auto old_run = run("old", "{\"step\":1,\"time/head\":2}\n"),
+             new_run = run("new", "{\"step\":1,\"time/lm_head\":4}\n");
+  for (const char* name : {"time/head", "time/lm_head"}) {
+    EXPECT_TRUE(has_metric(old_run, name));
+    EXPECT_TRUE(has_metric(new_run, name));
+    EXPECT_EQ(read_curve("both", {old_run, new_run}, name, 1).points, (Points{{1, 3}}));
+  }
+  EXPECT_FALSE(has_metric(old_run, "head"));
+  EXPECT_EQ(current_metric_name("time/bubble"), "time/wait_rollout");
+  EXPECT_EQ(current_metric_name("loss"), "loss");
+}
+
 TEST_F(RunCurves, AMetricThatARunLacksIsNamed) {
   const auto a = run("a", "{\"step\":1,\"kl\":2}\n");
   try {

@@ -35,7 +35,7 @@ kind = "rl"
 generator = { kind = "arithmetic", digits = 1, heldout = 20 }
 prompts_per_step = 4
 num_generations = 4
-mini_batches = 2
+num_mini_batches = 2
 num_iterations = 3
 steps = 10
 beta = 0.1
@@ -43,7 +43,7 @@ reward = { kind = "number" }
 )";
 
 Recipe read(const std::vector<std::string>& overrides = {}) {
-  return Config::from_text(recipe, "recipe.toml", overrides).as<Recipe>();
+  return read_recipe(Config::from_text(recipe, "recipe.toml", overrides));
 }
 
 std::string error_of(const std::vector<std::string>& overrides) {
@@ -103,7 +103,7 @@ reward = { kind = "number" }
 sampling = { max_tokens = 20 }
 )");
   const auto tokens = [&](const std::vector<std::string>& overrides) {
-    const Recipe read = Config::from_text(rl, "recipe.toml", overrides).as<Recipe>();
+    const Recipe read = read_recipe(Config::from_text(rl, "recipe.toml", overrides));
     return plan_recipe(read).at("stages").as_array().at(0).at("tokens_per_step").as_int();
   };
   const auto prompt = static_cast<int64_t>(tokenizer.encode_document("abcabcabc").size());
@@ -190,7 +190,7 @@ TEST(PlanRecipe, AdaptersWantTrainedWeightsBelowThem) {
 }
 
 TEST(PlanRecipe, AnEngineElsewhereWantsALearnerThatGoesOn) {
-  EXPECT_NE(error_of({"rollout.device=\"cpu:1\""}).find("max_staleness must be above 0"), std::string::npos);
+  EXPECT_NE(error_of({"rollout.device=\"cpu:1\""}).find("set max_staleness to 1 or more"), std::string::npos);
   EXPECT_EQ(error_of({"rollout.device=\"cpu:1\"", "stage.rl.max_staleness=1", "device=cpu"}), "no error");
   EXPECT_NE(error_of({"rollout.device=\"meta\"", "stage.rl.max_staleness=1", "device=cpu"}).find("of one kind"),
             std::string::npos);
@@ -214,7 +214,7 @@ TEST(PlanRecipe, MistakesAreFoundBeforeAnythingIsWritten) {
   EXPECT_EQ(error_of({}), "no error");
   EXPECT_NE(error_of({"device=\"tpu\""}).find("unknown device 'tpu'"), std::string::npos);
   EXPECT_NE(error_of({"threads=-1"}).find("threads"), std::string::npos);
-  EXPECT_NE(error_of({"name=\"a/b\""}).find("without /"), std::string::npos);
+  EXPECT_NE(error_of({"name=\"a/b\""}).find("may not be empty, have a /"), std::string::npos);
   EXPECT_NE(error_of({"stage.pretrain.batch_size=9223372036854775807"}).find("batch_size"), std::string::npos);
   EXPECT_NE(error_of({"stage.rl.prompts_per_step=9223372036854775807"}).find("prompts_per_step"), std::string::npos);
   EXPECT_NE(error_of({"model.hidden_size=9223372036854775807"}).find("hidden_size"), std::string::npos);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "tests/support/support.h"
 #include "train/objective.h"
@@ -13,21 +14,145 @@
 namespace hone::test {
 namespace {
 
-TEST(Recipes, EveryOneReadsAndEveryObjectiveHasOne) {
+// The recipe files of the tree.
+std::vector<std::filesystem::path> recipe_files() {
   ::setenv("HONE_DATA", "/nowhere", 0);
-  std::set<std::string> used;
+  std::vector<std::filesystem::path> out;
   const std::filesystem::path configs = source_folder() / "configs";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
     const std::string name = std::filesystem::relative(entry.path(), configs).string();
     if (entry.path().extension() != ".toml" || name.starts_with("tasks/") || name == "experiment/pairs.toml") continue;
-    SCOPED_TRACE(name);
+    out.push_back(entry.path());
+  }
+  return out;
+}
+
+std::string text_of(Recipe& recipe) {
+  return to_toml([&](Fields& f) { recipe.fields(f); });
+}
+
+// A TOML text with the keys of each table in reverse.
+std::string reordered(const std::string& text) {
+  std::vector<std::string> blocks;
+  std::string block;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("[")) {
+      blocks.push_back(block);
+      block.clear();
+    }
+    block += line + "\n";
+  }
+  blocks.push_back(block);
+  std::string out;
+  for (const std::string& one : blocks) {
+    std::vector<std::string> keys;
+    std::string header;
+    std::istringstream in(one);
+    for (std::string line; std::getline(in, line);) {
+      if (line.starts_with("["))
+        header = line + "\n";
+      else if (!line.empty())
+        keys.push_back(line);
+    }
+    out += header;
+    for (auto key = keys.rbegin(); key != keys.rend(); ++key) out += *key + "\n";
+  }
+  return out;
+}
+
+TEST(Recipes, EveryOneReadsAndEveryObjectiveHasOne) {
+  std::set<std::string> used;
+  for (const std::filesystem::path& file : recipe_files()) {
+    SCOPED_TRACE(file);
     Recipe recipe;
-    ASSERT_NO_THROW(recipe = read_recipe(entry.path().string(), {}));
+    ASSERT_NO_THROW(recipe = read_recipe(file.string(), {}));
     const Json resolved = to_json([&](Fields& f) { recipe.fields(f); });
     for (const Json& stage : resolved.at("stage").as_array())
       if (const Json* objective = stage.find("objective")) used.insert(objective->as_string());
   }
   for (const std::string& name : objectives().names()) EXPECT_TRUE(used.contains(name)) << name;
+}
+
+TEST(Recipes, WhatIsWrittenReadsBackToTheSameText) {
+  for (const std::filesystem::path& file : recipe_files()) {
+    SCOPED_TRACE(file);
+    Recipe recipe = read_recipe(file.string(), {});
+    const std::string text = text_of(recipe);
+    Recipe again = read_recipe(Config::from_text(text, "resolved.toml"));
+    EXPECT_EQ(text_of(again), text);
+  }
+}
+
+TEST(Recipes, WritingAndDocumentingLeaveTheRecipeUnchanged) {
+  for (const std::filesystem::path& file : recipe_files()) {
+    SCOPED_TRACE(file);
+    Recipe recipe = read_recipe(file.string(), {});
+    std::vector<const Stage*> stages;
+    for (const StageSpec& spec : recipe.stage) stages.push_back(spec.stage.get());
+    const std::string text = text_of(recipe);
+    to_json([&](Fields& f) { recipe.fields(f); });
+    document_fields("recipe", [&](Fields& f) { recipe.fields(f); });
+    check_settings([&](Fields& f) { recipe.fields(f); });
+    for (size_t i = 0; i < stages.size(); ++i) EXPECT_EQ(recipe.stage[i].stage.get(), stages[i]);
+    EXPECT_EQ(text_of(recipe), text);
+  }
+}
+
+TEST(Recipes, TheOrderOfKeysDoesNotMatter) {
+  for (const std::filesystem::path& file : recipe_files()) {
+    SCOPED_TRACE(file);
+    Recipe recipe = read_recipe(file.string(), {});
+    const std::string text = text_of(recipe), other = reordered(text);
+    EXPECT_NE(other, text);
+    Recipe again = read_recipe(Config::from_text(other, "reordered.toml"));
+    EXPECT_EQ(text_of(again), text);
+  }
+}
+
+TEST(Recipes, ACopySharesNothingThatReadingChanges) {
+  const std::string text =
+      "[[stage]]\nkind = \"rl\"\nreward = { kind = \"number\" }\n"
+      "generator = { kind = \"arithmetic\" }\nlearning_rate = ";
+  Recipe first = read_recipe(Config::from_text(text + "0.5\n", "a.toml"));
+  const std::string before = text_of(first);
+  Recipe second = first;
+  Config::from_text(text + "0.25\n", "b.toml").read([&](Fields& f) { second.fields(f); });
+  EXPECT_EQ(text_of(first), before);
+  EXPECT_NE(text_of(second), before);
+}
+
+// Names of before version 1.0 (docs/dev/glossary.md) in one recipe, and what they are now.
+TEST(Recipes, OldNamesAreReadAndNewOnesWritten) {
+  Recipe recipe = read_recipe(Config::from_text(R"(
+[rollout]
+max_sequences = 7
+max_batch_tokens = 70
+prefix_caching = false
+[[stage]]
+kind = "rl"
+generator = { kind = "arithmetic" }
+reward = { kind = "number" }
+prompts_per_step = 4
+sampling = { stop_ids = [3, 5] }
+mini_batches = 2
+max_failure_rate = 0.25
+recompute = "block"
+[[stage]]
+kind = "labelled"
+files = ["rows.jsonl"]
+too_long = "error"
+)",
+                                                "old.toml"));
+  const std::string text = text_of(recipe);
+  for (const char* line :
+       {"max_num_seqs = 7\n", "max_num_batched_tokens = 70\n", "enable_prefix_caching = false\n",
+        "stop_token_ids = [3, 5]\n", "num_mini_batches = 2\n", "max_reward_failure_rate = 0.25\n",
+        "recompute = \"full\"\n", "kind = \"unpaired_preference\"\nname = \"kto\"\n", "overlong_rows = \"error\"\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+  for (const char* old : {"max_sequences", "max_batch_tokens", "\nprefix_caching", "stop_ids", "\nmini_batches",
+                          "max_failure_rate", "\"block\"", "labelled", "too_long"})
+    EXPECT_EQ(text.find(old), std::string::npos) << old;
 }
 
 }  // namespace

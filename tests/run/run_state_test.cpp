@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/file.h"
+#include "run/input_digests.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 #include "train/stage.h"
@@ -32,7 +33,7 @@ steps = 5
 )";
 
 Recipe recipe_with(const std::vector<std::string>& overrides = {}) {
-  return Config::from_text(recipe_text, "recipe.toml", overrides).as<Recipe>();
+  return read_recipe(Config::from_text(recipe_text, "recipe.toml", overrides));
 }
 
 Json done_stage(const std::string& name) {
@@ -143,6 +144,90 @@ TEST_F(RunStateTest, AKeyThatTheRunIsMadeOfCannotChange) {
   }
 }
 
+// The keys of the former optimizer or objective stand in the run's recipe: they were "unknown" before the kind was
+// compared.
+TEST_F(RunStateTest, TheKindOfABegunStageCannotChangeAndTheErrorSaysSo) {
+  const Recipe recipe = recipe_with();
+  write_file_atomic(folder.path() / "recipe.toml", to_toml([&](Fields& f) { Recipe(recipe).fields(f); }));
+  std::filesystem::create_directories(folder.path() / "checkpoints" / "sft" / "step-2");
+  const auto error_of_override = [&](const std::string& change) {
+    return error_of([&] { read_run_recipe(folder.path(), {&change, 1}); });
+  };
+  for (const auto& [change, words] : std::vector<std::pair<std::string, std::string>>{
+           {"stage.pretrain.optimizer=sgd", "stage.pretrain.optimizer is \"sgd\", this run was begun with \"adamw\""},
+           {"stage.sft.objective=kto", "stage.sft.objective is \"kto\", this run was begun with \"sft\""},
+           {"stage.sft.kind=preference", "stage.sft.kind is \"preference\", this run was begun with \"sft\""},
+           {"stage.tokenizer.kind=sft", "stage.tokenizer.kind is \"sft\", this run was begun with \"tokenizer\""}}) {
+    const std::string error = error_of_override(change);
+    EXPECT_NE(error.find(words), std::string::npos) << change << "\n" << error;
+    EXPECT_NE(error.find("put it back, or start a new run"), std::string::npos) << error;
+  }
+  EXPECT_EQ(error_of_override("stage.pretrain.learning_rate=1e-4"), "no error");
+}
+
+// A stage that has not begun may be of another kind, whose keys are others.
+TEST_F(RunStateTest, KeysOfAFormerKindAreExplained) {
+  const Recipe recipe = recipe_with();
+  write_file_atomic(folder.path() / "recipe.toml", to_toml([&](Fields& f) { Recipe(recipe).fields(f); }));
+  const std::string change = "stage.sft.optimizer=sgd", error = error_of([&] {
+                                                          read_run_recipe(folder.path(), {&change, 1});
+                                                        });
+  EXPECT_NE(error.find("unknown key"), std::string::npos) << error;
+  EXPECT_NE(error.find("stage.sft.optimizer was \"adamw\": remove the keys of that kind"), std::string::npos) << error;
+}
+
+class MovedInputs : public ::testing::Test {
+ protected:
+  MovedInputs() {
+    write_model(folder.path() / "model", "weights");
+    state.evaluated = true;
+    state.inputs = input_digests(recipe_from("model"));
+    state.save(folder.path(), recipe_from("model"));
+  }
+  static void write_model(const std::filesystem::path& at, const std::string& weights) {
+    std::filesystem::create_directories(at);
+    write_file_atomic(at / "config.json", "{}");
+    write_file_atomic(at / "tokenizer.json", "{\"model\": {}}");
+    std::string file(1 << 20, 'x');
+    file.replace(1 << 19, weights.size(), weights);
+    write_file_atomic(at / "model.safetensors", file);
+  }
+  Recipe recipe_from(const std::string& name) const {
+    return recipe_with({concat("model.path=\"", (folder.path() / name).string(), "\"")});
+  }
+  std::string error_with(const std::string& name) const {
+    const Recipe recipe = recipe_from(name);
+    return error_of([&] { check_same_recipe(RunState::load(folder.path(), recipe), folder.path(), recipe); });
+  }
+  TemporaryFolder folder;
+  RunState state;
+};
+
+TEST_F(MovedInputs, AModelMayMove) {
+  std::filesystem::rename(folder.path() / "model", folder.path() / "moved");
+  EXPECT_EQ(error_with("moved"), "no error");
+}
+
+// The reference of the first stage would be read from it.
+TEST_F(MovedInputs, AnotherModelIsRefused) {
+  write_model(folder.path() / "other", std::string(1 << 15, 'y'));
+  EXPECT_NE(error_with("other").find("recipe.toml: model.path: its files have other contents"), std::string::npos)
+      << error_with("other");
+}
+
+TEST_F(MovedInputs, AnotherTokenizerIsRefused) {
+  write_file_atomic(folder.path() / "model" / "tokenizer.json", "{\"model\": {\"type\": \"BPE\"}}");
+  EXPECT_NE(error_with("model").find("recipe.toml: tokenizer: its files have other contents"), std::string::npos)
+      << error_with("model");
+}
+
+TEST_F(MovedInputs, BeforeTheFirstStepAnythingMayChange) {
+  write_model(folder.path() / "other", std::string(1 << 15, 'y'));
+  state.evaluated = false;
+  state.save(folder.path(), recipe_from("model"));
+  EXPECT_EQ(error_with("other"), "no error");
+}
+
 TEST_F(RunStateTest, OtherKeysMayChangeAndSoMayStagesThatHaveNotBegun) {
   EXPECT_EQ(error_of_change({}), "no error");
   for (const char* change : {"stage.pretrain.steps=20", "stage.pretrain.learning_rate=1e-5",
@@ -164,12 +249,49 @@ TEST_F(RunStateTest, AStageThatHasBegunStaysInTheRecipe) {
     return text.substr(0, text.find("[[stage]]\nkind = \"" + stage));
   };
   const auto error_for = [&](const std::string& shorter) {
-    const Recipe recipe = Config::from_text(shorter, "recipe.toml").as<Recipe>();
+    const Recipe recipe = read_recipe(Config::from_text(shorter, "recipe.toml"));
     return error_of([&] { check_same_recipe(RunState::load(folder.path(), recipe), folder.path(), recipe); });
   };
   EXPECT_EQ(error_for(shortened("sft")), "no error");
   EXPECT_NE(error_for(shortened("pretrain")).find("stage.pretrain"), std::string::npos)
       << error_for(shortened("pretrain"));
+}
+
+// Run folders of before the renamings resume: the same values under other names are no change.
+TEST(RunState, OldNamesInRunJsonAreTodaysKeys) {
+  const std::string text =
+      "[[stage]]\nkind = \"unpaired_preference\"\nfiles = [\"a.jsonl\"]\noverlong_rows = \"error\"\n";
+  const Recipe recipe = read_recipe(Config::from_text(text, "recipe.toml"));
+  const TemporaryFolder folder;
+  RunState state;
+  state.evaluated = true;
+  state.save(folder.path(), recipe);
+  std::filesystem::create_directories(folder.path() / "checkpoints" / "kto" / "step-5");
+  const std::string path = (folder.path() / "run.json").string();
+  std::string json = read_file(path);
+  for (const auto& [now, before] : {std::pair{"\"unpaired_preference\"", "\"labelled\""},
+                                    {"\"overlong_rows\"", "\"too_long\""},
+                                    {"\"max_num_seqs\"", "\"max_sequences\""}}) {
+    ASSERT_NE(json.find(now), std::string::npos) << now;
+    json.replace(json.find(now), std::string(now).size(), before);
+  }
+  write_file_atomic(path, json);
+  const auto error_with = [&](const std::string& resumed_text) {
+    const Recipe resumed = read_recipe(Config::from_text(resumed_text, "recipe.toml"));
+    return error_of([&] { check_same_recipe(RunState::load(folder.path(), resumed), folder.path(), resumed); });
+  };
+  EXPECT_EQ(error_with(text), "no error");
+  std::string changed = text;
+  changed.replace(changed.find("\"error\""), 7, "\"skip\"");
+  EXPECT_NE(error_with(changed).find("stage.kto.overlong_rows is \"skip\", this run was begun with \"error\""),
+            std::string::npos)
+      << error_with(changed);
+  // recipe.toml keeps the old names, whichever of them run.json has.
+  write_file_atomic(folder.path() / "recipe.toml",
+                    "[[stage]]\nkind = \"labelled\"\nfiles = [\"a.jsonl\"]\ntoo_long = \"error\"\n");
+  EXPECT_EQ(error_of([&] { read_run_recipe(folder.path(), {}); }), "no error");
+  state.save(folder.path(), recipe);
+  EXPECT_EQ(error_of([&] { read_run_recipe(folder.path(), {}); }), "no error");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace hone::test {
 namespace {
 
 Recipe read(const std::string& stage, const std::vector<std::string>& overrides = {}, const std::string& before = "") {
-  return Config::from_text(before + "[[stage]]\n" + stage, "recipe.toml", overrides).as<Recipe>();
+  return read_recipe(Config::from_text(before + "[[stage]]\n" + stage, "recipe.toml", overrides));
 }
 const std::string rl =
     "kind = \"rl\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\nreward = { kind = \"number\" }\n";
@@ -29,7 +29,7 @@ TEST(StageDefaults, LearningRatesAreTrls) {
       {"kind = \"sft\"\n", 2e-5, "linear", 0},
       {"kind = \"preference\"\n", 1e-6, "linear", 0},
       {"kind = \"preference\"\nobjective = \"orpo\"\n", 1e-6, "linear", 0},
-      {"kind = \"labelled\"\n", 1e-6, "linear", 0},
+      {"kind = \"unpaired_preference\"\n", 1e-6, "linear", 0},
       {"kind = \"reward_model\"\n", 1e-4, "linear", 0},
       {rl, 1e-6, "linear", 0},
       {rl_with("objective = \"rloo\"\n"), 1e-6, "linear", 0},
@@ -110,15 +110,23 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
       {"rl", "dpo", "dpo learns from pairs of a chosen and a rejected completion"},
       {"rl", "orpo", "hone pairs makes them"},
       {"rl", "simpo", "pairs"},
-      {"rl", "bradley_terry", "pairs"},
+      {"rl", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"sft", "dpo", "this stage trains on single completions"},
       {"sft", "grpo", "grpo learns from completions that the stage itself samples"},
       {"preference", "sft", "this stage trains on pairs of a chosen"},
       {"preference", "kto", "this stage trains on pairs"},
       {"preference", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"preference", "ppo", "ppo learns from completions that the stage itself samples"},
-      {"labelled", "dpo", "this stage trains on single completions"},
-      {"labelled", "rloo", "rloo learns from completions that the stage itself samples"},
+      {"rl", "sft", "sft learns from single completions"},
+      {"rl", "kto", "kto learns from labeled completions"},
+      {"rl", "sft", "its objectives are grpo, maxrl, ppo"},
+      {"sft", "kto", "its objectives are sft"},
+      {"sft", "rft", "rft learns from completions that the stage itself samples"},
+      {"preference", "rft", "its objectives are dpo, orpo, simpo"},
+      {"unpaired_preference", "sft", "this stage trains on labeled completions"},
+      {"unpaired_preference", "rft", "its objectives are kto"},
+      {"unpaired_preference", "dpo", "this stage trains on labeled completions"},
+      {"unpaired_preference", "rloo", "rloo learns from completions that the stage itself samples"},
       {"reward_model", "dpo", "this stage trains on the scores of a pair"},
       {"reward_model", "sft", "this stage trains on the scores of a pair"},
   };
@@ -130,10 +138,9 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
     EXPECT_NE(error.find(words), std::string::npos) << error;
   }
   for (const auto& [kind, objective] : {std::pair{"rl", "rft"},
-                                        {"rl", "kto"},
                                         {"preference", "simpo"},
                                         {"preference", "orpo"},
-                                        {"labelled", "kto"},
+                                        {"unpaired_preference", "kto"},
                                         {"sft", "sft"},
                                         {"reward_model", "bradley_terry"}})
     EXPECT_EQ(error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); }), "no error")
@@ -147,9 +154,10 @@ TEST(ContradictingSettings, AreRefused) {
               read(rl_with("objective = \"ppo\"\nkl_coef = 0.0\nkl_ctrl = \"adaptive\"\n"));
             }).find("needs a kl_coef above 0"),
             std::string::npos);
-  EXPECT_NE(
-      error_of([] { read("kind = \"labelled\"\ndesirable_weight = 0.0\nundesirable_weight = 0.0\n"); }).find("both 0"),
-      std::string::npos);
+  EXPECT_NE(error_of([] {
+              read("kind = \"unpaired_preference\"\ndesirable_weight = 0.0\nundesirable_weight = 0.0\n");
+            }).find("both 0"),
+            std::string::npos);
 }
 
 bool warns(const Recipe& recipe, const std::string& words) {
@@ -163,7 +171,7 @@ TEST(SeldomMeantSettings, AreWarnedOf) {
     for (const char* type : {"dapo", "bnpo", "dr_grpo", "cispo", "cispo_relative"})
       EXPECT_TRUE(warns(read(rl_with(concat("importance_sampling_level = \"", level, "\"\nloss_type = \"", type,
                                             "\"\nmax_completion_length = 8\nepsilon_high = 5.0\n"))),
-                        "long replies weigh more"))
+                        "long completions weigh more"))
           << level << " " << type;
   for (const char* type : {"grpo", "seq-mean-token-sum"})
     EXPECT_FALSE(warns(read(rl_with(concat("importance_sampling_level = \"sequence\"\nloss_type = \"", type, "\"\n"))),

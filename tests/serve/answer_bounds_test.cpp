@@ -1,10 +1,10 @@
-// How much an answer may hold, and how long ones are sent.
+// The bounds of responses, and how long ones are sent.
 #include "tests/serve/server_fixture.h"
 
 namespace hone::test {
 namespace {
 
-class AnswerBoundsTest : public ServerFixture {
+class ResponseBoundsTest : public ServerFixture {
  protected:
   std::string refused(const std::string& path, const std::string& body, int status = 400) const {
     const HttpAnswer answer = HttpClient(server->port()).post(path, body);
@@ -18,7 +18,7 @@ class AnswerBoundsTest : public ServerFixture {
   }
 };
 
-TEST_F(AnswerBoundsTest, WhatCouldBeTooLongIsRefusedAndSaysWhatToLower) {
+TEST_F(ResponseBoundsTest, ATooLongResponseIsRejectedWithWhatToLower) {
   start();
   const std::string chat = R"("messages": [{"role": "user", "content": "a"}])";
   for (const auto& [path, body] : std::vector<std::pair<std::string, std::string>>{
@@ -42,7 +42,7 @@ TEST_F(AnswerBoundsTest, WhatCouldBeTooLongIsRefusedAndSaysWhatToLower) {
             4u);
 }
 
-TEST_F(AnswerBoundsTest, AChatThatNamesNoLengthGetsWhatFits) {
+TEST_F(ResponseBoundsTest, AChatWithoutMaxTokensGetsWhatFits) {
   ServerConfig config;
   config.max_answer_bytes = 200000;
   start(config);
@@ -55,15 +55,15 @@ TEST_F(AnswerBoundsTest, AChatThatNamesNoLengthGetsWhatFits) {
   EXPECT_LT(written, 200);
 }
 
-TEST_F(AnswerBoundsTest, AStreamTakesNoLongEcho) {
+TEST_F(ResponseBoundsTest, AStreamRejectsALongEcho) {
   start();
   const std::string message =
       refused("/v1/completions",
               concat(R"({"prompt": )", ids(400), R"(, "n": 8, "echo": true, "logprobs": 20, "stream": true})"));
-  EXPECT_NE(message.find("ask without stream"), std::string::npos) << message;
+  EXPECT_NE(message.find("set stream = false"), std::string::npos) << message;
 }
 
-TEST_F(AnswerBoundsTest, ALongAnswerComesInPiecesAndIsTheEngines) {
+TEST_F(ResponseBoundsTest, ALongResponseComesInPiecesAndIsTheEngines) {
   GenerationRequest request{.prompt = byte_ids(std::string(100, 'a')),
                             .n = 20,
                             .id = 0,
@@ -97,7 +97,7 @@ TEST_F(AnswerBoundsTest, ALongAnswerComesInPiecesAndIsTheEngines) {
   EXPECT_TRUE(all_is_free());
 }
 
-TEST_F(AnswerBoundsTest, AnswersUnderWayHaveABoundTogether) {
+TEST_F(ResponseBoundsTest, PendingResponsesHaveACommonBound) {
   ServerConfig config;
   config.max_answer_bytes = 3000000;
   config.max_pending_bytes = 4000000;
@@ -121,7 +121,7 @@ TEST_F(AnswerBoundsTest, AnswersUnderWayHaveABoundTogether) {
   })) << "what the one that left took is free";
 }
 
-TEST_F(AnswerBoundsTest, ListsThatEveryDrawLooksAtAreBounded) {
+TEST_F(ResponseBoundsTest, ListsThatSamplingReadsAreBounded) {
   start();
   std::string biases, stops;
   for (int i = 0; i < 1025; ++i) {
@@ -129,15 +129,15 @@ TEST_F(AnswerBoundsTest, ListsThatEveryDrawLooksAtAreBounded) {
     stops += concat(i ? ", " : "", "5");
   }
   EXPECT_NE(refused("/v1/completions", concat(R"({"prompt": "a", "logit_bias": {)", biases, "}}"))
-                .find("logit_bias has 1025 tokens; 1024 are taken"),
+                .find("logit_bias has 1025 tokens; the maximum is 1024"),
             std::string::npos);
   EXPECT_NE(refused("/v1/completions", concat(R"({"prompt": "a", "stop_token_ids": [)", stops, "]}"))
-                .find("1025 ids; 1024 are taken"),
+                .find("1025 ids; the maximum is 1024"),
             std::string::npos);
 }
 
-// What passes as a double and is 0 or infinite as a float.
-TEST_F(AnswerBoundsTest, NumbersThatKernelsReadAsOthersAreRefusedAndTheNextRequestIsServed) {
+// Numbers that are valid doubles and 0 or infinite as floats.
+TEST_F(ResponseBoundsTest, NumbersOutsideFloatRangeAreRejectedAndTheNextRequestIsServed) {
   start();
   for (const char* member :
        {R"("top_p": 1e-46)", R"("top_p": 5e-324)", R"("temperature": 1e-38)", R"("temperature": 1e-46)",

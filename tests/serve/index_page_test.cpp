@@ -1,4 +1,4 @@
-// What the page's text and its policy promise; tests/e2e/page_test.cpp opens it in a browser.
+// The index page's text and its security policy; tests/e2e/page_test.cpp opens it in a browser.
 #include "serve/index_page.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Parsing of OpenAI's requests: defaults, all members, and errors that name the member.
 #include "serve/openai_request.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ class OpenAiRequestTest : public ::testing::Test {
     return parse_completion(parse_json(body, "body"), model.served());
   }
   OpenAiRequest chat(const std::string& body) const { return parse_chat(parse_json(body, "body"), model.served()); }
-  // Turned down, naming the member, with words of the message.
+  // Expects an error that names the member and contains `words`.
   void expect_refused(bool is_chat, const std::string& body, const std::string& param, const std::string& words,
                       int status = 400) const {
     try {
@@ -35,28 +36,28 @@ TEST_F(OpenAiRequestTest, ACompletionHasOpenAIsDefaults) {
   EXPECT_EQ(request.sampling.max_tokens, 16);
   EXPECT_EQ(request.sampling.temperature, 1);
   EXPECT_FALSE(request.stream || request.echo || request.logprobs || request.seeded);
-  const std::vector<GenerationRequest> asked = request.requests(7);
-  EXPECT_EQ(asked[0].id, 7u);
-  EXPECT_EQ(asked[0].n, 1);
-  EXPECT_FALSE(asked[0].prompt_logprobs);
+  const std::vector<GenerationRequest> submitted = request.requests(7);
+  EXPECT_EQ(submitted[0].id, 7u);
+  EXPECT_EQ(submitted[0].n, 1);
+  EXPECT_FALSE(submitted[0].prompt_logprobs);
 }
 
-TEST_F(OpenAiRequestTest, EveryMemberArrives) {
+TEST_F(OpenAiRequestTest, EveryMemberIsRead) {
   const OpenAiRequest request = completion(
       R"({"model": "tiny", "prompt": [[1, 2], [3]], "max_tokens": 20, "n": 3, "temperature": 0.5, "top_p": 0.9,
       "top_k": 5, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5, "min_tokens": 2, "ignore_eos": true,
       "seed": 9, "stop": ["a", "b"], "stop_token_ids": [4], "logit_bias": {"5": -100, "6": 1.5}, "logprobs": 2, "echo": true, "stream": true,
       "stream_options": {"include_usage": true}, "best_of": 3, "suffix": null, "user": "me", "return_token_ids": true})");
-  const std::vector<GenerationRequest> asked = request.requests(1000);
-  ASSERT_EQ(asked.size(), 2u);
-  EXPECT_EQ(asked[0].prompt, (std::vector<int32_t>{1, 2}));
-  EXPECT_EQ(asked[1].prompt, (std::vector<int32_t>{3}));
-  EXPECT_EQ(asked[0].id, 0u);  // a seed of its own: the same request, the same answer
-  EXPECT_EQ(asked[1].id, 1u);
-  EXPECT_EQ(asked[1].n, 3);
-  EXPECT_EQ(asked[1].top_logprobs, 2);
-  EXPECT_TRUE(asked[1].prompt_logprobs);
-  const SamplingParams& s = asked[1].sampling;
+  const std::vector<GenerationRequest> submitted = request.requests(1000);
+  ASSERT_EQ(submitted.size(), 2u);
+  EXPECT_EQ(submitted[0].prompt, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(submitted[1].prompt, (std::vector<int32_t>{3}));
+  EXPECT_EQ(submitted[0].id, 0u);  // with a seed the same request gets the same response
+  EXPECT_EQ(submitted[1].id, 1u);
+  EXPECT_EQ(submitted[1].n, 3);
+  EXPECT_EQ(submitted[1].top_logprobs, 2);
+  EXPECT_TRUE(submitted[1].prompt_logprobs);
+  const SamplingParams& s = submitted[1].sampling;
   EXPECT_EQ(s.max_tokens, 20);
   EXPECT_EQ(s.temperature, 0.5);
   EXPECT_EQ(s.top_p, 0.9);
@@ -76,49 +77,69 @@ TEST_F(OpenAiRequestTest, EveryMemberArrives) {
   EXPECT_TRUE(request.include_usage && request.return_token_ids);
 }
 
-TEST_F(OpenAiRequestTest, PromptsComeAsTextsOrIds) {
+TEST_F(OpenAiRequestTest, PromptsAreTextsOrIds) {
   EXPECT_EQ(completion(R"({"prompt": [104, 105]})").prompts[0].text, "hi");
   EXPECT_EQ(completion(R"({"prompt": ["a", "b"]})").prompts[1].ids, std::vector<int32_t>{'b'});
   EXPECT_EQ(completion(R"({"prompt": "<|im_end|>"})").prompts[0].ids, std::vector<int32_t>{257});
   for (const char* wrong : {"5", "{}", "[]", "[true]", "[\"a\", [1]]", "[[1], \"a\"]", "[null]"})
     expect_refused(false, concat("{\"prompt\": ", wrong, "}"), "prompt", "prompt must be a string");
-  expect_refused(false, R"({"prompt": [1, 258]})", "prompt", "258 is no token id");
-  expect_refused(false, R"({"prompt": [1, -1]})", "prompt", "-1 is no token id");
-  expect_refused(false, R"({"prompt": [1, 2.5]})", "prompt", "2.5 is no token id");
-  expect_refused(false, R"({"prompt": [1, "a"]})", "prompt", "\"a\" is no token id");
+  expect_refused(false, R"({"prompt": [1, 258]})", "prompt", "258 is not a token id");
+  expect_refused(false, R"({"prompt": [1, -1]})", "prompt", "-1 is not a token id");
+  expect_refused(false, R"({"prompt": [1, 2.5]})", "prompt", "2.5 is not a token id");
+  expect_refused(false, R"({"prompt": [1, "a"]})", "prompt", "\"a\" is not a token id");
   expect_refused(false, R"({"prompt": ""})", "prompt", "has no tokens");
   expect_refused(false, "{}", "prompt", "missing");
 }
 
-TEST_F(OpenAiRequestTest, WhatIsWrongIsNamed) {
+TEST_F(OpenAiRequestTest, ErrorsNameTheMember) {
   expect_refused(false, "[]", "", "must be a JSON object");
   expect_refused(false, R"({"prompt": "a", "temprature": 1})", "temprature", "did you mean 'temperature'");
   expect_refused(false, R"({"prompt": "a", "temperature": "hot"})", "temperature", "must be a number, not");
   expect_refused(false, R"({"prompt": "a", "temperature": -1})", "temperature", "temperature must be in");
-  expect_refused(false, R"({"prompt": "a", "top_p": 0})", "top_p", "top_p must be in (0, 1]");
-  expect_refused(false, R"({"prompt": "a", "n": 1.5})", "n", "must be a whole number");
+  expect_refused(false, R"({"prompt": "a", "top_p": 0})", "top_p", "top_p must be in [");
+  expect_refused(false, R"({"prompt": "a", "n": 1.5})", "n", "must be an integer");
   expect_refused(false, R"({"prompt": "a", "n": 0})", "n", "must be positive");
-  expect_refused(false, R"({"prompt": "a", "n": 9223372036854775807})", "n", "takes 1024 replies");
-  expect_refused(false, R"({"prompt": ["a", "b"], "n": 513})", "n", "takes 1024 replies");
+  expect_refused(false, R"({"prompt": "a", "n": 9223372036854775807})", "n", "maximum is 1024");
+  expect_refused(false, R"({"prompt": ["a", "b"], "n": 513})", "n", "maximum is 1024");
   expect_refused(false, R"({"prompt": "a", "max_tokens": 0})", "max_tokens", "max_tokens must be in");
   expect_refused(false, R"({"prompt": "a", "echo": 1})", "echo", "must be true or false");
   expect_refused(false, R"({"prompt": "a", "presence_penalty": 3})", "presence_penalty", "in [-2, 2]");
   expect_refused(false, R"({"prompt": "a", "logit_bias": {"5": 200}})", "logit_bias", "bias must be in [-100, 100]");
   expect_refused(false, R"({"prompt": "a", "logit_bias": {"x": 1}})", "logit_bias", "'x'");
-  expect_refused(false, R"({"prompt": "a", "logit_bias": {"258": 1}})", "logit_bias", "258 is no token id");
+  expect_refused(false, R"({"prompt": "a", "logit_bias": {"258": 1}})", "logit_bias", "258 is not a token id");
   expect_refused(false, R"({"prompt": "a", "logit_bias": {"5": 1, "05": 1}})", "logit_bias", "twice");
   expect_refused(false, R"({"prompt": "a", "logprobs": 65})", "logprobs", "in [0, 64]");
   expect_refused(false, R"({"prompt": "a", "stop": [""]})", "stop", "none of them empty");
   expect_refused(false, R"({"prompt": "a", "stop": 5})", "stop", "a string or a list");
-  expect_refused(false, R"({"prompt": "a", "best_of": 4})", "best_of", "n replies");
+  expect_refused(false, R"({"prompt": "a", "best_of": 4})", "best_of", "must equal n");
   expect_refused(false, R"({"prompt": "a", "suffix": "b"})", "suffix", "suffix");
   expect_refused(false, R"({"prompt": "a", "stream_options": {}})", "stream_options", "stream = true");
-  expect_refused(false, R"({"prompt": "a", "model": "gpt-4"})", "model", "there is 'tiny'", 404);
+  expect_refused(false, R"({"prompt": "a", "model": "gpt-4"})", "model", "serves 'tiny'", 404);
   expect_refused(false, concat("{\"prompt\": \"", std::string(512, 'x'), "\"}"), "prompt", "the model takes 512");
   EXPECT_EQ(completion(R"({"prompt": "a", "model": "/models/tiny"})").n, 1);
 }
 
-TEST_F(OpenAiRequestTest, APromptCanBeScoredWithoutAReply) {
+// An error repeats what a client sent up to a fixed length, and compares no more than that with what is known.
+TEST_F(OpenAiRequestTest, ALongNameIsShortenedInTheError) {
+  const std::string name = "x" + std::string(99, 'y') + std::string(1 << 20, 'z');
+  for (const std::string& body :
+       {concat("{\"prompt\": \"a\", \"", name, "\": 1}"), concat("{\"prompt\": \"a\", \"model\": \"", name, "\"}"),
+        concat("{\"prompt\": \"a\", \"logit_bias\": {\"", name, "\": 1}}"),
+        concat("{\"prompt\": \"a\", \"n\": \"", name, "\"}")}) {
+    try {
+      completion(body);
+      ADD_FAILURE() << body.substr(0, 40);
+    } catch (const HttpError& error) {
+      EXPECT_LT(std::string(error.what()).size(), 300u);
+      EXPECT_LT(error.param.size(), 200u);
+    }
+  }
+  const std::string letters = "\xc3\xa9";  // not cut in two
+  expect_refused(false, concat("{\"prompt\": \"a\", \"x", letters, std::string(96, 'y'), letters, letters, "\": 1}"),
+                 concat("x", letters, std::string(96, 'y'), "..."), "unknown member");
+}
+
+TEST_F(OpenAiRequestTest, EchoReturnsPromptLogProbsWithoutACompletion) {
   const OpenAiRequest request = completion(
       concat("{\"prompt\": \"", std::string(512, 'x'), R"(", "max_tokens": 0, "echo": true, "logprobs": 1})"));
   EXPECT_EQ(request.requests(0)[0].sampling.max_tokens, 0);
@@ -145,7 +166,7 @@ TEST_F(OpenAiRequestTest, AChatIsRenderedByTheModelsFormat) {
   EXPECT_EQ(parts.sampling.max_tokens, 5);
 }
 
-TEST_F(OpenAiRequestTest, ChatsThatCannotBe) {
+TEST_F(OpenAiRequestTest, InvalidChats) {
   expect_refused(true, "{}", "messages", "missing");
   expect_refused(true, R"({"messages": []})", "messages", "empty");
   expect_refused(true, R"({"messages": "hi"})", "messages", "must be a list");
@@ -155,8 +176,8 @@ TEST_F(OpenAiRequestTest, ChatsThatCannotBe) {
                  "messages[0].content: only parts");
   const std::string said = R"({"messages": [{"role": "user", "content": "a"}], )";
   expect_refused(true, said + R"("top_logprobs": 2})", "top_logprobs", "logprobs = true");
-  expect_refused(true, said + R"("tools": [{}]})", "tools", "not called");
-  expect_refused(true, said + R"("response_format": {"type": "json_object"}})", "response_format", "free text");
+  expect_refused(true, said + R"("tools": [{}]})", "tools", "not supported");
+  expect_refused(true, said + R"("response_format": {"type": "json_object"}})", "response_format", "is supported");
   expect_refused(true, said + R"("max_completion_tokens": 0})", "max_completion_tokens", "max_tokens must be in");
   expect_refused(true, said + R"("prompt": "a"})", "prompt", "unknown member");
   ServedModel bare = model.served();

@@ -1,5 +1,5 @@
-// What a browser may send for a page that has no business here: refused, while programs, the server's own page, and
-// whom an option lets in are served.
+// ServeGate rejects what a browser may send for a foreign page; programs, the server's own page, and origins and hosts
+// of the options are served.
 #include <fstream>
 
 #include "tests/rollout/remote/worker_fixture.h"
@@ -36,7 +36,7 @@ TEST_F(ServeGateTest, ABodyMustSayThatItIsJson) {
     EXPECT_EQ(ask(type).status, 200) << type;
 }
 
-TEST_F(ServeGateTest, AForeignNameOfThisMachineIsRefused) {
+TEST_F(ServeGateTest, AForeignHostNameIsRejected) {
   start();
   for (const char* host :
        {"x", "evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "127.0.0.1evil",
@@ -56,7 +56,7 @@ TEST_F(ServeGateTest, AForeignNameOfThisMachineIsRefused) {
   }
 }
 
-TEST_F(ServeGateTest, APageOfAnotherOriginIsRefused) {
+TEST_F(ServeGateTest, APageOfAnotherOriginIsRejected) {
   start();
   const std::string here = concat("localhost:", server->port());
   for (const std::string& origin :
@@ -73,7 +73,7 @@ TEST_F(ServeGateTest, APageOfAnotherOriginIsRefused) {
   EXPECT_EQ(ask(concat(json, "Origin: http://LOCALHOST:", server->port(), "\r\n"), here).status, 200);
 }
 
-TEST_F(ServeGateTest, OptionsLetOthersIn) {
+TEST_F(ServeGateTest, OptionsAllowOriginsAndHosts) {
   ServerConfig config;
   config.access = {.allowed_origins = {"https://App.example"}, .allowed_hosts = {"box.example"}};
   start(config);
@@ -91,7 +91,7 @@ TEST_F(ServeGateTest, OptionsLetOthersIn) {
   EXPECT_EQ(ask(json, "other.example").status, 403);
 }
 
-TEST_F(ServeGateTest, WhoHasAKeyMayUseAnyName) {
+TEST_F(ServeGateTest, WithAKeyAnyHostNameIsAccepted) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "keys") << "sesame\n";
   ServerConfig config;
@@ -101,7 +101,7 @@ TEST_F(ServeGateTest, WhoHasAKeyMayUseAnyName) {
   EXPECT_EQ(ask(json, "box.example").status, 401);
 }
 
-TEST_F(WorkerFixture, AWorkerIsCalledByItsOwnNamesAndByNoPage) {
+TEST_F(WorkerFixture, AWorkerAcceptsItsOwnHostNamesAndNoPage) {
   start();
   const std::string body = setup().to_json().dump();
   const auto join = [&](const std::string& name, const std::string& headers) {

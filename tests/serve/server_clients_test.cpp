@@ -1,5 +1,5 @@
-// Clients that do what they should not, or can do no better: each is told, or dropped, in time; the next one is served,
-// and nothing stays taken.
+// Misbehaving and slow clients: each gets an error or is dropped in time, the next client is served, and all resources
+// are freed.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ class ServerClientsTest : public test::ServerFixture {
     EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})").at("choices").as_array().size(), 1u);
     EXPECT_TRUE(all_is_free());
   }
-  // A reply that takes a while, and of which much is to be sent.
+  // A long completion with a large response.
   static std::string long_request(const char* more = "") {
     return post_request(
         "/v1/completions",
@@ -33,7 +33,7 @@ class ServerClientsTest : public test::ServerFixture {
 struct BadBytes {
   const char* name;
   std::string bytes;
-  std::set<int> statuses;  // one of which is the answer; 0: the connection is closed without one
+  std::set<int> statuses;  // the possible statuses; 0: the connection is closed without a response
 };
 
 std::vector<BadBytes> bad_bytes() {
@@ -89,7 +89,7 @@ std::vector<BadBytes> bad_bytes() {
   };
 }
 
-TEST_F(ServerClientsTest, BadBytesAreTurnedDown) {
+TEST_F(ServerClientsTest, BadBytesAreRejected) {
   start();
   for (const BadBytes& one : bad_bytes()) {
     HttpClient client(server->port());
@@ -100,7 +100,7 @@ TEST_F(ServerClientsTest, BadBytesAreTurnedDown) {
   expect_served();
 }
 
-TEST_F(ServerClientsTest, AnyPrefixOfARequestIsNoTrouble) {
+TEST_F(ServerClientsTest, AnyPrefixOfARequestIsHarmless) {
   start({.http = {.request_timeout = 0.5, .body_timeout = 0.5}});
   const std::string whole = post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 1})");
   std::vector<std::unique_ptr<HttpClient>> clients;
@@ -115,7 +115,7 @@ TEST_F(ServerClientsTest, AnyPrefixOfARequestIsNoTrouble) {
   expect_served();
 }
 
-TEST_F(ServerClientsTest, BadJsonIsToldWhatIsWrong) {
+TEST_F(ServerClientsTest, BadJsonGetsAnErrorThatSaysWhatIsWrong) {
   start();
   const std::string zero(1, '\0');
   const std::vector<std::string> bodies = {"nothing",
@@ -163,31 +163,31 @@ TEST_F(ServerClientsTest, AZeroCharacterIsACharacter) {
   expect_served();
 }
 
-// A byte now and then is not enough: a request has to be there in time.
-TEST_F(ServerClientsTest, SlowWritersDoNotKeepTheirPlaces) {
+// Occasional bytes do not extend the timeout of a request.
+TEST_F(ServerClientsTest, SlowWritersAreDropped) {
   start({.http = {.max_connections = 210, .request_timeout = 1, .body_timeout = 1}});
   std::vector<std::unique_ptr<HttpClient>> slow;
   for (int i = 0; i < 200; ++i) slow.push_back(std::make_unique<HttpClient>(server->port()));
-  const std::string head =
+  const std::string info =
                         "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                         "application/json\r\nContent-Length: 1000\r\n",
-                    body = head + "\r\n{\"prompt\": \"";
+                    body = info + "\r\n{\"prompt\": \"";
   const auto began = std::chrono::steady_clock::now();
   size_t left = slow.size();
   for (size_t at = 0; left > 0; ++at) {
     ASSERT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20)) << left << " hold on";
     left = 0;
     for (size_t i = 0; i < slow.size(); ++i) {
-      const std::string& text = i % 2 == 0 ? head : body;
+      const std::string& text = i % 2 == 0 ? info : body;
       if (slow[i]->send(std::string(1, at < text.size() ? text[at] : 'x'))) ++left;
     }
-    EXPECT_EQ(HttpClient(server->port()).get("/health").status, 200);  // meanwhile others are served
+    EXPECT_EQ(HttpClient(server->port()).get("/health").status, 200);  // other clients are served at the same time
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   expect_served();
 }
 
-TEST_F(ServerClientsTest, WhoStopsReadingLosesItsPlace) {
+TEST_F(ServerClientsTest, AClientThatStopsReadingIsDropped) {
   start({.http = {.max_unsent_bytes = 65536}}, {.max_sequences = 4});
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 8; ++i) {
@@ -196,12 +196,12 @@ TEST_F(ServerClientsTest, WhoStopsReadingLosesItsPlace) {
   }
   EXPECT_TRUE(soon([&] {
     return metric("hone_jobs_cancelled_total") == 8;
-  }));  // the cancelled ones had more to say than what fits in between
+  }));  // the responses of the cancelled ones exceed the buffers
   clients.clear();
   expect_served();
 }
 
-TEST_F(ServerClientsTest, WhoReadsSlowlyHasTheWholeAnswer) {
+TEST_F(ServerClientsTest, ASlowReaderGetsTheCompleteResponse) {
   start();
   HttpClient client(server->port(), 4096);
   client.send(long_request());
@@ -216,7 +216,7 @@ TEST_F(ServerClientsTest, WhoReadsSlowlyHasTheWholeAnswer) {
   expect_served();
 }
 
-TEST_F(ServerClientsTest, WhoClosesItsHalfHasLeft) {
+TEST_F(ServerClientsTest, AHalfClosedClientCountsAsDisconnected) {
   start({}, {.max_sequences = 1});
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 20; ++i) {
@@ -230,7 +230,7 @@ TEST_F(ServerClientsTest, WhoClosesItsHalfHasLeft) {
   expect_served();
 }
 
-TEST_F(ServerClientsTest, ManyThatVanishLeaveNothing) {
+TEST_F(ServerClientsTest, ManyVanishedClientsLeaveNothing) {
   start({}, {.kv_cache_tokens = 4096, .max_sequences = 8});
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<HttpClient>> clients;

@@ -26,7 +26,7 @@ class ServerFixture : public ::testing::Test {
     EXPECT_EQ(answer.status, status) << answer.body;
     return parse_json(answer.body, "answer");
   }
-  // The events of a stream but for the last, which must be [DONE].
+  // The events of a stream without the last one, which must be [DONE].
   std::vector<Json> events(const std::string& path, const std::string& body) const {
     const HttpAnswer answer = HttpClient(server->port()).post(path, body);
     EXPECT_EQ(answer.status, 200) << answer.body;
@@ -46,8 +46,7 @@ class ServerFixture : public ::testing::Test {
     EXPECT_NE(at, std::string::npos) << name << " is not in " << text;
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   }
-  // Whether all that clients took is given back, sooner or later: no reply, no room in the cache, no connection but the
-  // one that asks.
+  // Waits until all resources of clients are freed: completions, KV blocks, and all connections but the caller's.
   bool all_is_free() const {
     HttpClient asking(server->port());
     return soon([&] {

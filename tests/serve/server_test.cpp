@@ -1,5 +1,5 @@
-// The server on a real socket: what it answers equals what the engine says, and whatever a client does, the next one is
-// served.
+// The server on a real socket: its responses equal the engine's completions, and whatever a client does, the next one
+// is served.
 #include "serve/server.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::soon;
 
 class ServerTest : public test::ServerFixture {};
 
-// Text as it is after a way through JSON.
+// Text after a round trip through JSON.
 std::string sent(const std::string& text) { return parse_json(Json(text).dump(), "").as_string(); }
 
 TEST_F(ServerTest, ACompletionIsTheEnginesBitForBit) {
@@ -107,7 +107,7 @@ TEST_F(ServerTest, AChatIsTheEnginesBitForBit) {
   EXPECT_EQ(stream.back().at("usage"), answer.at("usage"));
 }
 
-TEST_F(ServerTest, AStreamJoinsToTheWholeAnswer) {
+TEST_F(ServerTest, AStreamAddsUpToTheCompleteResponse) {
   start();
   const std::string body =
       R"("prompt": ["abc", "def"], "n": 2, "max_tokens": 30, "seed": 4, "logprobs": 1, "echo": true, "stop": ["zz"]})";
@@ -131,7 +131,7 @@ TEST_F(ServerTest, AStreamJoinsToTheWholeAnswer) {
   }
 }
 
-TEST_F(ServerTest, PromptsCanBeScoredWithoutAReply) {
+TEST_F(ServerTest, PromptLogProbsWithoutACompletion) {
   start();
   const Json choice =
       post("/v1/completions", R"({"prompt": [97, 98, 99], "max_tokens": 0, "echo": true, "logprobs": 1})")
@@ -142,7 +142,7 @@ TEST_F(ServerTest, PromptsCanBeScoredWithoutAReply) {
   EXPECT_EQ(choice.at("logprobs").at("token_logprobs").as_array().size(), 3u);
 }
 
-TEST_F(ServerTest, TheSameSeedTheSameAnswerAndOtherwiseAnother) {
+TEST_F(ServerTest, TheSameSeedGivesTheSameResponse) {
   start();
   const auto text = [&](const char* more) {
     return post("/v1/completions", concat(R"({"prompt": "a", "max_tokens": 30)", more, "}"))
@@ -157,20 +157,20 @@ TEST_F(ServerTest, TheSameSeedTheSameAnswerAndOtherwiseAnother) {
   EXPECT_EQ(text(", \"temperature\": 0"), text(", \"temperature\": 0"));
 }
 
-TEST_F(ServerTest, ModelsHealthAndWhatIsNotThere) {
+TEST_F(ServerTest, ModelsHealthAndUnknownPaths) {
   start();
   HttpClient client(server->port());
   EXPECT_EQ(parse_json(client.get("/v1/models").body, "").at("data").as_array()[0].at("id").as_string(), "tiny");
   EXPECT_EQ(client.get("/health").body, R"({"status":"ok"})");
   const HttpAnswer missing = client.get("/v1/nothing");
   EXPECT_EQ(missing.status, 404);
-  EXPECT_NE(missing.body.find("there is no /v1/nothing here"), std::string::npos);
+  EXPECT_NE(missing.body.find("unknown path /v1/nothing"), std::string::npos);
   const HttpAnswer wrong = client.get("/v1/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
 }
 
-TEST_F(ServerTest, BadRequestsAreToldWhatIsWrong) {
+TEST_F(ServerTest, BadRequestsGetAnErrorThatSaysWhatIsWrong) {
   start();
   const Json error = post("/v1/completions", R"({"prompt": "a", "n": -1})", 400).at("error");
   EXPECT_EQ(error.at("param").as_string(), "n");
@@ -185,7 +185,7 @@ TEST_F(ServerTest, BadRequestsAreToldWhatIsWrong) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})").at("choices").as_array().size(), 1u);
 }
 
-TEST_F(ServerTest, AKeyIsNeededWhereThereAreKeys) {
+TEST_F(ServerTest, WithKeysAKeyIsNeeded) {
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "keys";
   std::ofstream(file) << "secret\n";
@@ -207,7 +207,7 @@ TEST_F(ServerTest, AKeyIsNeededWhereThereAreKeys) {
   EXPECT_EQ(parse_json(refused.body, "").at("error").at("code").as_string(), "invalid_api_key");
 }
 
-TEST_F(ServerTest, AClientThatLeavesFreesItsRequest) {
+TEST_F(ServerTest, ADisconnectedClientFreesItsRequest) {
   start({}, {.max_sequences = 1});
   const std::string endless = R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "n": 40, "stream": )";
   for (const char* stream : {"true}", "false}"}) {
@@ -222,10 +222,10 @@ TEST_F(ServerTest, AClientThatLeavesFreesItsRequest) {
   }
   EXPECT_EQ(metric("hone_jobs_cancelled_total"), 2);
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})").at("choices").as_array().size(), 1u);
-  EXPECT_LT(metric("hone_generated_tokens_total"), 20000);  // of 40000 that were asked for
+  EXPECT_LT(metric("hone_generated_tokens_total"), 20000);  // of 40000 requested tokens
 }
 
-TEST_F(ServerTest, AFullServerSaysWhenToComeAgain) {
+TEST_F(ServerTest, AFullServerSaysWhenToRetry) {
   ServerConfig config;
   config.max_pending_completions = 40;
   start(config, {.max_sequences = 1});
@@ -243,7 +243,7 @@ TEST_F(ServerTest, AFullServerSaysWhenToComeAgain) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})").at("choices").as_array().size(), 1u);
 }
 
-TEST_F(ServerTest, DrainingFinishesWhatIsUnderWay) {
+TEST_F(ServerTest, DrainingFinishesPendingRequests) {
   start();
   HttpClient client(server->port());
   client.send(
@@ -254,7 +254,7 @@ TEST_F(ServerTest, DrainingFinishesWhatIsUnderWay) {
   EXPECT_THROW(HttpClient(server->port()), std::runtime_error);
 }
 
-TEST_F(ServerTest, EndsWithRequestsUnderWay) {
+TEST_F(ServerTest, EndsWithPendingRequests) {
   start();
   HttpClient client(server->port());
   client.send(post_request("/v1/completions",
@@ -264,7 +264,7 @@ TEST_F(ServerTest, EndsWithRequestsUnderWay) {
   while (!client.read().empty()) {}
 }
 
-TEST_F(ServerTest, HundredsAtOnceGetWhatOneAloneGets) {
+TEST_F(ServerTest, HundredsAtOnceGetTheSameAsOneAlone) {
   start();
   constexpr int count = 300;
   const auto body = [](int i) {

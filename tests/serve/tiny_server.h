@@ -1,5 +1,5 @@
 #pragma once
-// The small model as a server serves it.
+// A server's view of the small model.
 #include "serve/server.h"
 #include "tests/rollout/byte_model.h"
 

@@ -18,11 +18,11 @@ struct Regression : Objective {
   Needs needs() const override { return {.critic = true}; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
-    for (size_t t = 0; t < batch.mask.size(); ++t) {
-      const double error = batch.mask[t] * (batch.value[t] - batch.returns[t]);
+    for (size_t t = 0; t < batch[columns::mask].size(); ++t) {
+      const double error = batch[columns::mask][t] * (batch[columns::value][t] - batch[columns::returns][t]);
       sum += 0.5 * batch.scale * error * error;
       grad.value[t] = static_cast<float>(batch.scale * error);
-      metrics.add("error", error * error, batch.mask[t]);
+      metrics.add("error", error * error, batch[columns::mask][t]);
     }
     return sum;
   }
@@ -31,7 +31,7 @@ struct Regression : Objective {
 std::vector<Sample> with_returns() {
   std::vector<Sample> samples = make_samples(lengths);
   for (size_t i = 0; i < samples.size(); ++i)
-    samples[i].returns.assign(samples[i].tokens.size(), 0.5f + 0.25f * static_cast<float>(i));
+    samples[i].columns.assign(columns::returns, samples[i].tokens.size(), 0.5f + 0.25f * static_cast<float>(i));
   return samples;
 }
 
@@ -61,16 +61,17 @@ TEST_P(CriticTrunk, LearnsWhatStatesAreWorth) {
   double squares = 0, tokens = 0;
   const std::vector<std::vector<float>> values = rig.trainer.values(pointers(samples));
   for (size_t i = 0; i < samples.size(); ++i)
-    for (size_t t = 0; t < samples[i].mask.size(); ++t) {
-      squares += samples[i].mask[t] * std::pow(values[i][t] - samples[i].returns[t], 2);
-      tokens += samples[i].mask[t];
+    for (size_t t = 0; t < samples[i].columns.find(columns::mask).size(); ++t) {
+      squares +=
+          samples[i].columns[columns::mask][t] * std::pow(values[i][t] - samples[i].columns[columns::returns][t], 2);
+      tokens += samples[i].columns[columns::mask][t];
     }
   EXPECT_LT(squares / tokens, 0.02 * first);
 }
 
 TEST_P(CriticTrunk, GradientIsTheLosssOwn) {
   TrainerConfig config = with_trunk(GetParam());
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   config.max_grad_norm = 0;
   Rig rig(config);
   const std::vector<Sample> samples = with_returns();

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "core/config/config.h"
 #include "core/io/file.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 #include "tests/train/rig.h"
+#include "tests/train/stage_context.h"
 
 namespace hone::test {
 namespace {
@@ -24,7 +24,6 @@ struct Place : Stateful {
 class TrainLoopTest : public ::testing::Test {
  protected:
   TrainLoopTest() : device_(cpu_device()), context_(*device_), samples_(make_samples(std::array<size_t, 2>{6, 9})) {
-    recipe_ = Config::from_text("[[stage]]\nkind = \"pretrain\"\n", "test").as<Recipe>();
     config_.steps = 6;
     config_.save_total_limit = 0;
   }
@@ -34,25 +33,16 @@ class TrainLoopTest : public ::testing::Test {
                   const std::function<void(int64_t step, Trainer& trainer)>& fail_at = nullptr) {
     folder_ = root_.path() / name;
     make_folder(folder_);
-    MetricsLog log(folder_);
-    hone::Run out{.recipe = recipe_,
-                  .folder = folder_,
-                  .device = *device_,
-                  .context = context_,
-                  .log = log,
-                  .tokenizer = {},
-                  .model = {},
-                  .stage_name = "stage",
-                  .report = {},
-                  .start_folder = {}};
-    const fs::path newest = newest_checkpoint(out.checkpoints());
-    out.model = newest.empty() ? make_tiny(context_, tiny_config("llama"), true)
-                               : load_model(context_, newest, {.gradients = true});
-    Trainer trainer(context_, *out.model, {});
+    StageFixture fixture(context_, folder_);
+    StageContext& stage = *fixture.stage;
+    const fs::path newest = newest_checkpoint(stage.checkpoints);
+    stage.model = newest.empty() ? make_tiny(context_, tiny_config("llama"), true)
+                                 : load_model(context_, newest, {.gradients = true});
+    Trainer trainer(context_, *stage.model, {});
     Place place;
-    const std::unique_ptr<Objective> objective = objectives().at("sft")();
+    const std::unique_ptr<Objective> objective = make_objective("sft");
     const std::string end = error_of([&] {
-      train_loop(out, config_, trainer, {{"place", &place}}, [&](int64_t step, double rate) {
+      train_loop(stage, config_, trainer, {{"place", &place}}, [&](int64_t step, double rate) {
         const Rollback undo(place);
         EXPECT_EQ(place.at, step);
         ++place.at;
@@ -60,8 +50,8 @@ class TrainLoopTest : public ::testing::Test {
         return trainer.step(pointers(samples_), *objective, rate);
       });
     });
-    weights_ = weights_of(*out.model);
-    report_ = out.report;
+    weights_ = weights_of(*stage.model);
+    result_ = stage.result;
     return end;
   }
   bool saved(int64_t step) const {
@@ -72,11 +62,10 @@ class TrainLoopTest : public ::testing::Test {
   Context context_;
   TemporaryFolder root_;
   std::vector<Sample> samples_;
-  Recipe recipe_;
   LoopConfig config_;
   fs::path folder_;
   std::vector<float> weights_;
-  StageReport report_;
+  StageResult result_;
 };
 
 TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
@@ -100,8 +89,8 @@ TEST_F(TrainLoopTest, FewerStepsThanWereMadeCountAsThoseThatWereMade) {
   ASSERT_EQ(run("shortened"), "no error");
   config_.steps = 4;
   ASSERT_EQ(run("shortened"), "no error");
-  EXPECT_EQ(report_.steps, 6);
-  EXPECT_EQ(report_.planned_steps, 6);
+  EXPECT_EQ(result_.steps, 6);
+  EXPECT_EQ(result_.planned_steps, 6);
 }
 
 TEST_F(TrainLoopTest, OutOfMemoryIsAnErrorLikeAnyOther) {
@@ -115,7 +104,7 @@ TEST_F(TrainLoopTest, OutOfMemoryIsAnErrorLikeAnyOther) {
 TEST_F(TrainLoopTest, AHalfUpdatedStateIsNotSaved) {
   const std::string end = run("stopped", [&](int64_t step, Trainer& trainer) {
     if (step < 2) return;
-    trainer.step(pointers(samples_), *objectives().at("sft")(), 1);
+    trainer.step(pointers(samples_), *make_objective("sft"), 1);
     fail("the second update fails");
   });
   EXPECT_NE(

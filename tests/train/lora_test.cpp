@@ -11,7 +11,7 @@ using test::make_samples, test::pointers, test::Rig, test::weights_of;
 constexpr size_t lengths[] = {7, 12, 3, 9};
 const LoraConfig all_linear{.r = 2, .target_modules = {"all-linear"}};
 
-std::unique_ptr<Objective> make(const char* name) { return objectives().at(name)(); }
+std::unique_ptr<Objective> make(const char* name) { return make_objective(name); }
 std::vector<float> gradients(Rig& rig) {
   const std::span<float> grad = rig.model->flat_grads().as<float>();
   return {grad.begin(), grad.end()};
@@ -55,10 +55,10 @@ struct Squares : Objective {
   Needs needs() const override { return {}; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
     double sum = 0;
-    for (size_t t = 0; t < batch.logp.size(); ++t) {
-      const double weight = batch.scale * batch.mask[t];
-      sum += weight * batch.logp[t] * batch.logp[t];
-      grad.logp[t] = static_cast<float>(2 * weight * batch.logp[t]);
+    for (size_t t = 0; t < batch[columns::logp].size(); ++t) {
+      const double weight = batch.scale * batch[columns::mask][t];
+      sum += weight * batch[columns::logp][t] * batch[columns::logp][t];
+      grad.logp[t] = static_cast<float>(2 * weight * batch[columns::logp][t]);
     }
     return sum;
   }
@@ -68,7 +68,8 @@ TEST(LoraTrainer, DropoutDoesNotDependOnTheMicroBatches) {
   LoraConfig lora = all_linear;
   lora.lora_dropout = 0.5;
   std::vector<Sample> samples = make_samples(lengths);
-  samples[2].mask.assign(samples[2].mask.size(), 0);  // alone in a micro-batch it is skipped, and counts all the same
+  samples[2].columns.assign(columns::mask, samples[2].columns.find(columns::mask).size(),
+                            0);  // alone in a micro-batch it is skipped, and counts all the same
   const std::unique_ptr<Objective> sft = make("sft");
   const Squares squares;
   for (const Objective* objective : std::initializer_list<const Objective*>{sft.get(), &squares}) {

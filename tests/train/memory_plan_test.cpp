@@ -11,7 +11,7 @@ using test::pointers, test::Rig;
 std::vector<Sample> whole(size_t count, size_t length) {
   const std::vector<size_t> lengths(count, length);
   std::vector<Sample> out = test::make_samples(lengths);
-  for (Sample& sample : out) sample.mask[1] = 1;
+  for (Sample& sample : out) sample.columns[columns::mask][1] = 1;
   return out;
 }
 
@@ -25,8 +25,8 @@ std::optional<PeakBytes> widen(MemoryPlan& reservation, Rig& rig, const std::vec
                                int64_t micro_batch_tokens = 4096) {
   std::vector<MicroBatch> micro_batches;
   make_micro_batches(pointers(samples), 1, micro_batch_tokens, micro_batches);
-  return reservation.grow_to_fit(rig.context, *rig.model, micro_batches_of(micro_batch_tokens),
-                                 *objectives().at("sft")(), pointers(samples), micro_batches);
+  return reservation.grow_to_fit(rig.context, *rig.model, micro_batches_of(micro_batch_tokens), *make_objective("sft"),
+                                 pointers(samples), micro_batches);
 }
 
 TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
@@ -35,7 +35,7 @@ TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
   MemoryPlan reservation;
   const std::optional<PeakBytes> counted = widen(reservation, rig, samples, 20);
   ASSERT_TRUE(counted);
-  rig.trainer.step(pointers(samples), *objectives().at("sft")(), 0);
+  rig.trainer.step(pointers(samples), *make_objective("sft"), 0);
   EXPECT_EQ(counted->tape, rig.trainer.peak().tape);
   EXPECT_EQ(counted->columns, rig.trainer.peak().columns);
   EXPECT_EQ(counted->critic, 0u);
@@ -62,7 +62,7 @@ TEST(MemoryPlan, WhatOnlyCountsTakesNone) {
   const std::vector<Sample> samples = whole(1, 4);
   const MicroBatch all{0, 1};
   EXPECT_FALSE(
-      MemoryPlan().grow_to_fit(counting, *rig.model, {}, *objectives().at("sft")(), pointers(samples), {&all, 1}));
+      MemoryPlan().grow_to_fit(counting, *rig.model, {}, *make_objective("sft"), pointers(samples), {&all, 1}));
 }
 
 }  // namespace

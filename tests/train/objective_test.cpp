@@ -37,7 +37,9 @@ TEST(Objective, AMissingOrShortColumnIsNamed) {
   const int32_t offsets[] = {0, 3};
   const float three[3] = {}, two[2] = {};
   const auto message = [&](const Needs& needs, TokenBatch batch) -> std::string {
-    batch.offsets = offsets, batch.logp = three, batch.mask = three;
+    batch.offsets = offsets;
+    batch.columns.set(columns::logp, three);
+    batch.columns.set(columns::mask, three);
     try {
       check_batch(needs, batch);
     } catch (const Error& error) {
@@ -46,19 +48,20 @@ TEST(Objective, AMissingOrShortColumnIsNamed) {
     return "";
   };
   EXPECT_EQ(message({}, {}), "");
-  EXPECT_NE(message({.reference = true}, {}).find("reference_logp"), std::string::npos);
-  EXPECT_NE(message({.behavior = true}, {}).find("behavior_logp"), std::string::npos);
+  EXPECT_NE(message({.columns = {columns::reference_logp}}, {}).find("reference_logp"), std::string::npos);
+  EXPECT_NE(message({.columns = {columns::behavior_logp}}, {}).find("behavior_logp"), std::string::npos);
   EXPECT_NE(message({.critic = true}, {}).find("value"), std::string::npos);
-  EXPECT_NE(message({.per = LossUnit::pair}, {}).find("pairs"), std::string::npos);
+  EXPECT_NE(message({.unit = LossUnit::pair}, {}).find("pairs"), std::string::npos);
   TokenBatch with_old;
-  with_old.old_logp = three;
-  EXPECT_EQ(message({.behavior = true}, with_old), "");
-  EXPECT_NE(message({.behavior = true, .old = true}, with_old).find("behavior_logp"), std::string::npos);
+  with_old.columns.set(columns::old_logp, three);
+  EXPECT_EQ(message({.columns = {columns::behavior_logp}}, with_old), "");
+  EXPECT_NE(message({.columns = {columns::behavior_logp, columns::old_logp}}, with_old).find("behavior_logp"),
+            std::string::npos);
   TokenBatch with_behavior;
-  with_behavior.behavior_logp = three;
-  EXPECT_NE(message({.old = true}, with_behavior).find("old_logp"), std::string::npos);
+  with_behavior.columns.set(columns::behavior_logp, three);
+  EXPECT_NE(message({.columns = {columns::old_logp}}, with_behavior).find("old_logp"), std::string::npos);
   TokenBatch short_column;
-  short_column.advantage = two;
+  short_column.columns.set(columns::advantage, two);
   EXPECT_NE(message({}, short_column).find("advantage has 2"), std::string::npos);
 }
 

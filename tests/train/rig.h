@@ -16,9 +16,9 @@ inline std::vector<Sample> make_samples(std::span<const size_t> lengths) {
   for (size_t i = 0; i < lengths.size(); ++i) {
     Sample& sample = out.emplace_back();
     sample.tokens = random_tokens(lengths[i], 19, static_cast<uint32_t>(i + 1));
-    sample.mask.assign(lengths[i], 1);
-    sample.mask[0] = 0;
-    if (lengths[i] > 2) sample.mask[1] = 0;
+    sample.columns.assign(columns::mask, lengths[i], 1);
+    sample.columns[columns::mask][0] = 0;
+    if (lengths[i] > 2) sample.columns[columns::mask][1] = 0;
   }
   return out;
 }

@@ -10,7 +10,7 @@ namespace {
 
 using test::make_samples, test::pointers, test::Rig, test::weights_of;
 
-std::unique_ptr<Objective> make(const char* name) { return objectives().at(name)(); }
+std::unique_ptr<Objective> make(const char* name) { return make_objective(name); }
 
 constexpr size_t lengths[] = {7, 12, 3, 9};
 
@@ -34,7 +34,7 @@ TEST(Trainer, ReportsTheLossThatScoringFinds) {
   double sum = 0, count = 0;
   for (size_t s = 0; s < samples.size(); ++s)
     for (size_t t = 0; t < samples[s].tokens.size(); ++t)
-      sum -= samples[s].mask[t] * scores[s].logp[t], count += samples[s].mask[t];
+      sum -= samples[s].columns[columns::mask][t] * scores[s].logp[t], count += samples[s].columns[columns::mask][t];
   const StepReport report = rig.trainer.step(pointers(samples), *make("sft"), 0);
   EXPECT_DOUBLE_EQ(report.loss, sum * (1 / count));
   EXPECT_EQ(report.num_tokens, 31);
@@ -78,12 +78,14 @@ TEST(Trainer, ASampleLongerThanAMicroBatchGivesTheGradientOfAWiderOne) {
 // The mean log-prob of tokens whose advantage is not zero; the others' samples are idle.
 struct Weighted : Objective {
   Needs needs() const override { return {}; }
-  bool idle(const Sample& sample) const override { return skips && sample.advantage[0] == 0; }
+  bool has_no_gradient(const Sample& sample) const override {
+    return skips && sample.columns[columns::advantage][0] == 0;
+  }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
     double sum = 0;
-    for (size_t t = 0; t < batch.mask.size(); ++t) {
-      const double weight = batch.scale * batch.mask[t] * batch.advantage[t];
-      sum -= weight * batch.logp[t];
+    for (size_t t = 0; t < batch[columns::mask].size(); ++t) {
+      const double weight = batch.scale * batch[columns::mask][t] * batch[columns::advantage][t];
+      sum -= weight * batch[columns::logp][t];
       grad.logp[t] = static_cast<float>(-weight);
     }
     return sum;
@@ -96,7 +98,7 @@ TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
   config.micro_batch_tokens = 12;  // a sample each
   std::vector<Sample> samples = make_samples(lengths);
   for (size_t i = 0; i < samples.size(); ++i)
-    samples[i].advantage.assign(samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
+    samples[i].columns.assign(columns::advantage, samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
   Rig all(config), some(config);
   Weighted counts_all;
   counts_all.skips = false;
@@ -108,7 +110,7 @@ TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
   EXPECT_EQ(b.num_tokens, 31);
   EXPECT_EQ(b.num_trained_tokens, 10 + 7);
   EXPECT_EQ(b.num_sequences, 4);
-  for (Sample& sample : samples) std::ranges::fill(sample.advantage, 0.f);
+  for (Sample& sample : samples) std::ranges::fill(sample.columns[columns::advantage], 0.f);
   const StepReport nothing = some.trainer.step(pointers(samples), Weighted(), 0.01);
   EXPECT_EQ(nothing.loss, 0);
   EXPECT_EQ(nothing.grad_norm, 0);
@@ -120,9 +122,9 @@ TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
 struct Measured : Weighted {
   Needs needs() const override { return {.entropy = true}; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
-    for (size_t t = 0; t < batch.mask.size(); ++t)
-      if (batch.mask[t] != 0)
-        metrics.add("entropy", batch.entropy[t], 1), metrics.add("logp", batch.logp[t], 1),
+    for (size_t t = 0; t < batch[columns::mask].size(); ++t)
+      if (batch[columns::mask][t] != 0)
+        metrics.add("entropy", batch[columns::entropy][t], 1), metrics.add("logp", batch[columns::logp][t], 1),
             metrics.add("tokens", 1, 0.125);
     return Weighted::loss(batch, grad, metrics);
   }
@@ -134,8 +136,8 @@ TEST(Trainer, WhatIsMeasuredIsMeasuredOfIdleSamplesToo) {
   config.temperature = 0.7;
   std::vector<Sample> samples = make_samples(lengths);
   for (size_t i = 0; i < samples.size(); ++i)
-    samples[i].advantage.assign(samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
-  std::ranges::fill(samples.emplace_back(samples[0]).mask, 0.f);  // nothing to measure
+    samples[i].columns.assign(columns::advantage, samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
+  clear_mask(samples.emplace_back(samples[0]));  // nothing to measure
   Rig all(config), some(config);
   Measured measures_all, skips;
   measures_all.skips = false;
@@ -146,7 +148,7 @@ TEST(Trainer, WhatIsMeasuredIsMeasuredOfIdleSamplesToo) {
   EXPECT_EQ(b.num_trained_tokens, 10 + 7);
   EXPECT_NEAR(a.metrics.at("entropy"), b.metrics.at("entropy"), 1e-9);
   EXPECT_NEAR(a.metrics.at("logp"), b.metrics.at("logp"), 1e-9);
-  for (Sample& sample : samples) std::ranges::fill(sample.advantage, 0.f);
+  for (Sample& sample : samples) std::ranges::fill(sample.columns[columns::advantage], 0.f);
   EXPECT_GT(some.trainer.step(pointers(samples), skips, 0.01).metrics.at("entropy"), 0)
       << "of a step in which nothing is learned";
 }
@@ -168,7 +170,7 @@ TEST(Trainer, GivesTheSameBitsWithOneAndTwoThreads) {
 TEST(Trainer, RecomputingBlocksChangesNothing) {
   const std::vector<Sample> samples = make_samples(lengths);
   std::vector<std::vector<float>> weights;
-  for (const char* recompute : {"none", "block"}) {
+  for (const char* recompute : {"none", "full"}) {
     TrainerConfig config;
     config.recompute = recompute;
     Rig rig(config);
@@ -181,7 +183,7 @@ TEST(Trainer, RecomputingBlocksChangesNothing) {
 TEST(Trainer, ClipsTheGlobalNorm) {
   const std::vector<Sample> samples = make_samples(lengths);
   TrainerConfig config;
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   config.max_grad_norm = 0.01;
   Rig rig(config);
   const std::vector<float> before = weights_of(*rig.model);
@@ -223,20 +225,21 @@ TEST(Trainer, SamplesThatCannotBeTrainedOnAreNamed) {
   };
   const auto sample = [](size_t length) {
     Sample out;
-    out.tokens.assign(length, 1), out.mask.assign(length, 1);
-    out.mask[0] = 0;
+    out.tokens.assign(length, 1), out.columns.assign(columns::mask, length, 1);
+    out.columns[columns::mask][0] = 0;
     return out;
   };
   EXPECT_EQ(message(sample(16)), "");
   EXPECT_EQ(message(sample(17)), "") << "a micro-batch of its own";
   EXPECT_NE(message(sample(41)).find("40 positions"), std::string::npos) << message(sample(41));
   Sample foreign = sample(5), first = sample(5), ragged = sample(5);
-  foreign.tokens[3] = 19, first.mask[0] = 1, ragged.mask.pop_back();
+  foreign.tokens[3] = 19, first.columns[columns::mask][0] = 1;
+  ragged.columns.truncate(ragged.tokens.size() - 1);
   EXPECT_NE(message(foreign).find("sample 2 has token 19"), std::string::npos);
   EXPECT_NE(message(first).find("first token"), std::string::npos);
   EXPECT_NE(message(ragged).find("mask of 4"), std::string::npos);
   Sample partial = sample(5);
-  partial.behavior_logp.assign(5, -1);
+  partial.columns.assign(columns::behavior_logp, 5, -1);
   EXPECT_NE(message(partial).find("behavior_logp"), std::string::npos);
 }
 
@@ -256,10 +259,10 @@ TEST(Trainer, AllocatesNothingOnceItHasSeenItsLargestBatch) {
 
 TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
   TrainerConfig config;
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   Rig rig(config);
   std::vector<Sample> samples = make_samples(lengths);
-  for (Sample& sample : samples) std::ranges::fill(sample.mask, 0.f);
+  for (Sample& sample : samples) std::ranges::fill(sample.columns[columns::mask], 0.f);
   const std::vector<float> before = weights_of(*rig.model);
   const StepReport report = rig.trainer.step(pointers(samples), *make("sft"), 0.1);
   EXPECT_EQ(report.loss, 0);
@@ -277,7 +280,7 @@ std::vector<float> gradient_of(Rig& rig, const std::vector<Sample>& samples) {
 TEST(Trainer, PackedSamplesDoNotSeeEachOther) {
   for (size_t silent = 0; silent < std::size(lengths); ++silent) {  // is not trained on
     std::vector<Sample> samples = make_samples(lengths);
-    std::ranges::fill(samples[silent].mask, 0.0f);
+    std::ranges::fill(samples[silent].columns[columns::mask], 0.0f);
     Rig rig;
     const std::vector<float> before = gradient_of(rig, samples);
     for (int32_t& id : samples[silent].tokens) id = (id + 5) % 19;
@@ -287,7 +290,7 @@ TEST(Trainer, PackedSamplesDoNotSeeEachOther) {
 
 TrainerConfig noisy_config(int64_t micro_batch_tokens = 8192) {
   TrainerConfig config;
-  config.optimizer = "sgd", config.micro_batch_tokens = micro_batch_tokens;
+  config.optimizer = Choice<OptimizerSettings>("sgd"), config.micro_batch_tokens = micro_batch_tokens;
   config.neftune_noise_alpha = 5, config.noise_seed = 3;
   return config;
 }

@@ -4,6 +4,7 @@
 
 #include "core/base/rng.h"
 #include "kernels/elementwise/cast.h"
+#include "kernels/optimizer/optimizer.h"
 
 namespace hone {
 namespace {
@@ -20,6 +21,10 @@ bool lies_at(const Tensor& x, const Tensor& first, int64_t begin) {
 }
 
 }  // namespace
+
+int64_t Optimizer::Segment::padded_size() const {
+  return (value.size() + param_granule - 1) / param_granule * param_granule;
+}
 
 void Optimizer::append(const Param& param) {
   const int64_t count = param.value.size();

@@ -11,21 +11,30 @@
 #include "core/base/registry.h"
 #include "core/config/fields.h"
 #include "core/io/checkpoint.h"
-#include "kernels/optimizer/optimizer.h"
 #include "model/model.h"
 
 namespace hone {
 
-// An optimizer is what it keeps for each parameter and how it updates a range; the rest is shared. It joins with one
-// line:
-//   [[maybe_unused]] const bool added = optimizers().add("sgd", [] { return std::unique_ptr<Optimizer>(new Sgd); });
+struct ParamRange;  // kernels/optimizer/optimizer.h
+class Optimizer;
+struct OptimizerSettings;
+using OptimizerFactory = std::unique_ptr<OptimizerSettings> (*)();
+Registry<OptimizerFactory>& optimizers();  // adamw, sgd, rmsprop
+
+// Settings of an optimizer, as recipe keys; names are Hugging Face's. They join with one line:
+//   [[maybe_unused]] const bool added = optimizers().add("sgd", [] {
+//     return std::unique_ptr<OptimizerSettings>(new SgdSettings);
+//   });
+struct OptimizerSettings {
+  virtual ~OptimizerSettings() = default;
+  virtual void fields(Fields&) = 0;
+  virtual std::unique_ptr<Optimizer> make() const = 0;
+  static Registry<OptimizerFactory>& registry() { return optimizers(); }
+};
+
+// An optimizer is its states of each parameter and its update of a range; the rest is shared.
 class Optimizer : public Stateful {
  public:
-  // Settings, as recipe keys; names are Hugging Face's.
-  virtual void fields(Fields&) {}
-  // Another with the same settings and no states.
-  virtual std::unique_ptr<Optimizer> with_same_settings() const = 0;
-
   // Makes the states, zero, for the parameters that are trainable (f32 or bf16, gradients f32); they must outlive the
   // optimizer. Masters start as the values are now: whoever writes a bf16 value later on loads the state, too. Once.
   void attach(Context& context, const std::vector<Param*>& params);
@@ -59,7 +68,7 @@ class Optimizer : public Stateful {
     std::vector<Tensor> states;  // of the same size; the master, where there is one, comes first
     Tensor decays;
     bool has_master() const { return value.dtype == DType::bf16; }
-    int64_t padded_size() const { return (value.size() + param_granule - 1) / param_granule * param_granule; }
+    int64_t padded_size() const;  // a multiple of param_granule
   };
   void append(const Param& param);
   std::string state_name(const Segment& run, const Param& param, size_t state) const;
@@ -69,8 +78,5 @@ class Optimizer : public Stateful {
   std::vector<Segment> runs_;
   mutable std::vector<std::byte> host_copy_;  // of the states, while they are saved
 };
-
-using OptimizerFactory = std::unique_ptr<Optimizer> (*)();
-Registry<OptimizerFactory>& optimizers();  // adamw, sgd, rmsprop
 
 }  // namespace hone

@@ -63,8 +63,8 @@ Bpe::Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, B
   add_merges(merges, source);
   stands_alone_ = std::make_unique<std::atomic<uint8_t>[]>(spellings_.size());
 
-  // If no merge joins a space mark to a preceding character other than a space mark, words can be cut before space
-  // marks without changing the result.
+  // True if no merge joins a space mark to a preceding character that is no space mark. Words may then be cut there
+  // without changing a result.
   space_mark_begins_segment_ = !affixes_ && find(space_mark) >= 0;
   for (const auto& [left, right] : merge_pairs_)
     if (spellings_[static_cast<size_t>(right)].starts_with(space_mark) &&
@@ -186,7 +186,7 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
   }
 }
 
-// For short words: keeps the ranks of all neighboring pairs and scans them linearly.
+// For few symbols: searches the ranks of all adjacent pairs.
 void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
   size_t n = ids.size() - begin;
   if (n < 2) return;
@@ -209,8 +209,7 @@ void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
   ids.resize(begin + n);
 }
 
-// For long words: a linked list of symbols and a heap of candidates. Outdated candidates are dropped when they are
-// popped.
+// For many symbols: a linked list and a heap of candidates; outdated candidates are dropped when they are popped.
 void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
   const size_t n = ids.size() - begin;
   HONE_CHECK(n < INT32_MAX, "a word has ", n, " characters; the limit is ", INT32_MAX);

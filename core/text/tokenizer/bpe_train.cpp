@@ -28,8 +28,7 @@ Json pre_tokenizer_json(const std::string& pattern) {
   return JsonObject{{"type", "Sequence"}, {"pretokenizers", JsonArray{split, byte_level(false)}}};
 }
 
-// Counts how often each word (spelled in the byte alphabet) occurs. The counts are sums, so neither the threads nor the
-// batches change them.
+// Counts each word (spelled in the byte alphabet). Counts are sums, so neither threads nor batches matter.
 class WordCounter {
  public:
   explicit WordCounter(const BpeTrainOptions& options)
@@ -146,7 +145,7 @@ class Merger {
   };
   struct Occurrences {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // all words with the pair; a word may be outdated or repeated
+    std::vector<uint32_t> words;  // every word with the pair; may also have repeats and words that no longer have it
     bool increased = false;
   };
 
@@ -159,8 +158,8 @@ class Merger {
   }
   void decrease(Pair pair, uint32_t w) { pairs_.at(pair).count -= words_[w].count; }
 
-  // The queue has an entry of at least its count for every pair. An entry with an outdated count is corrected when it
-  // is popped.
+  // For every pair the queue has an entry of at least its count. A count that fell is corrected when its entry is
+  // popped.
   void push_increased() {
     for (const Pair pair : increased_) {
       Occurrences& entry = pairs_.at(pair);
@@ -249,7 +248,7 @@ BpeTrainResult train_bpe(const std::function<bool(std::string&)>& next, const Bp
     if (!pair) break;
     std::pair<std::string, std::string> parts(result.vocab[static_cast<size_t>(pair->left)],
                                               result.vocab[static_cast<size_t>(pair->right)]);
-    // Two merges may give the same bytes; they share one token.
+    // Two merges that make the same bytes share one token.
     const auto [entry, is_new] = known.emplace(parts.first + parts.second, static_cast<int32_t>(result.vocab.size()));
     if (is_new) result.vocab.push_back(entry->first);
     merger.merge(*pair, entry->second);

@@ -17,8 +17,7 @@ struct Section {
   bool match = false;
 };
 
-// Handles the sections in order: emits complete ones and holds a section that the next one may join. The last held
-// section is emitted at the end.
+// Merges sections in order: emits complete ones and holds back the one that the next may join. The end emits the last.
 using Behavior = void (*)(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit);
 
 void hold(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit) {

@@ -150,8 +150,8 @@ Model read_model(std::string_view bytes, const std::string& source) {
   return model;
 }
 
-// SentencePiece merges the neighbors whose joined piece has the best score, the leftmost among equals. As ranked merges
-// these are all ways to cut a piece in two, ordered by score; for one piece the longer left part comes first.
+// SentencePiece merges the adjacent pieces whose union has the best score, the leftmost of equals. As ranks: every
+// split of a piece in two, by score of the piece; for one piece the longer left part first.
 JsonArray merges_of(const Model& model) {
   std::unordered_map<std::string_view, size_t> ids;
   for (size_t id = 0; id < model.pieces.size(); ++id)

@@ -5,7 +5,6 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "core/text/chat.h"
 #include "core/text/tokenizer/added_tokens.h"
 #include "core/text/tokenizer/tokenizer_files.h"
 #include "core/text/tokenizer/tokenizer_json.h"
@@ -45,7 +44,6 @@ struct Tokenizer::Impl {
   explicit Impl(TokenizerFiles files);
 
   void find_special_ids(const TokenizerFiles& files);
-  void find_end_of_turn(const Tokenizer& tokenizer);
   std::optional<int32_t> find(std::string_view token) const;
   const std::string* find_spelling(int32_t id) const;  // nullptr: no token has it
   const std::string& spelling(int32_t id) const;
@@ -104,18 +102,6 @@ void Tokenizer::Impl::find_special_ids(const TokenizerFiles& files) {
   for (const int32_t id : listed("eos_token_id")) add_once(stop_ids, id);
 }
 
-// A template that cannot be read has none here; whoever uses the template is told why.
-void Tokenizer::Impl::find_end_of_turn(const Tokenizer& tokenizer) {
-  try {
-    for (const int32_t id : ChatFormat::make("auto", tokenizer).stop_ids(tokenizer)) {
-      end_of_turn = id;
-      add_once(stop_ids, id);
-    }
-  } catch (const Error&) {
-    return;
-  }
-}
-
 std::optional<int32_t> Tokenizer::Impl::find(std::string_view token) const {
   if (const auto added = added_ids.find(token); added != added_ids.end()) return added->second;
   const int32_t id = parts.model->find(token);
@@ -167,7 +153,8 @@ bool Tokenizer::is_in(const std::filesystem::path& folder) { return !vocabulary_
 Tokenizer Tokenizer::make(TokenizerFiles files) {
   const auto impl = std::make_shared<Impl>(std::move(files));
   Tokenizer out(impl);
-  impl->find_end_of_turn(out);
+  impl->end_of_turn = find_end_of_turn(out);
+  if (impl->end_of_turn) add_once(impl->stop_ids, *impl->end_of_turn);
   return out;
 }
 
@@ -261,6 +248,13 @@ void Tokenizer::save(const std::filesystem::path& folder) const {
     write_file_atomic(folder / "chat_template.jinja", impl_->chat_template);
   }
   write_file_atomic(folder / "tokenizer_config.json", config.dump(2) + "\n");
+}
+
+Json generation_config_json(const Tokenizer& tokenizer) {
+  JsonArray stops;
+  for (const int32_t id : tokenizer.stop_ids()) stops.push_back(int64_t{id});
+  if (stops.empty()) return JsonObject{};
+  return JsonObject{{"eos_token_id", stops.size() == 1 ? stops[0] : Json(stops)}};
 }
 
 }  // namespace hone

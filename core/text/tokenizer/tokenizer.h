@@ -74,4 +74,12 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
+// The token that ends the assistant's turn in the tokenizer's own chat format (ChatFormat::make("auto")), if it has
+// one. core/text/chat.cpp defines it; making a Tokenizer calls it once.
+std::optional<int32_t> find_end_of_turn(const Tokenizer& tokenizer);
+
+// A model folder's generation_config.json: {"eos_token_id": the tokenizer's stop id, or the list of them}; {} if it has
+// none.
+Json generation_config_json(const Tokenizer& tokenizer);
+
 }  // namespace hone

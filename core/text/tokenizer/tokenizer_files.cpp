@@ -18,10 +18,10 @@ namespace fs = std::filesystem;
 const std::vector<std::string> vocabulary_names = {"tokenizer.json", "tokenizer.model", "vocab.json",
                                                    "tokenizer_config.json"};
 
-// Returns folder/name or folder/name.gz, or an empty path.
+// folder/name or folder/name.gz, or empty. A link that leads nowhere is found: reading it is an Error with its name.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   for (const char* suffix : {"", ".gz"})
-    if (fs::exists(folder / (name + suffix))) return folder / (name + suffix);
+    if (fs::exists(fs::symlink_status(folder / (name + suffix)))) return folder / (name + suffix);
   return {};
 }
 
@@ -55,7 +55,7 @@ void read_chat_template(const fs::path& folder, const std::string& source, Token
     files.chat_template = found->as_string();
     return;
   }
-  // Several templates by name; "default" is the one for conversations.
+  // Several templates by name; "default" is for conversations.
   std::string& text = files.chat_template;
   for (const Json& entry : found->as_array(where)) {
     entry.as_object(where);
@@ -64,7 +64,7 @@ void read_chat_template(const fs::path& folder, const std::string& source, Token
   }
 }
 
-// Reads a vocabulary file and recognizes its format by its content. Adds its special tokens to files.config.
+// Reads a vocabulary file by its content. Adds its special tokens to files.config.
 void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   files.source = path.string();
   std::string bytes = read_file(path, max_tokenizer_bytes);
@@ -77,7 +77,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
     return;
   }
   Json json = parse_json(bytes, files.source);
-  // A vocabulary may contain tokens with these names.
+  // These names may also be tokens of a vocabulary.
   const auto has = [&json](std::string_view key, bool (Json::*kind)() const) {
     return json.find(key) && (json.find(key)->*kind)();
   };
@@ -106,7 +106,7 @@ fs::path vocabulary_file(const fs::path& folder) {
 
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
   TokenizerFiles files;
-  files.chat_template_source = path.string();  // the default, if there is no template
+  files.chat_template_source = path.string();  // if there is no template
   if (!fs::is_directory(path)) {
     read_vocabulary(path, files);
     read_chat_template({}, files.source, files);

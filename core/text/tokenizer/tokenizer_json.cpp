@@ -168,8 +168,8 @@ Json write_tokenizer_json(const TokenizerParts& parts) {
   const auto& spellings = parts.model->spellings();
   for (size_t id = 0; id < spellings.size(); ++id)
     if (!spellings[id].empty()) vocab.emplace_back(spellings[id], id);
-  // Every version of Hugging Face's library reads a merge as one string. Only newer versions read a pair of strings,
-  // which can contain spaces.
+  // Every version of Hugging Face's library reads merges as one string; newer ones also read pairs of strings, and only
+  // pairs can have spaces.
   const auto pairs = parts.model->merges();
   const bool as_lines = std::all_of(pairs.begin(), pairs.end(), spelled_apart);
   JsonArray merges;

@@ -1,17 +1,27 @@
 #pragma once
-// What the portable backward bodies of attention share. With p_ij = exp(scale * q_i . k_j - lse_i) and delta_i = dout_i
-// . out_i:
+// Common parts of the portable backward bodies of attention, and the kernel that computes delta = dout . out.
+//
+// With p_ij = exp(scale * q_i . k_j - lse_i) and delta_i = dout_i . out_i:
 //   dv_j = sum over i of p_ij dout_i,  ds_ij = p_ij (dout_i . v_j - delta_i),  dq_i = scale * sum over j of ds_ij k_j,
 //   dk_j = scale * sum over i of ds_ij q_i.
-// One kernel goes over tiles of query rows and walks keys (dq), one over tiles of keys and walks query rows, all heads
-// of the group (dk, dv): every sum has one order, and nothing is added to memory that another block of threads writes.
+// One kernel tiles the query rows and loops over keys (dq). Another tiles the keys and loops over query rows of all
+// heads of the group (dk, dv). Every sum has one order, and no two thread blocks write the same element.
+//
+// Use       first launch of plain.cu and mma.cu.
+// Tile      one (token, head) pair per 8 lanes, 32 pairs per block of 256 threads.
+// Roles     all threads alike.
+// Pipeline  none.
+// Smem      none.
+// Numerics  a lane sums vectors of N elements, 8 N apart, in ascending order (f32 fmaf); then a butterfly over 8 lanes.
+// PDL       none.
+// Limits    N divides the head dimension; rows aligned to N * sizeof(T) bytes.
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
 
 template <class T>
 struct BackwardCall {
-  Call<T> forward;
+  AttentionCall<T> forward;
   T *dq, *dk, *dv;
   const T* dout;
   const float* lse;
@@ -20,32 +30,44 @@ struct BackwardCall {
 };
 
 template <class T>
-BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
-                                 Tensor q, Tensor k, Tensor v, Tensor offsets, const AttentionShape& shape) {
+BackwardCall<T> backward_call_of(Context& context, const AttentionBackward& args) {
   const OpBase& op = attention_backward;
   BackwardCall<T> call{};
-  call.forward = call_of<T>(op, out, {}, q, k, v, offsets, shape);
-  check_shape(op, "lse", lse, {q.dim(0), q.dim(1)});
-  check_shape(op, "dq", dq, {q.dim(0), q.dim(1), q.dim(2)}, q.dtype);
-  check_shape(op, "dout", dout, {q.dim(0), q.dim(1), q.dim(2)}, q.dtype);
-  check_shape(op, "dk", dk, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
-  check_shape(op, "dv", dv, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
-  HONE_CHECK(k.dim(0) == q.dim(0), op.name(), ": ", q.dim(0), " queries, ", k.dim(0), " keys");
-  call.dq = numbers<T>(dq), call.dk = numbers<T>(dk), call.dv = numbers<T>(dv), call.dout = numbers<const T>(dout);
-  call.lse = numbers<const float>(lse);
-  call.delta = numbers<float>(context.scratch().take(DType::f32, {q.dim(0), q.dim(1)}));
-  call.dq_stride = dq.row_stride, call.dk_stride = dk.row_stride, call.dv_stride = dv.row_stride,
-  call.dout_stride = dout.row_stride;
-  call.lse_stride = lse.row_stride;
+  AttentionForward forward{};
+  forward.out = args.out;
+  forward.q = args.q;
+  forward.k = args.k;
+  forward.v = args.v;
+  forward.offsets = args.offsets;
+  forward.shape = args.shape;
+  call.forward = call_of<T>(op, forward);
+  check_shape(op, "lse", args.lse, {args.q.dim(0), args.q.dim(1)});
+  check_shape(op, "dq", args.dq, {args.q.dim(0), args.q.dim(1), args.q.dim(2)}, args.q.dtype);
+  check_shape(op, "dout", args.dout, {args.q.dim(0), args.q.dim(1), args.q.dim(2)}, args.q.dtype);
+  check_shape(op, "dk", args.dk, {args.k.dim(0), args.k.dim(1), args.k.dim(2)}, args.q.dtype);
+  check_shape(op, "dv", args.dv, {args.k.dim(0), args.k.dim(1), args.k.dim(2)}, args.q.dtype);
+  HONE_CHECK(args.k.dim(0) == args.q.dim(0), op.name(), ": q has ", args.q.dim(0), " rows, k has ", args.k.dim(0),
+             "; they must be equal");
+  call.dq = numbers<T>(args.dq);
+  call.dk = numbers<T>(args.dk);
+  call.dv = numbers<T>(args.dv);
+  call.dout = numbers<const T>(args.dout);
+  call.lse = numbers<const float>(args.lse);
+  call.delta = numbers<float>(context.scratch().take(DType::f32, {args.q.dim(0), args.q.dim(1)}));
+  call.dq_stride = args.dq.row_stride;
+  call.dk_stride = args.dk.row_stride;
+  call.dv_stride = args.dv.row_stride;
+  call.dout_stride = args.dout.row_stride;
+  call.lse_stride = args.lse.row_stride;
   return call;
 }
 
-// Eight lanes a query and head.
+// Eight lanes compute one (token, head) pair.
 template <class T, int N>
 __global__ void delta_kernel(const __grid_constant__ BackwardCall<T> call) {
   const int heads = call.forward.kv_heads * call.forward.group, dim = call.forward.dim;
   const int i = static_cast<int>((blockIdx.x * blockDim.x + threadIdx.x) / 8), lane = static_cast<int>(threadIdx.x % 8);
-  if (i >= call.forward.tokens * heads) return;  // eight lanes as one; the others wait for no one
+  if (i >= call.forward.tokens * heads) return;  // eight lanes exit together; the shuffle masks name only eight lanes
   const int token = i / heads, head = i % heads;
   const T *out = call.forward.out + token * call.forward.out_stride + head * dim,
           *dout = call.dout + token * call.dout_stride + head * dim;
@@ -70,12 +92,12 @@ void launch_delta(Context& context, const BackwardCall<T>& call) {
       <<<static_cast<unsigned>((lanes + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(call);
 }
 
-// One of the two sides of the products: query rows (q, dout) or keys (k, v) of a sequence and kv head.
+// One operand side: the query rows (q, dout) or the keys (k, v) of a sequence and KV head.
 template <class T>
 struct Side {
   const T *first, *second;
   int64_t first_stride, second_stride;
-  int begin, divisor, head;  // row i is token begin + i / divisor, its numbers start at head (head + i % divisor)
+  int begin, divisor, head;  // row i: token begin + i / divisor, head (head + i % divisor)
 
   __device__ const T* first_row(int i, int dim) const {
     return first + int64_t{begin + i / divisor} * first_stride + (head + i % divisor) * dim;
@@ -94,16 +116,16 @@ __device__ Side<T> key_side(const BackwardCall<T>& call, int begin, int kv_head)
   return {call.forward.k, call.forward.v, call.forward.k_stride, call.forward.v_stride, begin, 1, kv_head};
 }
 
-// The rows that keys [begin, end) of a sequence are seen by, and the keys that rows [begin, end) see.
+// rows_seeing(): the query rows that see keys [begin, end). keys_seen(): the keys that query rows [begin, end) see.
 struct Range {
   int begin, end;
 };
 template <class T>
-__device__ Range rows_seeing(const Call<T>& call, int tokens, int begin, int end) {
+__device__ Range rows_seeing(const AttentionCall<T>& call, int tokens, int begin, int end) {
   return {begin * call.group, (call.window > 0 ? min(tokens, end - 1 + call.window) : tokens) * call.group};
 }
 template <class T>
-__device__ Range keys_seen(const Call<T>& call, int begin, int end) {
+__device__ Range keys_seen(const AttentionCall<T>& call, int begin, int end) {
   return {first_seen(begin / call.group, call.window), (end - 1) / call.group + 1};
 }
 

@@ -1,5 +1,18 @@
-// attention_backward for bf16 heads of 64 and 128 on Hopper: delta and the list of tiles first, then the walks over
-// queries (kv_loop_sm90.cuh), then what they left as sums.
+// attention_backward for bf16 on Hopper: the op, and the kernels before and after the main one (gemms_sm90.cuh).
+// `prepare` computes delta and the tile list. `finish` turns the f32 sums into dq, and into dk and dv if the heads of a
+// group were split.
+//
+// Use       bf16, head dimension 64 or 128, compute capability 9.0.
+// Tile      prepare: one token per warp; block 0 builds the list. finish: 128 rows of one head per block; grid: heads
+//           (plus 2 KV heads if split) x tiles.
+// Roles     256 threads, all alike in both kernels; in finish a warpgroup owns parts of 64 x 64 elements.
+// Pipeline  none in both.
+// Smem      prepare: dynamic, 4 bytes per tile of the longest sequence (at most 32 KB). finish: none.
+// Numerics  delta: f32 fmaf over 8 columns per lane, then a butterfly. finish: split sums in ascending order, scaled
+//           and rounded to bf16 once. The order of the list within a rank is open; no result depends on it.
+// PDL       prepare: plain launch, triggers dependents at the start. finish: waits per block: the blocks of dq spin on
+//           the turn counters of their queries; those of dk and dv, and the last row of the grid, call griddep_wait().
+// Limits    sm_90a; rows 16-byte aligned; fewer than 65,536 tiles, at most 8,192 tiles per sequence.
 #include "kernels/attention/attention.h"
 #include "kernels/attention/backward/gemms_sm90.cuh"
 #include "kernels/check_shape.h"
@@ -18,23 +31,23 @@ constexpr float log2_e = 1.44269504f;
 struct Preparation {
   Tile* tiles;
   int num_tiles, num_sequences, max_rank;
-  float *lse_rows, *delta_rows;  // as in Call
+  float *lse_rows, *delta_rows;  // layout of Call::lse and Call::delta
   int64_t padded;
   const Value *dout, *out;
   const float* lse;
   int64_t dout_stride, out_stride, lse_stride, tokens;
   int heads;
   const int32_t* offsets;
-  int* counters;  // set to zero
+  int* counters;  // the kernel zeroes them
   int64_t num_counters;
 };
 
-// Sequences in lse and delta start at multiples of 128, far enough apart whatever the lengths.
+// lse and delta rows: sequences start at multiples of 128, far enough apart for any lengths.
 __device__ int padded_row(int offset, int sequence) { return (offset / tile_rows + sequence) * tile_rows; }
 
-// Tiles by descending rank. One block; within a rank the order is open, nothing depends on it.
+// Lists the tiles by descending rank. One thread block. The order within a rank is open; no result depends on it.
 __device__ void list_tiles(const Preparation& p) {
-  extern __shared__ int places[];  // [max_rank]: tiles of rank i + 1, then where the next one goes
+  extern __shared__ int places[];  // [max_rank]: number of tiles of rank i + 1, then the list index of the next one
   const auto each_tile = [&](auto body) {
     for (int s = threadIdx.x / 32; s < p.num_sequences; s += prepare_threads / 32) {
       const int begin = p.offsets[s], length = p.offsets[s + 1] - begin,
@@ -43,10 +56,12 @@ __device__ void list_tiles(const Preparation& p) {
         body(Tile{begin, length, rank, padded_row(begin, s)});
     }
   };
+  // Count the tiles of each rank.
   for (int i = threadIdx.x; i < p.max_rank; i += prepare_threads) places[i] = 0;
-  __syncthreads();
+  __syncthreads();  // counters are zero
   each_tile([&](const Tile& tile) { atomicAdd(&places[tile.rank - 1], 1); });
-  __syncthreads();
+  __syncthreads();  // counts are complete
+  // Warp 0 turns counts into start positions, highest rank first.
   __shared__ int total;
   if (threadIdx.x < 32) {
     int before = 0;
@@ -62,12 +77,12 @@ __device__ void list_tiles(const Preparation& p) {
     }
     total = before;
   }
-  __syncthreads();
+  __syncthreads();  // positions and total are complete
   each_tile([&](const Tile& tile) { p.tiles[atomicAdd(&places[tile.rank - 1], 1)] = tile; });
   for (int i = total + threadIdx.x; i < p.num_tiles; i += prepare_threads) p.tiles[i] = Tile{};
 }
 
-// The first block lists tiles; of the others a warp has one token: delta = dout . out of every head.
+// Block 0 lists the tiles. In the other blocks a warp computes delta = dout . out of one token for every head.
 template <int dim>
 __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant__ Preparation p) {
   griddep_launch_dependents();
@@ -77,14 +92,16 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
     p.counters[i] = 0;
   const int64_t token = int64_t{blockIdx.x - 1} * (prepare_threads / 32) + threadIdx.x / 32;
   if (token >= p.tokens) return;
+  // The token's sequence.
   int s = 0;
-  for (int end = p.num_sequences; s + 1 < end;) {  // the last sequence that begins at or before the token
+  for (int end = p.num_sequences; s + 1 < end;) {  // find the last sequence that begins at or before the token
     const int middle = (s + end) / 2;
     (p.offsets[middle] <= token ? s : end) = middle;
   }
   const int begin = p.offsets[s], length = p.offsets[s + 1] - begin,
             row = padded_row(begin, s) + static_cast<int>(token) - begin;
-  constexpr int lanes = dim / 8;  // of a head
+  // delta and lse of all heads.
+  constexpr int lanes = dim / 8;  // lanes per head
   const int lane = threadIdx.x % 32;
   for (int first = 0; first < p.heads; first += 32 / lanes) {
     const int head = first + lane / lanes, column = head * dim + lane % lanes * 8;
@@ -103,6 +120,7 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
       p.delta_rows[head * p.padded + row] = sum;
     }
   }
+  // The last token of a sequence fills its padded rows: weights become 0.
   if (token != begin + length - 1) return;
   const int rest = (tile_rows - length % tile_rows) % tile_rows;
   for (int i = lane; i < p.heads * rest; i += 32) {
@@ -111,8 +129,8 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
   }
 }
 
-// The 128 rows of a tile from `count` sums that lie `apart`, added in order: parts of 64 x 64 numbers as a warpgroup
-// holds them.
+// Adds `count` partial sums that lie `apart`, in ascending order, and stores the 128 rows of a tile. The sums are parts
+// of 64 x 64 elements in the accumulator layout of a warpgroup (hopper.cuh).
 template <int dim>
 __device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* from, int count, int64_t apart,
                             float scale) {
@@ -124,20 +142,24 @@ __device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* f
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float4 x = __ldcg(from + i * apart + part * 1024 + j * 128 + threadIdx.x % 128);
-        sums[4 * j] += x.x, sums[4 * j + 1] += x.y, sums[4 * j + 2] += x.z, sums[4 * j + 3] += x.w;
+        sums[4 * j] += x.x;
+        sums[4 * j + 1] += x.y;
+        sums[4 * j + 2] += x.z;
+        sums[4 * j + 3] += x.w;
       }
     store_part(to + row * stride + column, stride, rows - row, sums, scale);
   }
 }
 
-// A block has a tile of a head of dq or, where heads were split, of dk or dv; the first tiles first. It may start while
-// walks go on, and waits for those that it needs: of dq for the turns of its queries, of dk and dv for all.
+// A block finishes one tile of a head of dq or, if heads were split, of dk or dv; the first tiles first. It may start
+// while the main kernel runs. A block of dq waits until all key tiles have been added to its queries; blocks of dk and
+// dv wait for the main kernel to end.
 template <int dim>
-__global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ Call call) {
+__global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ GradientCall call) {
   constexpr int queries = Memory<dim>::queries;
   const bool last = blockIdx.y + 1 == gridDim.y;
   const Tile tile = call.tiles[gridDim.y - 1 - blockIdx.y];
-  // The last blocks see to it that the kernel does not end before the walks do.
+  // The last blocks wait for the main kernel, so that this kernel never ends before it.
   if (last || blockIdx.x >= static_cast<unsigned>(call.group * call.kv_heads)) griddep_wait();
   if (tile.length == 0) return;
   const int first = (tile.rank - 1) * tile_rows, rows = tile.length - first, heads = call.group * call.kv_heads,
@@ -149,7 +171,7 @@ __global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__
       await_turn(call.turns + (head * call.padded + tile.row + query) / queries,
                  query / tile_rows - first_tile(query, call.window) + 1);
     }
-    __syncthreads();
+    __syncthreads();  // the waiting threads have seen the last turn of their queries
     const float* sums = call.dq_sums + (head * call.padded + padded_token) * dim;
     return finish_tile<dim>(call.dq + token * call.dq_stride + head * dim, call.dq_stride, rows,
                             reinterpret_cast<const float4*>(sums), 1, 0, call.scale);
@@ -164,10 +186,10 @@ __global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__
 void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out,
                 const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), dim = q.dim(2);
-  HONE_CHECK(kv_heads > 0 && heads % kv_heads == 0, "op attention_backward: ", heads, " heads over ", kv_heads,
-             " kv heads");
+  HONE_CHECK(kv_heads > 0 && heads % kv_heads == 0, "attention_backward: q has ", heads, " heads and k has ", kv_heads,
+             " KV heads; the heads must be a multiple of the KV heads");
   HONE_CHECK(offsets.rank == 1 && offsets.dtype == DType::i32 && offsets.dim(0) >= 1,
-             "op attention_backward: offsets has ", offsets.size(), " numbers");
+             "attention_backward: offsets has ", offsets.size(), " elements; it must be i32 [sequences + 1]");
   for (const auto& [name, x] : {std::pair{"dq", &dq}, {"dout", &dout}, {"out", &out}})
     check_shape(attention_backward, name, *x, {tokens, heads, dim}, DType::bf16);
   for (const auto& [name, x] : {std::pair{"dk", &dk}, {"dv", &dv}, {"k", &k}, {"v", &v}})
@@ -175,26 +197,26 @@ void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tens
   check_shape(attention_backward, "lse", lse, {tokens, heads}, DType::f32);
 }
 
-// How many walks share the heads of a group: as few as keep the longest walk from being all that is left in the end.
+// The number of work items that share the heads of a group: the fewest for which the longest one does not determine the
+// run time.
 int splits_of(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape) {
   const int64_t length = shape.window > 0 ? std::min(shape.window + tile_rows, shape.max_length) : shape.max_length;
   const int64_t longest = length / tile_rows + 1;                                               // steps of one head
-  const int64_t steps = tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_sms();  // of a multiprocessor
+  const int64_t steps = tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_sms();  // per SM
   int splits = 1;
   while (splits < group && (group + splits - 1) / splits * longest * 10 > steps * 11) ++splits;
   return splits;
 }
 
 template <int dim>
-void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-               Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
-  const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), group = heads / kv_heads,
-                sequences = offsets.dim(0) - 1;
-  const int splits = splits_of(tokens, kv_heads, group, shape);
+void run_heads(Context& context, const AttentionBackward& args) {
+  const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), kv_heads = args.k.dim(1), group = heads / kv_heads,
+                sequences = args.offsets.dim(0) - 1;
+  const int splits = splits_of(tokens, kv_heads, group, args.shape);
   const int64_t num_tiles = tokens / tile_rows + sequences, padded = num_tiles * tile_rows;
-  const int max_rank = static_cast<int>((std::min(shape.max_length, tokens) + tile_rows - 1) / tile_rows);
-  HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "op attention_backward: ", tokens, " tokens of ", sequences,
-             " sequences");
+  const int max_rank = static_cast<int>((std::min(args.shape.max_length, tokens) + tile_rows - 1) / tile_rows);
+  HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "attention_backward: ", tokens, " tokens in ", sequences,
+             " sequences need ", num_tiles, " tiles, ", max_rank, " for the longest; the maximum is 65535 and 8192");
   const cudaStream_t stream = cuda_stream(context);
   const ScratchScope scope(context);
   Tile* tiles = numbers<Tile>(context.scratch().take(DType::i32, {num_tiles, 4}));
@@ -209,15 +231,15 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
                                 .lse_rows = numbers<float>(rows),
                                 .delta_rows = numbers<float>(rows) + heads * padded,
                                 .padded = padded,
-                                .dout = numbers<Value>(dout),
-                                .out = numbers<Value>(out),
-                                .lse = numbers<float>(lse),
-                                .dout_stride = dout.row_stride,
-                                .out_stride = out.row_stride,
-                                .lse_stride = lse.row_stride,
+                                .dout = numbers<Value>(args.dout),
+                                .out = numbers<Value>(args.out),
+                                .lse = numbers<float>(args.lse),
+                                .dout_stride = args.dout.row_stride,
+                                .out_stride = args.out.row_stride,
+                                .lse_stride = args.lse.row_stride,
                                 .tokens = tokens,
                                 .heads = static_cast<int>(heads),
-                                .offsets = numbers<int32_t>(offsets),
+                                .offsets = numbers<int32_t>(args.offsets),
                                 .counters = counters,
                                 .num_counters = num_counters};
   const auto warps = prepare_threads / 32;
@@ -227,24 +249,24 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   check_launch(attention_backward);
 
   const Tensor dq_sums = context.scratch().take(DType::f32, {heads, padded, dim});
-  const Call call{
+  const GradientCall call{
       .tiles = tiles,
       .lse = preparation.lse_rows,
       .delta = preparation.delta_rows,
       .padded = padded,
-      .dq = numbers<Value>(dq),
-      .dk = numbers<Value>(dk),
-      .dv = numbers<Value>(dv),
-      .dq_stride = dq.row_stride,
-      .dk_stride = dk.row_stride,
-      .dv_stride = dv.row_stride,
+      .dq = numbers<Value>(args.dq),
+      .dk = numbers<Value>(args.dk),
+      .dv = numbers<Value>(args.dv),
+      .dq_stride = args.dq.row_stride,
+      .dk_stride = args.dk.row_stride,
+      .dv_stride = args.dv.row_stride,
       .num_tiles = static_cast<int>(num_tiles),
       .group = static_cast<int>(group),
       .kv_heads = static_cast<int>(kv_heads),
-      .window = static_cast<int>(std::min<int64_t>(shape.window, tokens)),
+      .window = static_cast<int>(std::min<int64_t>(args.shape.window, tokens)),
       .splits = splits,
-      .scale = shape.scale,
-      .exponent_scale = shape.scale * log2_e,
+      .scale = args.shape.scale,
+      .exponent_scale = args.shape.scale * log2_e,
       .dq_sums = numbers<float>(dq_sums),
       .turns = counters + 1,
       .next = counters,
@@ -253,19 +275,18 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   allow_shared_memory(gradients<dim>, sizeof(Memory<dim>));
   const int64_t blocks = std::min<int64_t>(num_sms(), num_tiles * kv_heads * splits);
   launch_pdl(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1,
-             map_of_heads(q, box_rows), map_of_heads(k, box_rows), map_of_heads(v, box_rows),
-             map_of_heads(dout, box_rows), call);
+             map_of_heads(args.q, box_rows), map_of_heads(args.k, box_rows), map_of_heads(args.v, box_rows),
+             map_of_heads(args.dout, box_rows), call);
   mark_initialized(context, dq_sums);
   const int64_t columns = heads + (splits > 1 ? 2 * kv_heads : 0);
   launch_pdl(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)),
              finish_threads, 0, 1, call);
 }
 
-void run(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k,
-         Tensor v, Tensor offsets, AttentionShape shape) {
-  run_checks(dq, dk, dv, dout, out, lse, q, k, v, offsets);
-  if (q.size() == 0) return;
-  (q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+void run(Context& context, const AttentionBackward& args) {
+  run_checks(args.dq, args.dk, args.dv, args.dout, args.out, args.lse, args.q, args.k, args.v, args.offsets);
+  if (args.q.size() == 0) return;
+  (args.q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, args);
 }
 
 bool on_hopper() {
@@ -278,11 +299,11 @@ bool on_hopper() {
   return hopper;
 }
 
-bool supports(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out,
-              const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const AttentionShape&) {
+bool supports(const AttentionBackward& args) {
   const auto fits = [](const Tensor& x) { return x.dtype == DType::bf16 && packs<Value>(x); };
-  return on_hopper() && q.rank == 3 && (q.dim(2) == 64 || q.dim(2) == 128) && fits(dq) && fits(dk) && fits(dv) &&
-         fits(dout) && fits(out) && fits(q) && fits(k) && fits(v);
+  return on_hopper() && args.q.rank == 3 && (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) &&
+         fits(args.dk) && fits(args.dv) && fits(args.dout) && fits(args.out) && fits(args.q) && fits(args.k) &&
+         fits(args.v);
 }
 
 [[maybe_unused]] const bool added = attention_backward.add({"sm90", DeviceKind::cuda, run, 20, supports});

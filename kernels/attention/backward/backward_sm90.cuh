@@ -1,5 +1,5 @@
 #pragma once
-// What attention's backward on Hopper is made of: what a call is, products of whole tiles, and how results leave.
+// Parts of attention's backward on Hopper: the arguments of a call, GEMMs of whole tiles, and stores of results.
 #include "kernels/attention/wgmma.cuh"
 
 namespace hone::attention_gradients {
@@ -10,35 +10,35 @@ using hopper::low_bf16;
 using hopper::stmatrix_x4;
 using Value = __nv_bfloat16;
 
-inline constexpr int tile_rows = 128;    // keys that a block owns
-inline constexpr int threads = 3 * 128;  // a warpgroup that moves data, two that compute
+inline constexpr int tile_rows = 128;    // keys of a thread block
+inline constexpr int threads = 3 * 128;  // one producer warpgroup, two consumer warpgroups
 inline constexpr int compute_warps = 8;
-inline constexpr int box_rows = 64;          // of a copy; its columns are 64 too
-inline constexpr int column_bytes = 64 * 2;  // a row of a box
+inline constexpr int box_rows = 64;          // rows of a TMA box; it has 64 columns, too
+inline constexpr int column_bytes = 64 * 2;  // bytes of a box row
 
-// 128 tokens of a sequence: as keys, those with rank - 1 tiles behind them; as queries, those with rank - 1 tiles
-// before them. length is 0 where a list has no more.
+// 128 tokens of a sequence. As keys, rank - 1 tiles of the sequence follow them; as queries, rank - 1 tiles precede
+// them. length is 0 past the end of the list.
 struct Tile {
   int begin, length;  // tokens of the sequence
   int rank;
-  int row;  // of the sequence's first token among padded rows
+  int row;  // padded row of the sequence's first token
 };
 
-struct Call {
-  const Tile* tiles;         // by descending rank
-  const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 behind a sequence's end, up
+struct GradientCall {
+  const Tile* tiles;         // in descending order of rank
+  const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 past a sequence's end, up
                              // to a multiple of 128
-  int64_t padded;            // rows of a head; a sequence starts at a multiple of 128
+  int64_t padded;            // padded rows per head; a sequence starts at a multiple of 128
   Value *dq, *dk, *dv;
   int64_t dq_stride, dk_stride, dv_stride;
   int num_tiles, group, kv_heads, window;
-  int splits;  // walks that share the heads of a group
+  int splits;  // work items that share the heads of a group
   float scale, exponent_scale;
-  float* dq_sums;   // [H, padded, dim] in blocks of the walk's queries, a block's numbers as threads hold them
-  int* turns;       // tiles of keys that have been added to each block of dq_sums
-  int* next;        // walks taken by blocks of threads
-  float* key_sums;  // of more than one split: [splits, dk and dv, Hk, padded, dim], blocks of 128 rows as threads hold
-                    // them
+  float* dq_sums;   // [H, padded, dim] in blocks of Memory::queries rows, each in the accumulator layout
+  int* turns;       // per block of dq_sums: number of key tiles that have been added
+  int* next;        // number of work items that thread blocks have claimed
+  float* key_sums;  // if splits > 1: [splits, dk and dv, Hk, padded, dim] in blocks of 128 rows, each in the
+                    // accumulator layout
 
   __device__ float4* key_parts(int split, int value, int kv_head, int64_t tile, int dim) const {
     return reinterpret_cast<float4*>(key_sums) +
@@ -46,7 +46,7 @@ struct Call {
   }
 };
 
-// A tile of rows [rows, dim] in shared memory: dim / 64 blocks of rows * 128 bytes.
+// Loads a tile [rows, dim] as dim / 64 blocks of rows * 128 bytes, each with the 128-byte swizzle.
 template <int rows, int dim>
 __device__ inline void load_tile(unsigned char* to, const CUtensorMap& map, Barrier& barrier, int head, int token) {
 #pragma unroll
@@ -56,7 +56,7 @@ __device__ inline void load_tile(unsigned char* to, const CUtensorMap& map, Barr
       tma_load(to + (column / 64 * rows + row) * column_bytes, map, barrier, column, head, token + row);
 }
 
-// Bytes from device memory to shared memory, both aligned to 16.
+// Bulk copy from global to shared memory; both addresses and `bytes` are multiples of 16.
 __device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, Barrier& barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
@@ -64,7 +64,7 @@ __device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, Ba
                : "memory");
 }
 
-// c [64, N] = a [64, dim] . b [N, dim]^T; a is 64 rows of a tile of a_rows.
+// c [64, N] = a [64, dim] . b [N, dim]^T. a is 64 rows of a tile of a_rows rows, b all rows of a tile of b_rows.
 template <int dim, int a_rows, int b_rows, int N>
 __device__ inline void multiply_rows(float (&c)[N], uint64_t a, uint64_t b) {
 #pragma unroll
@@ -79,14 +79,14 @@ __device__ inline void mma_m16n8k16(float (&c)[N], const uint32_t (&a)[A], uint6
   for (int k = 0; k < A / 4; ++k) wgmma_rs(c, a + 4 * k, further(b, k * 16 * column_bytes), true);
 }
 
-// An accumulator as a product's left operand.
+// Converts an accumulator to the A operand of the next GEMM.
 template <int N>
 __device__ inline void pack(uint32_t (&to)[N / 2], const float (&from)[N]) {
 #pragma unroll
   for (int i = 0; i < N / 2; ++i) to[i] = pack_bf16(from[2 * i], from[2 * i + 1]);
 }
 
-// Four numbers in one move: the compiler splits most of them.
+// Stores four elements with one instruction; the compiler splits most such stores.
 __device__ inline void store_four(uint32_t shared, const float* x) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
                : "memory");
@@ -100,8 +100,8 @@ __device__ inline void store_four(Value* to, const uint32_t (&x)[4]) {
                : "memory");
 }
 
-// A warpgroup's accumulator of 64 rows and 64 columns, times scale, to the first `rows` rows at `to`. The four lanes of
-// a row trade numbers until each has 16 bytes of it.
+// Stores a warpgroup's accumulator of 64 x 64 elements, times scale, to the first `rows` rows at `to`. The four lanes
+// of a row exchange elements until each has 16 contiguous bytes.
 __device__ inline void store_part(Value* to, int64_t stride, int rows, const float* from, float scale) {
   const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
 #pragma unroll

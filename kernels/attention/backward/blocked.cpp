@@ -1,6 +1,6 @@
-// Attention's backward in blocks (Dao et al. 2022): a unit of work is one kv head of one sequence, its key blocks in
-// ascending order, its queries ascending within them, so that every gradient is one sum in one order whichever thread
-// has it.
+// Backward pass of flash attention (Dao et al. 2022) on the CPU. A unit of work is one KV head of one sequence. It
+// visits key blocks in ascending order and queries in ascending order within them. Each gradient is therefore one sum
+// in one order, whichever thread computes it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/backward/blocked.cpp"
 #include <hwy/foreach_target.h>
@@ -11,7 +11,7 @@
 #define HONE_ATTENTION_GRADIENT_UNIT
 namespace hone {
 
-// dq is zero when a unit starts; delta [T, H]: dout . out.
+// dq is zero when a unit starts. delta [T, H] holds dout . out.
 struct AttentionGradientUnit {
   Tensor dq, dk, dv, dout, lse, delta, q, k, v;
   int64_t begin, length, kv_head, group, queries_per_tile;
@@ -36,7 +36,7 @@ void attention_delta(Tensor delta, Tensor dout, Tensor out, int64_t begin, int64
     }
 }
 
-// Of one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads -
+// For one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads -
 // delta).
 HWY_INLINE void soften_gradient(float* weights, float* score_grads, Span span, float log_sum, float delta) {
   const Lanes d;
@@ -118,49 +118,45 @@ namespace {
 HWY_EXPORT(attention_delta);
 HWY_EXPORT(attention_gradient_unit);
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
-  packed_keys(attention_backward, out, lse, q, k, v, offsets);
-  check_gradients(dq, dk, dv, dout, q, k);
-  HONE_CHECK(lse, "attention_backward: lse is empty");
-  const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2), kv_heads = k.dim(1), group = heads / kv_heads,
-                sequences = offsets.dim(0) - 1;
+void backward(Context& context, const AttentionBackward& args) {
+  packed_keys(attention_backward, args.out, args.lse, args.q, args.k, args.v, args.offsets);
+  check_gradients(args.dq, args.dk, args.dv, args.dout, args.q, args.k);
+  HONE_CHECK(args.lse, "attention_backward: lse is empty; pass the lse of attention_forward");
+  const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), dim = args.q.dim(2), kv_heads = args.k.dim(1),
+                group = heads / kv_heads, sequences = args.offsets.dim(0) - 1;
   const int64_t queries = std::max<int64_t>(1, 64 / group), rows = queries * group, columns = (dim + 15) / 16 * 16;
-  const int32_t* at = offsets.ptr<int32_t>();
+  const int32_t* at = args.offsets.ptr<int32_t>();
   const ScratchScope scope(context);
   const Tensor delta = context.scratch().take(DType::f32, {tokens, heads});
   parallel_for(tokens, 64, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(attention_delta)(delta, dout, out, begin, end);
+    HWY_DYNAMIC_DISPATCH(attention_delta)(delta, args.dout, args.out, begin, end);
   });
-  context.zero(dq);
+  context.zero(args.dq);
   const int64_t floats =
       rows * (int64_t{3} * columns + int64_t{2} * 64) + int64_t{64} * (int64_t{2} * dim + int64_t{3} * columns);
   for_each_unit(context, sequences * kv_heads, floats, [&](int64_t index, float* scratch) {
     const int64_t s = index / kv_heads;
     HWY_DYNAMIC_DISPATCH(attention_gradient_unit)
-    ({.dq = dq,
-      .dk = dk,
-      .dv = dv,
-      .dout = dout,
-      .lse = lse,
+    ({.dq = args.dq,
+      .dk = args.dk,
+      .dv = args.dv,
+      .dout = args.dout,
+      .lse = args.lse,
       .delta = delta,
-      .q = q,
-      .k = k,
-      .v = v,
+      .q = args.q,
+      .k = args.k,
+      .v = args.v,
       .begin = at[s],
       .length = at[s + 1] - at[s],
       .kv_head = index % kv_heads,
       .group = group,
       .queries_per_tile = queries,
-      .shape = shape},
+      .shape = args.shape},
      scratch);
   });
 }
 
-bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q,
-              const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) {
-  return q.dim(2) <= 256;
-}
+bool supports(const AttentionBackward& args) { return args.q.dim(2) <= 256; }
 
 [[maybe_unused]] const bool added = attention_backward.add({"blocked", DeviceKind::cpu, backward, 10, supports});
 

@@ -1,5 +1,17 @@
-// Attention's backward for bf16. A tile of 64 rows of one side (16 a warp) walks the other side in tiles of 64: s and
-// the products with dout are recomputed, and p and ds go from accumulators straight into the next product.
+// attention_backward for bf16 with mma.sync: dk and dv (of_keys = true), then dq (of_keys = false). Formulas:
+// backward.cuh.
+//
+// Use       bf16 where backward_sm90.cu does not apply.
+// Tile      64 rows of the own side (16 per warp) by tiles of 64 rows of the other side, D = 64, 128 or 256 columns.
+//           Grid: tiles x KV heads x column parts; keys with D = 256 have two parts of 128 gradient columns.
+// Roles     4 warps of 16 own rows; all threads copy.
+// Pipeline  2 smem stages of the other side (both matrices, and its lse and delta if of_keys), cp.async.
+// Smem      own rows 256 * D bytes + 2 stages of 256 * D + 512 bytes: 49, 97 or 193 KB for D = 64, 128, 256. Blocks per
+//           SM: 2, 2, 1.
+// Numerics  s and dout . v are recomputed in f32 accumulators, 16 columns per MMA ascending. p and ds are rounded to
+//           bf16 as operands. Gradients: one f32 accumulator over the other side in ascending order, rounded once.
+// PDL       none.
+// Limits    head dimension a multiple of 8 up to 256; rows 16-byte aligned.
 #include "kernels/attention/backward/backward.cuh"
 #include "kernels/attention/mma.cuh"
 
@@ -9,16 +21,16 @@ namespace {
 constexpr int rows = 64, threads = 128;
 
 template <int D, bool of_keys>
-struct Plan {
+struct TilePlan {
   static constexpr int units = D / 8,
-                       columns = of_keys && D > 128 ? 128 : D;  // columns of the gradients that a block of threads sums
+                       columns = of_keys && D > 128 ? 128 : D;  // gradient columns per thread block
   static constexpr uint32_t tile = 2 * rows * D,
-                            stage = 2 * tile + 2 * 4 * rows;  // both matrices of a side, lse and delta of its rows
+                            stage = 2 * tile + 2 * 4 * rows;  // both matrices of a side; lse and delta of its rows
   static constexpr size_t bytes = 2 * tile + 2 * stage;
   static constexpr int ctas = D <= 128 ? 2 : 1;
 };
 
-// sum += left . right^T, 16 rows of a warp by 64.
+// sum = left . right^T, 16 rows of a warp by 64.
 template <int D>
 __device__ inline void multiply_tiles(float (&sum)[8][4], uint32_t left, uint32_t right, int warp, int lane) {
 #pragma unroll
@@ -39,7 +51,7 @@ __device__ inline void multiply_tiles(float (&sum)[8][4], uint32_t left, uint32_
   }
 }
 
-// sum += weights . tile, 16 rows of a warp by the tile's columns from `unit` on.
+// sum += weights . tile, 16 rows of a warp by the tile's columns starting at `unit`.
 template <int units, int columns>
 __device__ inline void add_weighted(float (&sum)[columns / 8][4], const float (&weights)[8][4], uint32_t tile, int unit,
                                     int lane) {
@@ -64,15 +76,15 @@ __device__ inline void copy_number_async(uint32_t to, const float* from, bool re
 }
 
 template <int D, bool of_keys>
-__global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kernel(
+__global__ __launch_bounds__(threads, TilePlan<D, of_keys>::ctas) void backward_kernel(
     const __grid_constant__ BackwardCall<Bf16> call) {
-  using P = Plan<D, of_keys>;
+  using P = TilePlan<D, of_keys>;
   constexpr int units = P::units, columns = P::columns;
   extern __shared__ __align__(128) unsigned char shared[];
-  const Call<Bf16>& forward = call.forward;
+  const AttentionCall<Bf16>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, heads = forward.kv_heads * group,
             kv_head = static_cast<int>(blockIdx.y);
-  // The first keys and the last queries of a sequence have most to do: they go first.
+  // The first keys and the last queries of a sequence have the most work, so they start first.
   const Tile tile = tile_at(forward.offsets, forward.sequences, of_keys ? 1 : group, rows,
                             static_cast<int>(of_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(forward, tile.sequence);
@@ -114,6 +126,7 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     }
     cp_async_commit();
   };
+  // Prologue: own rows and the first tile of the other side form the first copy group.
   load(own, own_first, own_begin, own_end);
   load_stage(0);
 
@@ -131,7 +144,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     }
   }
 
-  float first_sum[columns / 8][4], second_sum[of_keys ? columns / 8 : 1][4];  // ds . first, p . second
+  float first_sum[columns / 8][4],
+      second_sum[of_keys ? columns / 8 : 1][4];  // accumulators of ds . first and p . second
 #pragma unroll
   for (int d = 0; d < columns / 8; ++d)
 #pragma unroll
@@ -141,13 +155,14 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     }
   const int column_unit = static_cast<int>(blockIdx.z) * (columns / 8);
 
+  // Main loop over tiles of the other side.
   for (int step = 0; range.begin + step * rows < range.end; ++step) {
     const int begin = range.begin + step * rows;
     load_stage(step + 1);
     cp_async_wait<1>();
-    __syncthreads();
+    __syncthreads();  // the copies of all threads for this stage have landed
     const uint32_t first = stages + static_cast<uint32_t>(step % 2) * P::stage, second = first + P::tile;
-    // The keys of both sides and the positions of their queries, as if tiles were whole.
+    // Keys and query positions of the warp's part, as if both tiles were full.
     const int key_low = of_keys ? warp_begin : begin, key_high = key_low + (of_keys ? 15 : rows - 1);
     const int position_low = (of_keys ? begin : warp_begin) / group,
               position_high = (of_keys ? begin + rows - 1 : warp_begin + 15) / group;
@@ -155,6 +170,7 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
         warp_begin < warp_end && key_low <= position_high && key_high >= first_seen(position_low, forward.window);
     if (sees) {
       float p[8][4], ds[8][4];
+      // s and dout . v, then p and ds of the accumulator elements.
       multiply_tiles<D>(p, own_first, first, warp, lane);
       multiply_tiles<D>(ds, own_second, second, warp, lane);
 #pragma unroll
@@ -165,7 +181,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
           for (int i = 0; i < 2; ++i) {
             const auto* stats = reinterpret_cast<const float*>(shared + (first - own_first) + 2 * P::tile);
             const int column = 8 * n + 2 * (lane % 4) + i;
-            column_shift[i] = -log2e * stats[column], column_delta[i] = stats[rows + column];
+            column_shift[i] = -log2e * stats[column];
+            column_delta[i] = stats[rows + column];
           }
         }
 #pragma unroll
@@ -174,6 +191,7 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
           ds[n][i] -= of_keys ? column_delta[i % 2] : own_delta[i / 2];
         }
       }
+      // Masked elements are zero; tiles without masked elements skip this.
       if (key_high > position_low || key_low < first_seen(position_high, forward.window)) {
 #pragma unroll
         for (int n = 0; n < 8; ++n)
@@ -185,17 +203,19 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
           }
       }
 #pragma unroll
+      // ds, then both gradient GEMMs.
       for (int n = 0; n < 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) ds[n][i] *= p[n][i];
       if constexpr (of_keys) add_weighted<units, columns>(second_sum, p, second, column_unit, lane);
       add_weighted<units, columns>(first_sum, ds, first, column_unit, lane);
     }
-    __syncthreads();
+    __syncthreads();  // all warps have read the stage; the next step overwrites it
   }
   cp_async_wait<0>();
 
 #pragma unroll
+  // Epilogue: scale, round, write.
   for (int r = 0; r < 2; ++r) {
     const int row = warp_begin + lane / 4 + 8 * r;
     if (row >= own_end) continue;
@@ -218,8 +238,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
 
 template <int D, bool of_keys>
 void launch(Context& context, const BackwardCall<Bf16>& call) {
-  using P = Plan<D, of_keys>;
-  const Call<Bf16>& forward = call.forward;
+  using P = TilePlan<D, of_keys>;
+  const AttentionCall<Bf16>& forward = call.forward;
   allow_shared_memory(backward_kernel<D, of_keys>, P::bytes);
   const dim3 grid(
       static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
@@ -227,12 +247,11 @@ void launch(Context& context, const BackwardCall<Bf16>& call) {
   backward_kernel<D, of_keys><<<grid, threads, P::bytes, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void backward(Context& context, const AttentionBackward& args) {
   const ScratchScope scope(context);
-  const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
-  for (const Tensor& x : {dq, dk, dv, dout, out, q, k, v})
-    HONE_CHECK(reads_in_units(x), "attention_backward: rows are not multiples of 16 bytes apart");
+  const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, args);
+  for (const Tensor& x : {args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v})
+    HONE_CHECK(reads_in_units(x), "attention_backward: the rows of each tensor must be 16-byte aligned");
   if (call.forward.tokens == 0) return;
   launch_delta<8>(context, call);
   with_width(call.forward.dim, [&](auto width) {
@@ -243,9 +262,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
 }
 
 [[maybe_unused]] const bool added = attention_backward.add(
-    {"mma", DeviceKind::cuda, backward, 10,
-     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q,
-        const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) { return has_units(q); }});
+    {"mma", DeviceKind::cuda, backward, 10, [](const AttentionBackward& args) { return has_units(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -1,5 +1,13 @@
-// Attention's backward for f32, plainly: 8 rows of one side, a thread for each of 128 rows of the other for the
-// weights, then a thread a column.
+// attention_backward for f32: dk and dv (of_keys = true), then dq (of_keys = false). Formulas: backward.cuh.
+//
+// Use       f32 tensors on any GPU.
+// Tile      8 rows of the own side by 128 rows of the other side. Grid: tiles x KV heads.
+// Roles     128 threads. p and ds: one row of the other side per thread. Sums: one or two columns per thread.
+// Pipeline  none.
+// Smem      static 24 KB: own rows 2 * 8 KB, p and ds 2 * 4 KB.
+// Numerics  all dot products and sums are f32 fmaf chains, ascending by column and by row of the other side.
+// PDL       none.
+// Limits    head dimension up to 256.
 #include "kernels/attention/backward/backward.cuh"
 
 namespace hone::attention {
@@ -15,9 +23,9 @@ __device__ float dot(const float* x, const float* y, int dim) {
 
 template <bool of_keys>
 __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ BackwardCall<float> call) {
-  constexpr int most_columns = 2;  // of 256, a thread's
+  constexpr int most_columns = 2;  // columns per thread, for up to 256
   __shared__ float own_first[rows][256], own_second[rows][256], p[rows][threads], ds[rows][threads];
-  const Call<float>& forward = call.forward;
+  const AttentionCall<float>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, kv_head = static_cast<int>(blockIdx.y),
             thread = static_cast<int>(threadIdx.x);
   const Tile tile =
@@ -29,14 +37,16 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   const Side<float>&own = of_keys ? keys : queries, &other = of_keys ? queries : keys;
   const Range range =
       of_keys ? rows_seeing(forward, sequence.tokens, own_begin, own_end) : keys_seen(forward, own_begin, own_end);
+  // Prologue: the own rows go to shared memory.
   for (int i = thread; i < (own_end - own_begin) * dim; i += threads) {
     own_first[i / dim][i % dim] = own.first_row(own_begin + i / dim, dim)[i % dim];
     own_second[i / dim][i % dim] = own.second_row(own_begin + i / dim, dim)[i % dim];
   }
   float first_sum[rows][most_columns] = {}, second_sum[rows][most_columns] = {};
   for (int begin = range.begin; begin < range.end; begin += threads) {
-    __syncthreads();
+    __syncthreads();  // own rows are loaded; all threads have read p and ds of the tile before
     const int at = begin + thread, end = min(threads, range.end - begin);
+    // p and ds of one row of the other side.
     for (int r = 0; r < rows; ++r) {
       const int row = own_begin + r, key = of_keys ? row : at, query = of_keys ? at : row, position = query / group;
       p[r][thread] = ds[r][thread] = 0;
@@ -47,7 +57,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       p[r][thread] = weight(s, forward.c, -1.44269504f * call.lse[token * call.lse_stride + head]);
       ds[r][thread] = p[r][thread] * (mixed - call.delta[token * forward.kv_heads * group + head]);
     }
-    __syncthreads();
+    __syncthreads();  // p and ds of 128 rows are complete
+    // Add them to this thread's columns.
     for (int j = 0; j < end; ++j)
 #pragma unroll
       for (int i = 0; i < most_columns; ++i) {
@@ -62,6 +73,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       }
   }
 #pragma unroll
+  // Epilogue: write the gradients.
   for (int r = 0; r < rows; ++r) {
     const int row = own_begin + r;
     if (row >= own_end) continue;
@@ -80,18 +92,16 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
 
 template <bool of_keys>
 void launch(Context& context, const BackwardCall<float>& call) {
-  const Call<float>& forward = call.forward;
+  const AttentionCall<float>& forward = call.forward;
   const dim3 grid(
       static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
       static_cast<unsigned>(forward.kv_heads));
   plain_kernel<of_keys><<<grid, threads, 0, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void backward(Context& context, const AttentionBackward& args) {
   const ScratchScope scope(context);
-  const BackwardCall<float> call =
-      backward_call_of<float>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+  const BackwardCall<float> call = backward_call_of<float>(context, args);
   if (call.forward.tokens == 0) return;
   launch_delta<1>(context, call);
   launch<true>(context, call);
@@ -100,10 +110,9 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
 }
 
 [[maybe_unused]] const bool added =
-    attention_backward.add({"plain", DeviceKind::cuda, backward, 0,
-                            [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                               const Tensor& q, const Tensor&, const Tensor&, const Tensor&,
-                               const AttentionShape&) { return q.dtype == DType::f32 && q.dim(2) <= 256; }});
+    attention_backward.add({"plain", DeviceKind::cuda, backward, 0, [](const AttentionBackward& args) {
+                              return args.q.dtype == DType::f32 && args.q.dim(2) <= 256;
+                            }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -1,7 +1,19 @@
-// Attention of few queries for bf16, where whole splits would leave multiprocessors idle: a cluster of eight blocks of
-// threads has a split. Each scores one block of keys and sends its weights to those that sum columns of v, which walk
-// the keys in order. What is sent counts at a barrier of the block it is sent to: a barrier of the cluster would wait
-// for whatever else is on its way.
+// attention_paged for few queries, few sequences and bf16 on Hopper: a cluster of eight thread blocks computes one
+// split of 1024 keys.
+//
+// Use       calls with too few splits to fill the SMs with one block per split (limit in paged.cu).
+// Tile      8 N rows (N = 1, 2) by 1024 keys per cluster. Block r scores key block r (128 keys) and owns 16 columns of
+//           v (32 for D = 256); for D = 64 only blocks 0-3 own columns.
+// Roles     8 warps. Each scores 16 keys; all threads copy. Warp 1 sends the row sums. Warp 0 computes p . v.
+// Pipeline  none: all keys of the block and all its columns of v are copied at once (cp.async, two groups).
+// Smem      dynamic: K 256 * D bytes, V 32 KB (64 KB for D = 256), p 16 N KB. Static: 9 KB (N = 1) or 14 KB (N = 2). In
+//           all 73 KB (D = 64, N = 1) to 174 KB (D = 256, N = 2).
+// Numerics  numerics.cuh; same bits as decode_sm90.cu and prefill/tiles.cu. Blocks of keys are added in ascending
+//           order.
+// PDL       triggers dependents at the start. With SplitPartials::prefetchable it reads lengths and block table and
+//           copies earlier keys and values before griddep_wait(); else it waits at the start.
+// Limits    sm_90; head dimension a multiple of 8 up to 256. Blocks exchange maxima, weights and sums by st.async,
+//           which counts at an mbarrier of the receiver: a cluster barrier would also wait for the copies.
 #include "kernels/attention/decode/decode.cuh"
 #include "kernels/cuda/hopper.cuh"
 
@@ -13,19 +25,19 @@ using hopper::map_to_cluster_block, hopper::send;
 constexpr int warps = 8, threads = 32 * warps, ranks = split_blocks, v_keys = 32;
 static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
 
-template <int D, int N>  // head dim rounded up; eights of rows
-struct Plan {
+template <int D, int N>  // D: head dimension rounded up. N: groups of eight rows
+struct ClusterPlan {
   static constexpr uint32_t units = D / 8, columns = D <= 128 ? 16 : 32,
-                            mixers = D / columns;  // ranks that sum columns of v
+                            mixers = D / columns;  // ranks that own columns of v
   static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns,
                             p_tile = 2 * 8 * N * block_keys;
   static constexpr uint32_t bytes = k_bytes + v_bytes + split_blocks * p_tile;
 };
 
-// Where the keys of a split lie, found by a block of threads in two steps with a barrier after each. The first reads
-// the table before it is known how much of it counts; the second lets what no row sees lie where the first seen key
-// does: its weight is zero.
-__device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s, int split_begin, int table_keys) {
+// Finds the cache slots of a split's keys, in two steps with a barrier after each. find_slots() reads the table before
+// it is known how many entries count. hide_slots() replaces masked keys by the first visible one; their weight is zero.
+__device__ inline void find_slots(uint32_t* slots, const AttentionCall<Bf16>& call, int s, int split_begin,
+                                  int table_keys) {
   const int32_t* const table = call.table + s * call.table_stride;
   const auto at = [&](int i) { return min(split_begin + i * threads + static_cast<int>(threadIdx.x), table_keys - 1); };
   if (call.block_shift >= 0) {
@@ -52,15 +64,15 @@ __device__ inline void hide_slots(uint32_t* slots, const DecodeTile& tile) {
   }
 }
 
-// Rows of a warp's columns of v in shared memory: 2, 4 or 8 units of 16 bytes, placed so that eight rows of a unit meet
-// no bank twice.
+// Address of a unit in a block's columns of v: rows of 2 or 4 units of 16 bytes, placed so that eight rows of a unit
+// touch each bank once.
 template <int columns>
 __device__ inline uint32_t value_at(uint32_t values, uint32_t row, uint32_t unit) {
   constexpr uint32_t units = columns / 8, turn = 8 / units;
   return values + (row * units + (unit ^ row / turn % units)) * 16;
 }
-// o += p . v over 32 keys: p_at is a lane's row of p, 256 bytes a row, `quarter` which 32 of the block's keys; o has
-// columns lane / 4 and lane / 4 + 8 of 16 and rows 2 (lane % 4) and the next.
+// o += p . v over 32 keys. p_at: address of the lane's row of p (256 bytes per row). `quarter`: which 32 keys of the
+// block. o has columns lane / 4 and lane / 4 + 8 of 16, and rows 2 (lane % 4) and 2 (lane % 4) + 1.
 template <int columns, int N>
 __device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t quarter, uint32_t values,
                            uint32_t lane) {
@@ -81,9 +93,9 @@ __device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32
 
 template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
-    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call,
+    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ AttentionCall<Bf16> call,
                                                    const SplitPartials partials) {
-  using P = Plan<D, N>;
+  using P = ClusterPlan<D, N>;
   constexpr uint32_t units = P::units, columns = P::columns, rows = 8 * N;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(16) uint32_t slots[split_keys];
@@ -101,32 +113,36 @@ __global__ __cluster_dims__(ranks, 1, 1)
   DecodeTile tile;
   if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x / ranks), s, z, rows))
     return hopper::griddep_wait();
-  const uint32_t used = static_cast<uint32_t>(tile.end - tile.first);  // rows, whose weights are sent
+  const uint32_t used = static_cast<uint32_t>(tile.end - tile.first);  // rows whose weights are sent
   if (thread == 0) {
     const uint32_t blocks = static_cast<uint32_t>(tile.num_blocks);
-    most_there.init(1), weights_there.init(1), sums_there.init(1);
+    most_there.init(1);
+    weights_there.init(1);
+    sums_there.init(1);
     hopper::fence_mbarrier_init();
-    most_there.arrive_expect_tx(blocks * rows * 4), weights_there.arrive_expect_tx(blocks * used * 2 * block_keys),
-        sums_there.arrive_expect_tx(blocks * rows * 4);
+    most_there.arrive_expect_tx(blocks * rows * 4);
+    weights_there.arrive_expect_tx(blocks * used * 2 * block_keys);
+    sums_there.arrive_expect_tx(blocks * rows * 4);
   }
-  // Waited for before a word goes to another block: by then all of the cluster have come so far.
+  // Cluster barrier, part 1. Part 2 waits before the first send: the mbarriers of all blocks are then initialized.
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   const bool scores = static_cast<int>(rank) < tile.num_blocks, mixes = rank < P::mixers;
   const uint32_t k_tile = shared_address(shared), v_tile = k_tile + P::k_bytes, p_tiles = v_tile + P::v_bytes;
-  if (call.dim < D)  // columns past the head are never copied
+  if (call.dim < D)  // the copies below skip columns past the head
     for (uint32_t i = thread * 16; i < P::k_bytes + P::v_bytes; i += threads * 16)
       *reinterpret_cast<uint4*>(shared + i) = {};
-  __syncthreads();
+  __syncthreads();  // slots are found; zeros are written
   hide_slots(slots, tile);
-  __syncthreads();
+  __syncthreads();  // masked slots are replaced
 
-  // The warp's 16 keys of the rank's block, then the rank's columns of all values.
-  const int part_begin = (tile.block_begin + static_cast<int>(rank)) * block_keys + 16 * warp;  // of the split
+  // Copy the warp's 16 keys of this rank's key block (group 1), then this rank's columns of all values (group 2).
+  const int part_begin =
+      (tile.block_begin + static_cast<int>(rank)) * block_keys + 16 * warp;  // key index within the split
   constexpr uint32_t k_step = 32 / units;
   const uint32_t k_lane = lane % units, k_row = lane / units, k_bytes = static_cast<uint32_t>(call.k_stride) * 2;
   const uint32_t k_warp = k_tile + static_cast<uint32_t>(16 * warp) * units * 16;
   const int prefetchable = prefetchable_end(partials, tile);
-  if (part_begin + 16 > prefetchable) hopper::griddep_wait();
+  if (part_begin + 16 > prefetchable) hopper::griddep_wait();  // these keys may be written by the kernel before
   if (scores && static_cast<int>(k_lane * 8) < call.dim) {
     const char* const from = reinterpret_cast<const char*>(call.k + tile.kv_head * call.dim + k_lane * 8);
 #pragma unroll
@@ -150,16 +166,17 @@ __global__ __cluster_dims__(ranks, 1, 1)
       cp_async(value_at<columns>(v_tile, v_next, v_lane), from + uint64_t{at[v_next]} * v_bytes);
   };
   copy_values(min(prefetchable - tile.block_begin * block_keys, num_keys));
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // q and the last keys are written
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
   copy_values(num_keys);
   cp_async_commit();
 
   float score[1][N][4] = {};
+  // Scores of the warp's 16 keys, after its own copies have landed.
   if (scores) {
     cp_async_wait<1>();
-    __syncwarp();
+    __syncwarp();  // the copies of all lanes have landed
     const uint32_t k_at = k_warp + lane % 16 * units * 16, k_at_turn = (lane / 16 ^ lane % 8) * 16;
 #pragma unroll
     for (uint32_t d = 0; d < D / 16; ++d) {
@@ -176,8 +193,10 @@ __global__ __cluster_dims__(ranks, 1, 1)
       if (lane < 8) warp_most[warp][8 * e + row_of(lane)] = most;
     }
   }
+  // Cluster barrier, part 2: the mbarriers of all blocks are initialized.
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-  __syncthreads();
+  __syncthreads();  // maxima of all warps are in warp_most
+  // Send the block's row maxima to all ranks.
   if (scores && thread < ranks * rows) {
     const uint32_t row = thread % rows, to = thread / rows;
     float most = warp_most[0][row];
@@ -186,9 +205,9 @@ __global__ __cluster_dims__(ranks, 1, 1)
     send(map_to_cluster_block(to, shared_address(&block_most[rank][row])), most,
          map_to_cluster_block(to, shared_address(&most_there.word)));
   }
-  most_there.wait(0);
+  most_there.wait(0);  // the maxima of all key blocks have arrived
 
-  // The largest score of a row up to a block of keys, and up to the one before.
+  // The maximum of a row up to and including a key block (x), and up to the block before (y).
   const auto most_up_to = [&](uint32_t block, uint32_t row) {
     float2 m{-INFINITY, -INFINITY};
 #pragma unroll
@@ -196,6 +215,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
       if (b <= block) m = {fmaxf(m.x, block_most[b][row]), m.x};
     return m;
   };
+  // Weights of the warp's keys, then send them to the ranks that own columns.
   if (scores) {
 #pragma unroll
     for (int e = 0; e < N; ++e) {
@@ -206,8 +226,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
         *reinterpret_cast<float2*>(&weights[row][16 * warp + 8 * i + static_cast<int>(lane / 8 * 2)]) = {
             weight(score[0][e][2 * i], call.c, shift), weight(score[0][e][2 * i + 1], call.c, shift)};
     }
-    __syncwarp();
-    // A lane sends eight neighbouring weights of a row; with eight rows, half of the lanes to every other rank.
+    __syncwarp();  // the warp's weights are in shared memory
+    // A lane sends eight adjacent weights of a row. With eight rows (N = 1), half of the lanes serve every other rank.
     constexpr uint32_t lanes = 2 * rows, together = 32 / lanes;
     const uint32_t row = lane % rows, unit = static_cast<uint32_t>(2 * warp) + lane / rows % 2;
     const float4* const from = reinterpret_cast<const float4*>(&weights[row][8 * unit]);
@@ -224,9 +244,9 @@ __global__ __cluster_dims__(ranks, 1, 1)
     block_alpha[block][row] = rescaling(m.y, base_of(m.x), call.c);
   }
   cp_async_wait<0>();
-  __syncthreads();
+  __syncthreads();  // values have landed; weights and block_alpha are complete
 
-  // The rows' sums reach the mixing ranks while they mix.
+  // Warp 1 sends the row sums while the other ranks compute p . v.
   if (scores && warp == 1) {
 #pragma unroll
     for (int e = 0; e < N; ++e) {
@@ -235,7 +255,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
 #pragma unroll
       for (int j = 0; j < block_keys; j += 8) {
         const float2 two = *reinterpret_cast<const float2*>(&weights[row][j + static_cast<int>(lane / 8 * 2)]);
-        sum += two.x, sum += two.y;
+        sum += two.x;
+        sum += two.y;
       }
       sum = row_sum(sum);
       if (lane < 8)
@@ -245,8 +266,9 @@ __global__ __cluster_dims__(ranks, 1, 1)
                map_to_cluster_block(to, shared_address(&sums_there.word)));
     }
   }
+  // Warp 0: p . v over the key blocks in ascending order, then the output.
   if (warp > 0 || !mixes) return;
-  weights_there.wait(0);
+  weights_there.wait(0);  // the weights of all key blocks have arrived
   float o[columns / 16][N][4] = {};
 #pragma unroll 2
   for (int stage = 0; stage < num_keys / v_keys; ++stage) {
@@ -255,7 +277,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
                     static_cast<uint32_t>(stage % 4), v_tile + static_cast<uint32_t>(stage) * 2 * v_keys * columns,
                     lane);
   }
-  sums_there.wait(0);
+  sums_there.wait(0);  // the row sums of all key blocks have arrived
   const auto m_of = [&](int row) {
     return most_up_to(static_cast<uint32_t>(tile.num_blocks - 1), static_cast<uint32_t>(row)).x;
   };
@@ -271,10 +293,11 @@ __global__ __cluster_dims__(ranks, 1, 1)
 
 }  // namespace
 
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights) {
+void launch_decode_cluster(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                           int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run = [&](auto n) {
-      constexpr size_t bytes = Plan<width(), n()>::bytes;
+      constexpr size_t bytes = ClusterPlan<width(), n()>::bytes;
       allow_shared_memory(cluster_kernel<width(), n()>, bytes);
       const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),

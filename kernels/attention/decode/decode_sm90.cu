@@ -1,7 +1,20 @@
-// Attention of few queries for bf16 on Hopper, where there is work for all multiprocessors: a block of threads has a
-// split. One warp has the copy engine bring keys and values, in the order in which they are used, through one ring of
-// tiles. The four others score a block of keys each, then each has its own columns of v and of the output and walks
-// these keys in order, and so on.
+// attention_paged for few queries and bf16 on Hopper: one thread block computes one split of 1024 keys, with K and V
+// tiles in one ring filled by TMA.
+//
+// Use       calls with enough splits to occupy the SMs (limit in paged.cu).
+// Tile      8 N rows (N = 1, 2) by 1024 keys, in rounds of 512 keys; tiles of 64 columns by 64 keys (32 for D = 128, N
+//           = 1).
+// Roles     warps 0-3: consumers. Each scores one key block of 128 per round, then owns D / 4 columns of v and of the
+//           output and loops over all keys of the round. Warp 4: producer (TMA).
+// Pipeline  ring of 12 stages of 8 KB if the grid fits the SMs at one block each ("alone"); else, for N = 1: 5 of 8 KB
+//           (D = 64) or 11 of 4 KB (D = 128); else 10 of 8 KB. One empty mbarrier per stage, more full ones (RingPlan).
+// Smem      ring + weights 8 N KB + row statistics 0.75 N KB + slots 4 KB / TMA box keys (1 to 16) + mbarriers: about
+//           105 or 114 KB alone (1 block per SM), 49 or 53 KB for N = 1 and D <= 128 (4 blocks), else 89 or 98 KB (2
+//           blocks; 1 for D = 256, N = 2).
+// Numerics  numerics.cuh; same bits as decode_cluster_sm90.cu and prefill/tiles.cu.
+// PDL       triggers dependents at the start. With SplitPartials::prefetchable the producer loads keys of earlier
+//           passes before griddep_wait(); else all wait at the start. Consumers wait before they read q.
+// Limits    sm_90a; head dimension a multiple of 8 up to 256; rows of K and V 16-byte aligned.
 #include <bit>
 #include <numeric>
 
@@ -16,45 +29,44 @@ using hopper::Barrier;
 
 constexpr int warps = 4, threads = 32 * (warps + 1), round_keys = warps * block_keys;
 
-// D: head dim rounded up. N: eights of rows. alone: a multiprocessor has one block of threads, whose ring is then long.
+// D: head dimension rounded up. N: groups of eight rows. alone: an SM has one thread block, whose ring is longer.
 template <int D, int N, bool alone>
-struct Plan {
+struct DecodePlan {
   static constexpr int parts = D / 64, columns = D / warps, rows = 8 * N;
-  // Four blocks of threads have 57 KB each, of which tiles may take 44; heads of 256 with 16 rows need all registers.
+  // With four blocks per SM each has 57 KB, of which the ring may take 44. D = 256 with 16 rows needs all registers.
   static constexpr bool small = N == 1 && D <= 128 && !alone;
   static constexpr int ctas = alone || columns * N > 64 ? 1 : small ? 4 : 2;
-  // A tile has 64 columns. Heads of 64 spend more on each tile than on what is in it, heads of 128 gain more from a
-  // fuller ring.
+  // A tile has 64 columns. D = 64 spends more time per tile than on its contents, so its tiles are larger; D = 128
+  // gains more from a fuller ring.
   static constexpr int tile_keys = D == 128 && small ? 32 : 64, tile_bytes = tile_keys * 128,
                        block_tiles = block_keys / tile_keys;
   static constexpr int stages = alone ? 12 : small ? 44 / (tile_bytes / 1024) : 10;
-  // More full barriers than places: wait() takes the phase before last for its own, so that the tile which had a
-  // barrier before must have come when a warp waits for the next. A warp does not wait for tiles that it does not use;
-  // but its own tile before was asked for once all but the latest `stages` had been used, and lies at most 3 + parts
-  // back (or all warps have met since).
+  // More full barriers than stages. wait(parity) cannot tell the current phase from the one before last, so a barrier
+  // may be reused only if the tile that used it before has landed when a warp waits for the new one. A warp does not
+  // wait for tiles that it does not use. But its own previous tile was loaded after all but the latest `stages` tiles
+  // had been used, and it lies at most 3 + parts tiles back (or a block-wide barrier came in between).
   static constexpr int barriers = stages + 3 + parts;
 };
 
 template <class P>
 struct Shared {
   alignas(1024) char ring[P::stages][P::tile_bytes];
-  alignas(1024) char weights[warps][P::rows * block_keys * 2];  // of a block of keys, bf16, rows of 16 units, unit u of
-                                                                // row r at place u ^ r % 8
+  alignas(1024) char weights[warps][P::rows * block_keys * 2];  // bf16 weights of a key block; rows of 16 units, unit u
+                                                                // of row r at unit u ^ r % 8
   alignas(16) float block_most[split_blocks][P::rows],
       block_alpha[split_blocks][P::rows], block_sum[split_blocks][P::rows];
   Barrier full[P::barriers], empty[P::stages];
   __device__ uint32_t* slots() {
     return reinterpret_cast<uint32_t*>(this + 1);
-  }  // of every first key of a box of the split
+  }  // slot of the first key of every TMA box of the split
 };
 
-// The rounds of a split: of each the keys of up to four blocks, then their values. All who walk them count the tiles
-// alike: first those of k, by key within a block, then by columns, then by block; then those of v, by key, then by
-// columns.
+// A round of a split: the keys of up to four blocks, then their values. Producer and consumers number the tiles alike:
+// first those of k, by key within a block, then by columns, then by block; then those of v, by key, then by columns.
 template <class P>
 struct Round {
-  int begin, end, high;  // keys of the split
-  uint32_t first = 0;    // tile
+  int begin, end, high;  // key indices within the split
+  uint32_t first = 0;    // index of the round's first tile
   __device__ explicit Round(const DecodeTile& tile) : begin(tile.block_begin * block_keys), high(tile.high) {
     end = min(begin + round_keys, high + 1);
   }
@@ -68,11 +80,13 @@ struct Round {
     return k_tile(P::block_tiles, 0, 0) + static_cast<uint32_t>(i * P::parts + part);
   }
   __device__ void next() {
-    first = v_tile(value_tiles(), 0), begin += round_keys, end = min(begin + round_keys, high + 1);
+    first = v_tile(value_tiles(), 0);
+    begin += round_keys;
+    end = min(begin + round_keys, high + 1);
   }
 };
 
-// Everything that has been multiplied leaves its place to what comes `stages` tiles later.
+// Producer warp: loads all tiles in order. A tile's stage is free when the tile `stages` before has been used.
 template <class P>
 __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, const CUtensorMap& k, const CUtensorMap& v,
                                   int box_shift, int prefetchable) {
@@ -80,7 +94,7 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
   sm90::RingPlace<P::stages> to;
   const auto copy = [&](const CUtensorMap& map, int begin, int part) {
     const int first = max(begin, tile.low) >> box_shift,
-              end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // boxes
+              end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // TMA boxes
     if (begin + P::tile_keys > prefetchable) hopper::griddep_wait();
     shared.empty[to.stage].wait(to.parity ^ 1);
     Barrier& full = shared.full[count++ % P::barriers];
@@ -110,15 +124,15 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
   }
 }
 
-// o += p . v over a tile's keys: p_at is a lane's row of p, `p_turn` where the tile's keys begin in it; `unit` the
-// first of the warp's columns. Keys that no row sees may be anything: not whole says that there are some, and [low,
-// high] are those that count.
+// o += p . v over a tile's keys. p_at: address of the lane's row of p; `p_turn`: offset of the tile's keys in it;
+// `unit`: first unit of the warp's columns. If `whole` is false the tile has masked keys, which may hold anything; only
+// [low, high] count.
 template <bool whole, int tile_keys, int columns, int N>
 __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t p_turn, uint32_t values,
                                 uint32_t unit, uint32_t lane, int low, int high) {
 #pragma unroll
   for (uint32_t i = 0; i < tile_keys / 16; ++i) {
-    uint32_t p[N][2], real[2];  // of keys 2 (lane % 4) and the next, and of those 8 further on
+    uint32_t p[N][2], real[2];  // real: masks of keys 2 (lane % 4) and the next, and of those 8 further
 #pragma unroll
     for (uint32_t e = 0; e < N; ++e)
       ldmatrix_x4(p[e], p_at + e * 8 * 256 + ((lane / 8 % 2 ^ lane % 8) * 16 ^ (p_turn + i * 32)));
@@ -134,7 +148,12 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
       uint32_t a[4];
       ldmatrix_x4_trans(
           a, values + (16 * i + lane / 16 * 8 + lane % 8) * 128 + ((unit + 2 * t + lane / 8 % 2) ^ lane % 8) * 16);
-      if constexpr (!whole) a[0] &= real[0], a[1] &= real[0], a[2] &= real[1], a[3] &= real[1];
+      if constexpr (!whole) {
+        a[0] &= real[0];
+        a[1] &= real[0];
+        a[2] &= real[1];
+        a[3] &= real[1];
+      }
 #pragma unroll
       for (int e = 0; e < N; ++e) mma_m16n8k16(o[t][e], a, p[e][0], p[e][1]);
     }
@@ -142,10 +161,10 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 }
 
 template <int D, int N, bool alone>
-__global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
-    const __grid_constant__ Call<Bf16> call, const SplitPartials partials, const __grid_constant__ CUtensorMap k_map,
-    const __grid_constant__ CUtensorMap v_map, int box_shift) {
-  using P = Plan<D, N, alone>;
+__global__ __launch_bounds__(threads, DecodePlan<D, N, alone>::ctas) void ring_kernel(
+    const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials,
+    const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map, int box_shift) {
+  using P = DecodePlan<D, N, alone>;
   constexpr int columns = P::columns, parts = P::parts;
   extern __shared__ __align__(1024) char memory[];
   Shared<P>& shared = *reinterpret_cast<Shared<P>*>(memory);
@@ -161,13 +180,14 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
   if (warp == 1 && lane < P::stages) shared.empty[lane].init(32 * warps);
   hopper::fence_mbarrier_init();
   if (warp == warps) {
-    hopper::prefetch_tensor_map(k_map), hopper::prefetch_tensor_map(v_map);
+    hopper::prefetch_tensor_map(k_map);
+    hopper::prefetch_tensor_map(v_map);
     const int split_begin = split_of(partials, z, P::rows) * split_keys;
     for (int i = static_cast<int>(lane); i < split_keys >> box_shift; i += 32)
       shared.slots()[i] = static_cast<uint32_t>(
           slot_of(call, sequence, s, min(split_begin + (i << box_shift), partials.table_keys - 1)));
   }
-  __syncthreads();
+  __syncthreads();  // mbarriers are initialized, slots are found
   DecodeTile tile;
   if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x), s, z, P::rows))
     return hopper::griddep_wait();
@@ -176,14 +196,14 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
     return;
   }
 
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // q is written
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
-  // body(where tile i lies), once it is there; all lanes of the warps that use a tile say that they have, `times` times
-  // each.
+  // Calls body(address of tile i) once the tile has landed; then releases its stage. Each lane arrives `times` times:
+  // each stage expects 32 arrivals from each of four warps, and only some warps use a tile.
   const auto use = [&](uint32_t i, uint32_t times, auto body) {
     const uint32_t place = i % P::stages;
-    shared.full[i % P::barriers].wait(i / P::barriers % 2);
+    shared.full[i % P::barriers].wait(i / P::barriers % 2);  // the tile has landed
     body(shared_address(shared.ring[place]));
     shared.empty[place].arrive(times);
   };
@@ -191,13 +211,14 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
   const uint32_t k_at = lane % 16 * 128, k_turn = (lane / 16 ^ lane % 8) * 16, weights = shared_address(shared.weights),
                  row = row_of(lane);
   float o[columns / 16][N][4] = {};
-  int before = 0;  // blocks of earlier rounds
+  int before = 0;  // key blocks of earlier rounds
 #pragma unroll 1
   for (Round<P> round(tile); round.real(); round.next(), before += warps) {
     const bool scores = warp < round.blocks();
     const int block = before + warp;
-    // Of keys lane / 4 and lane / 4 + 8 of 16 n, rows 2 (lane % 4) and the next; after exchange() of the lane's row.
+    // Keys lane / 4 and lane / 4 + 8 of 16 n, rows 2 (lane % 4) and the next; after exchange(): the lane's row.
     float score[8][N][4], most[N];
+    // Scores of the warp's key block.
     if (scores) {
 #pragma unroll
       for (int i = 0; i < P::block_tiles; ++i) {
@@ -235,8 +256,10 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
         if (lane < 8) shared.block_most[block][8 * e + static_cast<int>(row)] = most[e];
       }
     }
-    hopper::named_barrier_sync(1, 32 * warps);  // the weights of the round before have been used, too
+    // All four consumer warps: block_most is complete, and the weights of the round before have been read.
+    hopper::named_barrier_sync(1, 32 * warps);
 
+    // Weights and row sums of the warp's key block.
     if (scores) {
 #pragma unroll
       for (int e = 0; e < N; ++e) {
@@ -256,15 +279,18 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
             asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + ((row ^ static_cast<uint32_t>(2 * n + i / 2)) * 16)),
                          "r"(pack_bf16(a, b))
                          : "memory");
-            sum += a, sum += b;
+            sum += a;
+            sum += b;
           }
         sum = row_sum(sum);
         if (lane < 8) shared.block_sum[block][r] = sum;
       }
     }
+    // All four consumer warps: weights and block_alpha of the round are complete.
     hopper::named_barrier_sync(1, 32 * warps);
 
 #pragma unroll 1
+    // p . v over all keys of the round, in ascending order.
     for (int i = 0; i < round.value_tiles(); ++i)
       use(round.v_tile(i, part), parts, [&](uint32_t values) {
         const int begin = round.begin + i * P::tile_keys, low = tile.low - begin, high = tile.high - begin;
@@ -280,6 +306,7 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
       });
   }
 
+  // Epilogue: l and m of the split, then the output or the partial result.
   const auto l_of = [&](int r) {
     float l = 0;
 #pragma unroll
@@ -297,14 +324,14 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
 
 }  // namespace
 
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, const Tensor& k,
-                         const Tensor& v, int eights) {
+void launch_decode_rings(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                         const Tensor& k, const Tensor& v, int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run_rings = [&](auto n, auto alone) {
-      using P = Plan<width(), n(), alone()>;
+      using P = DecodePlan<width(), n(), alone()>;
       const auto kernel = ring_kernel<width(), n(), alone()>;
       const auto box_keys =
-          std::gcd(static_cast<unsigned>(call.block_size), 16u);  // neighbours in a block of the cache
+          std::gcd(static_cast<unsigned>(call.block_size), 16u);  // adjacent keys of a KV block that one TMA box loads
       const size_t bytes = sizeof(Shared<P>) + split_keys / box_keys * sizeof(uint32_t);
       allow_shared_memory(kernel, bytes);
       const int tiles = (partials.rows + P::rows - 1) / P::rows;

@@ -1,12 +1,20 @@
-// Attention over a paged cache of e4m3 for bf16 queries, prompts' chunks and decodes alike, by a rule of its own: that
-// of numerics.cuh, but that each block of 128 keys starts at m = -inf, l = 0, o = 0 and is merged into its split's
-// total as splits are into the query's. With f32 scales of each key and value, s is (q . k) * k_scale, and p * v_scale
-// is what is rounded to bf16 for p . v.
+// attention_paged with an e4m3 cache and bf16 queries, for prefill chunks and decode alike.
 //
-// A block of threads has 16 rows of one sequence and kv head; each of its eight warps takes one block of keys of a
-// split of 1024, from memory to registers: what a lane has of a key or value goes through one 16-byte load, and the
-// order of a head's numbers within the products is whatever that makes it. A call of few rows has a block of threads
-// for every split; in any other one it walks through them.
+// Use       caches in fp8 (PagedKv::k_scale is set).
+// Tile      16 rows of one sequence and KV head by splits of 1024 keys. Grid: KV heads x row tiles x splits if the call
+//           has few tiles, else a block loops over its splits.
+// Roles     8 warps; each computes one key block of 128 of the split, from global memory to registers. Then 16 threads
+//           per row merge the eight results.
+// Pipeline  none: K and V bytes are loaded by 16-byte (V for D = 64: 8-byte) loads.
+// Smem      o of 8 warps 512 * (D + 8) bytes + m, l 1 KB + slots 4 KB + scales 8 KB: 49, 81 or 145 KB for D = 64, 128,
+//           256.
+// Numerics  its own rule: that of numerics.cuh, except that each block of 128 keys starts at m = -inf, l = 0, o = 0 and
+//           is merged into the split's total as splits are merged. s = (q . k) * k_scale; p * v_scale is rounded to
+//           bf16 for p . v. The order of a head's elements within an MMA is that of the 16-byte loads. Prefill and
+//           decode have the same bits.
+// PDL       both kernels trigger dependents, then wait, at the start.
+// Limits    head dimension a multiple of 16 up to 128, of 32 up to 256; rows of K and V 16-byte aligned; fewer than
+//           65,536 row tiles.
 #include "kernels/attention/mma.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/quant/quant_format.cuh"
@@ -22,13 +30,13 @@ struct Cache {
   int64_t k_stride, v_stride, scale_stride;
 };
 
-// What a split leaves where there are several blocks of threads: [tiles, Hk, splits, rows, d] and [tiles, Hk, splits,
-// rows]. o is nullptr: one block of threads takes all splits and writes the output.
+// Partial results if a row has several thread blocks: o [tiles, Hk, splits, rows, d]; m, l [tiles, Hk, splits, rows]. o
+// is nullptr if one thread block loops over all splits and writes the output.
 struct SplitPartials {
   float *o, *m, *l;
 };
 
-// The warps' results in shared memory. A row's column d lies at place(d), so that lanes meet few banks twice.
+// Results of the warps in shared memory. Column d of a row lies at place(d), which avoids most bank conflicts.
 template <int D>
 struct Shared {
   static constexpr int chunk = D / 8;
@@ -39,14 +47,14 @@ struct Shared {
   static __device__ int place(int d) { return d / chunk * (chunk + 1) + d % chunk; }
 };
 
-// Rows of a sequence and the keys that any of them sees.
+// Rows [first, end) of a sequence, and the keys [low, high] that any of them sees.
 struct RowTile {
   Sequence sequence;
   int s, kv_head, first, end, low, high;
   __device__ int position(int row, int group) const { return sequence.position + row / group; }
 };
 
-// Byte i of each of two words as two bf16.
+// Byte i of two words as two bf16.
 template <int i>
 __device__ inline uint32_t decode_column(uint32_t first, uint32_t second) {
   return Fp8Pairs::widen(take_bytes(first, second, i << 4 | (i + 4) << 12));
@@ -58,20 +66,25 @@ struct Words {
   __device__ void load(const uint8_t* from) {
     if constexpr (Bytes == 8) {
       const uint2 x = *reinterpret_cast<const uint2*>(from);
-      word[0] = x.x, word[1] = x.y;
+      word[0] = x.x;
+      word[1] = x.y;
     } else {
 #pragma unroll
       for (int i = 0; i < Bytes / 16; ++i) {
         const uint4 x = reinterpret_cast<const uint4*>(from)[i];
-        word[4 * i] = x.x, word[4 * i + 1] = x.y, word[4 * i + 2] = x.z, word[4 * i + 3] = x.w;
+        word[4 * i] = x.x;
+        word[4 * i + 1] = x.y;
+        word[4 * i + 2] = x.z;
+        word[4 * i + 3] = x.w;
       }
     }
   }
 };
 
-// The rows' numbers 64 * part and on as left factors: 16 t + 4 i and on of them are those of product i.
-__device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call, const RowTile& tile, int part, int g,
-                                    int t) {
+// Loads 64 columns of the rows, starting at 64 * part, as A operands. Elements 16 t + 4 i and following belong to MMA
+// i.
+__device__ inline void load_queries(uint32_t (&q)[4][4], const AttentionCall<Bf16>& call, const RowTile& tile, int part,
+                                    int g, int t) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = tile.first + g + 8 * r, token = row / call.group, column = 64 * part + 16 * t;
@@ -81,18 +94,22 @@ __device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call,
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
       const uint4 numbers = real ? *reinterpret_cast<const uint4*>(from + 4 * i) : uint4{};
-      q[i][r] = numbers.x, q[i][r + 2] = numbers.y, q[i + 1][r] = numbers.z, q[i + 1][r + 2] = numbers.w;
+      q[i][r] = numbers.x;
+      q[i][r + 2] = numbers.y;
+      q[i + 1][r] = numbers.z;
+      q[i + 1][r + 2] = numbers.w;
     }
   }
 }
 
-// One warp, one block of keys: `key` is its first, `own` that one's place in the split.
+// One warp computes one key block. `key` is its first key; `own` is that key's index within the split.
 template <int D>
-__device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Cache& cache, const RowTile& tile,
-                             int key, int own) {
+__device__ void attend_block(Shared<D>& shared, const AttentionCall<Bf16>& call, const Cache& cache,
+                             const RowTile& tile, int key, int own) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32), g = lane / 4,
             t = lane % 4;
   const uint32_t* const slots = shared.slots + own;
+  // Scores q . k, 64 columns of the head at a time.
   float s[16][4];
 #pragma unroll
   for (int n = 0; n < 16; ++n)
@@ -113,6 +130,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
         mma_m16n8k16(s[n], q[i], Fp8Pairs::decode(bytes.word[i]), Fp8Pairs::decode(bytes.word[i] >> 16));
     }
   }
+  // Softmax of the block: scale, mask, weights, row sums.
   uint32_t p[16][2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -137,12 +155,17 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
     for (int n = 0; n < 16; ++n) {
       const float2 scale = *reinterpret_cast<const float2*>(shared.v_scale + own + 8 * n + 2 * t);
       const float a = weight(s[n][2 * r], call.c, shift), b = weight(s[n][2 * r + 1], call.c, shift);
-      sum += a, sum += b;
+      sum += a;
+      sum += b;
       p[n][r] = pack_bf16(a * scale.x, b * scale.y);
     }
     sum = quad_sum(sum);
-    if (t == 0) shared.m[warp][g + 8 * r] = m, shared.l[warp][g + 8 * r] = sum;
+    if (t == 0) {
+      shared.m[warp][g + 8 * r] = m;
+      shared.l[warp][g + 8 * r] = sum;
+    }
   }
+  // p . v; a lane holds chunk columns of each value.
   constexpr int chunk = Shared<D>::chunk;
   float o[chunk][4];
 #pragma unroll
@@ -151,7 +174,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
     for (int i = 0; i < 4; ++i) o[j][i] = 0;
 #pragma unroll
   for (int n = 0; n < 16; n += 2) {
-    Words<chunk> bytes[4];  // of keys 2t, 2t + 1, 2t + 8, 2t + 9: the lane's columns are g * chunk and on
+    Words<chunk> bytes[4];  // keys 2t, 2t + 1, 2t + 8, 2t + 9; the lane's columns start at g * chunk
     if (g * chunk < call.dim)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -171,7 +194,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
     for (int i = 0; i < 4; ++i) shared.o[warp][g + i / 2 * 8][(2 * t + i % 2) * (chunk + 1) + j] = o[j][i];
 }
 
-// A thread's columns of a row, merged so far.
+// A thread's columns of a row: the running total of merged results.
 template <int D>
 struct Total {
   float m = -INFINITY, l = 0, o[D / threads_of_row];
@@ -179,13 +202,16 @@ struct Total {
   template <class O>
   __device__ void merge(float other_m, float other_l, float c, O other_o) {
     if (!any) {
-      m = other_m, l = other_l, any = true;
+      m = other_m;
+      l = other_l;
+      any = true;
 #pragma unroll
       for (int i = 0; i < D / threads_of_row; ++i) o[i] = other_o(i);
       return;
     }
     const MergeFactors factors = merge_factors(m, other_m, c);
-    m = factors.m, l = merged(l, other_l, factors);
+    m = factors.m;
+    l = merged(l, other_l, factors);
 #pragma unroll
     for (int i = 0; i < D / threads_of_row; ++i) o[i] = merged(o[i], other_o(i), factors);
   }
@@ -193,17 +219,18 @@ struct Total {
 
 template <int D>
 __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
-    fp8_kernel(const __grid_constant__ Call<Bf16> call, const Cache cache, const SplitPartials partials) {
+    fp8_kernel(const __grid_constant__ AttentionCall<Bf16> call, const Cache cache, const SplitPartials partials) {
   extern __shared__ __align__(16) unsigned char bytes[];
   Shared<D>& shared = *reinterpret_cast<Shared<D>*>(bytes);
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
   RowTile tile{
       sequence_of(call, place.sequence), place.sequence, static_cast<int>(blockIdx.x), place.first_row, 0, 0, 0};
   tile.end = min(tile.first + rows, tile.sequence.tokens * call.group);
   if (tile.first >= tile.end) return;
-  tile.low = first_seen(tile.position(tile.first, call.group), call.window),
+  tile.low = first_seen(tile.position(tile.first, call.group), call.window);
   tile.high = tile.position(tile.end - 1, call.group);
 
   Total<D> total;
@@ -214,8 +241,8 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     const int begin = split * split_keys, low = max(tile.low - begin, 0) / block_keys,
               high = min(tile.high - begin, split_keys - 1) / block_keys;
     if (tile.high < begin || tile.low >= begin + split_keys)
-      return;  // of a call with a block of threads for each split
-    // Keys that no row sees lie where the last seen one does: their weight is zero.
+      return;  // one thread block per split, and this split is masked for all rows
+    // Masked keys are replaced by the nearest visible one; their weight is zero.
     for (int i = thread; i < split_keys; i += threads) {
       const auto slot =
           static_cast<uint32_t>(slot_of(call, tile.sequence, tile.s, min(max(begin + i, tile.low), tile.high)));
@@ -223,18 +250,20 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
       shared.k_scale[i] = cache.k_scale[int64_t{slot} * cache.scale_stride + tile.kv_head];
       shared.v_scale[i] = cache.v_scale[int64_t{slot} * cache.scale_stride + tile.kv_head];
     }
-    __syncthreads();
+    __syncthreads();  // slots and scales are complete
     if (warp >= low && warp <= high)
       attend_block<D>(shared, call, cache, tile, begin + warp * block_keys, warp * block_keys);
-    __syncthreads();
+    __syncthreads();  // the results of all warps are in shared memory
+    // Merge the blocks of the split, then the split into the total.
     Total<D> of_split;
     for (int block = low; block <= high; ++block)
       of_split.merge(shared.m[block][own_row], shared.l[block][own_row], call.c, [&](int i) {
         return shared.o[block][own_row][Shared<D>::place(own_column + i * threads_of_row)];
       });
     total.merge(of_split.m, of_split.l, call.c, [&](int i) { return of_split.o[i]; });
-    __syncthreads();
+    __syncthreads();  // all threads have merged; the next split may overwrite shared memory
   }
+  // Epilogue: the partial result or the output.
   const int row = tile.first + own_row, token = row / call.group;
   if (row >= tile.end) return;
   if (partials.o) {
@@ -243,7 +272,10 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     for (int i = 0; i < D / threads_of_row; ++i)
       if (own_column + i * threads_of_row < call.dim)
         partials.o[at * call.dim + own_column + i * threads_of_row] = total.o[i];
-    if (own_column == 0) partials.m[at] = total.m, partials.l[at] = total.l;
+    if (own_column == 0) {
+      partials.m[at] = total.m;
+      partials.l[at] = total.l;
+    }
     return;
   }
   const float inverse = reciprocal(total.l);
@@ -255,17 +287,18 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
       out[own_column + i * threads_of_row] = __float2bfloat16_rn(total.o[i] * inverse);
 }
 
-// The splits of each row, in ascending order; a warp has a row.
+// Merges the splits of each row in ascending order; one warp per row.
 __global__ void __launch_bounds__(32 * rows)
-    merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials, int splits) {
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+    merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials, int splits) {
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), own_row = static_cast<int>(threadIdx.x / 32);
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
   const Sequence sequence = sequence_of(call, place.sequence);
   const int first = place.first_row, end = min(first + rows, sequence.tokens * call.group), row = first + own_row,
             token = row / call.group;
   if (row >= end) return;
-  // What the tile's rows see, as the kernel before had it: a split that this row sees nothing of changes nothing.
+  // The splits that any row of the tile sees, as in fp8_kernel. A split that is masked for this row changes nothing.
   const int low = first_seen(sequence.position + first / call.group, call.window) / split_keys,
             high = (sequence.position + (end - 1) / call.group) / split_keys;
   const int64_t at = (int64_t{blockIdx.y} * call.kv_heads + kv_head) * splits * rows + own_row;
@@ -276,33 +309,35 @@ __global__ void __launch_bounds__(32 * rows)
     float m = partials.m[at + int64_t{low} * rows], l = partials.l[at + int64_t{low} * rows], o = o_of(low);
     for (int split = low + 1; split <= high; ++split) {
       const MergeFactors factors = merge_factors(m, partials.m[at + int64_t{split} * rows], call.c);
-      m = factors.m, l = merged(l, partials.l[at + int64_t{split} * rows], factors),
+      m = factors.m;
+      l = merged(l, partials.l[at + int64_t{split} * rows], factors);
       o = merged(o, o_of(split), factors);
     }
     out[column] = __float2bfloat16_rn(o * reciprocal(l));
   }
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, AttentionShape shape) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, kv, offsets, shape, DType::u8);
-  check_shape(attention_paged, "k_scale", kv.k_scale, {kv.k.dim(0), call.kv_heads});
-  check_shape(attention_paged, "v_scale", kv.v_scale, {kv.k.dim(0), call.kv_heads});
-  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: rows of k_scale are ",
-             kv.k_scale.row_stride, " apart, of v_scale ", kv.v_scale.row_stride);
-  HONE_CHECK(reads_in_units(q) && reads_in_units(out) && kv.k.row_stride % 16 == 0 && kv.v.row_stride % 16 == 0,
-             "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
+void paged(Context& context, const AttentionPaged& args) {
+  const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args, DType::u8);
+  check_shape(attention_paged, "k_scale", args.cache.k_scale, {args.cache.k.dim(0), call.kv_heads});
+  check_shape(attention_paged, "v_scale", args.cache.v_scale, {args.cache.k.dim(0), call.kv_heads});
+  HONE_CHECK(args.cache.k_scale.row_stride == args.cache.v_scale.row_stride, "attention_paged: k_scale has row stride ",
+             args.cache.k_scale.row_stride, ", v_scale ", args.cache.v_scale.row_stride, "; they must be equal");
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.out) && args.cache.k.row_stride % 16 == 0 &&
+                 args.cache.v.row_stride % 16 == 0,
+             "attention_paged: the rows of q, k, v and out must be 16-byte aligned");
   if (call.tokens == 0) return;
-  const Cache cache{numbers<const uint8_t>(kv.k),
-                    numbers<const uint8_t>(kv.v),
-                    numbers<const float>(kv.k_scale),
-                    numbers<const float>(kv.v_scale),
-                    kv.k.row_stride,
-                    kv.v.row_stride,
-                    kv.k_scale.row_stride};
+  const Cache cache{numbers<const uint8_t>(args.cache.k),
+                    numbers<const uint8_t>(args.cache.v),
+                    numbers<const float>(args.cache.k_scale),
+                    numbers<const float>(args.cache.v_scale),
+                    args.cache.k.row_stride,
+                    args.cache.v.row_stride,
+                    args.cache.k_scale.row_stride};
   const int tiles = tile_bound(call.tokens, call.sequences, call.group, rows);
-  HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences,
-             " sequences in one call with an fp8 cache");
-  const int64_t keys = kv.block_table.dim(1) * kv.block_size;
+  HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences, " sequences need ", tiles,
+             " row tiles with an fp8 cache; the maximum is 65535");
+  const int64_t keys = args.cache.block_table.dim(1) * args.cache.block_size;
   const auto splits = static_cast<int>((keys + split_keys - 1) / split_keys);
   const bool shares = splits > 1 && int64_t{tiles} * call.kv_heads < 4 * num_sms();
   const ScratchScope scope(context);
@@ -326,9 +361,10 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
   check_launch(attention_paged);
 }
 
-bool supports(const Tensor&, const Tensor& q, const PagedKv& cache, const Tensor&, const AttentionShape&) {
-  const int64_t unit = q.dim(2) > 128 ? 32 : 16;  // numbers that a group of lanes reads
-  return cache.k.dtype == DType::u8 && q.dtype == DType::bf16 && q.dim(2) % unit == 0 && q.dim(2) <= 256;
+bool supports(const AttentionPaged& args) {
+  const int64_t unit = args.q.dim(2) > 128 ? 32 : 16;  // elements that the 16-byte loads of a lane group cover
+  return args.cache.k.dtype == DType::u8 && args.q.dtype == DType::bf16 && args.q.dim(2) % unit == 0 &&
+         args.q.dim(2) <= 256;
 }
 
 [[maybe_unused]] const bool added = attention_paged.add({"fp8", DeviceKind::cuda, paged, 20, supports});

@@ -1,13 +1,23 @@
-// Attention over a paged cache for bf16: which kernel takes which sequence (their bits are the same), and the merging
-// of splits.
+// attention_paged for bf16: chooses the kernel of each sequence (all have the same bits) and merges splits.
+//
+// Use       merge_kernel: decoded sequences of calls whose block table holds more than 1024 keys.
+// Tile      one row (query and head) per thread block. Grid: KV heads x sequences x rows.
+// Roles     two columns per thread; all threads alike.
+// Pipeline  none: splits are read one after the other, loop unrolled by 4.
+// Smem      none.
+// Numerics  splits in ascending order by merge_factors() and merged() (numerics.cuh); one rounding to bf16.
+// PDL       triggers dependents, then waits, both at the start.
+// Limits    attention_paged: bf16, head dimension a multiple of 8 up to 256, fewer than 65,536 sequences, rows 16-byte
+//           aligned.
 #include "kernels/attention/decode/decode.cuh"
 
 namespace hone::attention {
 namespace {
 
-// The splits of each row, in ascending order.
-__global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials) {
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+// Merges the splits of one row in ascending order.
+__global__ void merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials) {
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y),
             row = static_cast<int>(blockIdx.z);
   const int column = 2 * static_cast<int>(threadIdx.x);
@@ -25,7 +35,8 @@ __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Spli
   for (int split = begin + 1; split < end; ++split) {
     const MergeFactors factors = merge_factors(m, partials.m[place + split], call.c);
     const float2 part = o_of(split);
-    m = factors.m, l = merged(l, partials.l[place + split], factors);
+    m = factors.m;
+    l = merged(l, partials.l[place + split], factors);
     o = {merged(o.x, part.x, factors), merged(o.y, part.y, factors)};
   }
   const float inverse = reciprocal(l);
@@ -34,7 +45,7 @@ __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Spli
   *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o.x * inverse, o.y * inverse);
 }
 
-void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
+void decode(Context& context, const AttentionCall<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
   const int rows = std::min(decoded_rows(call.group), most_tokens * call.group),
             splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
   const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
@@ -47,9 +58,9 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
   }
   const cudaStream_t stream = cuda_stream(context);
   const int eights = num_key_octets(partials, call, most_tokens);
-  // Measured on an H200, us at 200, 592 and 1000 keys. Heads of 128: with 24 pairs a cluster takes 7, 9, 12 and rings
-  // 8, 15, 22, with 32 pairs 12, 15, 18 and 8, 15, 22. Heads of 64: with 2 pairs 4, 5, 7 and 3, 5, 8, with 8 pairs 6,
-  // 7, 9 and 3, 6, 8.
+  // Measured on an H200, us at 200, 592 and 1000 keys. Head dimension 128: with 24 (sequence, KV head) pairs the
+  // cluster kernel takes 7, 9, 12 and the ring kernel 8, 15, 22; with 32 pairs 12, 15, 18 and 8, 15, 22. Head dimension
+  // 64: with 2 pairs 4, 5, 7 and 3, 5, 8; with 8 pairs 6, 7, 9 and 3, 6, 8.
   const int64_t tiles = pairs * splits * ((rows + 15) / 16), most_in_clusters = num_sms() / (call.dim <= 64 ? 44 : 5);
   if (tiles <= most_in_clusters)
     launch_decode_cluster(stream, call, partials, eights);
@@ -62,23 +73,22 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
   }
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, cache, offsets, shape);
-  HONE_CHECK(reads_in_units(q) && reads_in_units(cache.k) && reads_in_units(cache.v) && reads_in_units(out),
-             "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
-  HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences, " sequences in one call");
+void paged(Context& context, const AttentionPaged& args) {
+  const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args);
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.cache.k) && reads_in_units(args.cache.v) &&
+                 reads_in_units(args.out),
+             "attention_paged: the rows of q, k, v and out must be 16-byte aligned");
+  HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences,
+             " sequences in one call; the maximum is 65535");
   if (call.tokens == 0) return;
-  const int tokens = most_tokens(call, shape);
-  decode(context, call, cache, tokens, static_cast<int>(cache.block_table.dim(1)) * call.block_size);
+  const int tokens = most_tokens(call, args.shape);
+  decode(context, call, args.cache, tokens, static_cast<int>(args.cache.block_table.dim(1)) * call.block_size);
   if (!decodes(tokens, call.group)) launch_tiles(context, call);
   check_launch(attention_paged);
 }
 
-[[maybe_unused]] const bool added =
-    attention_paged.add({"mma", DeviceKind::cuda, paged, 10,
-                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
-                           return has_units(q);
-                         }});
+[[maybe_unused]] const bool added = attention_paged.add(
+    {"mma", DeviceKind::cuda, paged, 10, [](const AttentionPaged& args) { return has_units(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -1,19 +1,18 @@
 #pragma once
-// What a warpgroup does with its rows of scores, by the rule of numerics.cuh. A thread holds 32 columns of each of two
-// rows, as a product of 64 rows and 128 columns leaves them: number i is of row i / 2 % 2 (8 rows apart) and column i /
-// 4 * 8 + i % 2 on from the lane's first.
+// Online softmax of a warpgroup's rows of scores (numerics.cuh). A thread holds 32 columns of each of two rows in the
+// wgmma accumulator layout of 64 x 128 (hopper.cuh).
 #include "kernels/attention/numerics.cuh"
 #include "kernels/attention/wgmma.cuh"
 
 namespace hone::attention {
 
-// Two rows' running maximum and sum, in the lanes of a quad alike.
-struct Rows {
+// Running maximum and sum of two rows; the four lanes of a row have the same values.
+struct SoftmaxRows {
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
 };
 
-// -inf where two rows (row, and 8 further) do not see a key of the block; `key` is the lane's first. The causal edge
-// and the window's are apart.
+// Set masked scores of two rows (row, row + 8) to -inf; `key` is the lane's first key. mask_later() is the causal edge,
+// mask_earlier() that of the window.
 __device__ inline void mask_later(float (&s)[64], int row, int key) {
 #pragma unroll
   for (int i = 0; i < 64; ++i)
@@ -25,8 +24,8 @@ __device__ inline void mask_earlier(float (&s)[64], int row, int key, int window
     if (i / 4 * 8 + i % 2 < first_seen(row + i / 2 % 2 * 8, window) - key) s[i] = -INFINITY;
 }
 
-// Scores become weights; rows and alpha are updated for the block.
-__device__ inline void weigh(float (&s)[64], Rows& rows, float (&alpha)[2], float c) {
+// Turns scores into weights and updates rows and alpha.
+__device__ inline void weigh(float (&s)[64], SoftmaxRows& rows, float (&alpha)[2], float c) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float m = rows.m[r];
@@ -54,15 +53,15 @@ __device__ inline void pack(uint32_t (&p)[32], const float (&s)[64]) {
   for (int i = 0; i < 32; ++i) p[i] = sm90::pack_bf16(s[2 * i], s[2 * i + 1]);
 }
 
-// The splits merged so far: maxima and sums here, outputs in shared memory, one column of it a thread's.
+// The merged splits so far: maxima and sums in registers, outputs in shared memory, one column of it per thread.
 template <int N>
 struct Total {
-  Rows rows;
+  SoftmaxRows rows;
   bool any = false;
   float4 (*outputs)[128];
 
-  // rows and o become those of all splits so far.
-  __device__ void merge(const Rows& split, float (&o)[N], float c) {
+  // Merges the total into (split, o): `rows` and o become those of all splits so far.
+  __device__ void merge(const SoftmaxRows& split, float (&o)[N], float c) {
     if (!any) {
       rows = split;
       return;

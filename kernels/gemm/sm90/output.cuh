@@ -1,24 +1,27 @@
 #pragma once
-// What becomes of the totals of a product with few rows of x. A tile is two runs of `half` rows of w each, and one
-// thread finishes row r of both, for one row m of x (`count` neighbours r at a time), so that an output may need a
-// pair. .cu files alone include it.
+// Epilogues of the small-M GEMMs. A tile covers two ranges of `half` output columns (rows of w). One thread finishes
+// element r of both ranges for one row m of x (`count` adjacent r at a time), so that it owns both elements of a pair:
+// gate and up, or the two RoPE halves. Only .cu and .cuh files include it.
 //
-// An output is a struct that is passed to a kernel by value:
-//   static constexpr bool neighbours;                     whether the second run follows the first, and nothing needs a
-//   pair template <int half> int tiles() const; template <int half> int2 row_ranges(int tile) const;        the first
-//   rows of w of both runs; rows that w has not are never stored template <int half, int count> Extra<count> fetch(m,
-//   tile, r) const;   what is added or needed beside, read ahead of the totals template <int half, int count> void
-//   store(first, second, Extra<count>, m, tile, r) const;
+// An epilogue is a struct that a kernel takes by value:
+//   static constexpr bool adjacent_ranges;
+//       true if the second range follows the first and no pairs are needed
+//   template <int half> int tiles() const;
+//   template <int half> int2 row_ranges(int tile) const;
+//       the first rows of w of both ranges; rows past the end of w are never stored
+//   template <int half, int count> Extra<count> fetch(m, tile, r) const;
+//       what is added to the totals; loaded before they are complete
+//   template <int half, int count> void store(first, second, Extra<count>, m, tile, r) const;
 #include "kernels/gemm/epilogue.cuh"
 
 namespace hone {
 
-// y, as gemm_forward has it; count is 1.
+// y as in gemm_forward; count is 1.
 struct LinearEpilogue {
-  static constexpr bool neighbours = true;
+  static constexpr bool adjacent_ranges = true;
   GemmEpilogue to;
   int N;
-  bool pairs;  // y can be written two numbers at a time
+  bool pairs;  // y can be written two elements at a time
 
   template <int>
   struct Extra {

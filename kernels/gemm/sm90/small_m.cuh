@@ -1,13 +1,23 @@
 #pragma once
-// y = x . w^T in bf16 for a few rows of x, near the speed of reading w once. .cu files alone include it.
+// GEMM for M <= 8 rows on Hopper: y = x . w^T with an epilogue (output.cuh), optionally with an RMSNorm of x. Its speed
+// is close to that of reading w once. Only .cu and .cuh files include it.
 //
-// A warp owns one chunk of gemm_cuda_chunk along k for as long as it lives: x's part of it stays in registers as
-// mma.sync operands, and N tiles of 16 rows of w stream past through a ring in shared memory that the warp's own copies
-// keep full. The warps that share an N tile leave their chunk sums in shared memory, where they are added in ascending
-// order: the bits of kernels/gemm/sm90/wgmma.cuh. x may be normed on its way in.
+// Use       decode passes of up to 8 rows (is_small_m()).
+// Tile      8 rows of x by N tiles of 16 rows of w; one K chunk of 512 per warp. Persistent: a block loops over N
+//           tiles. More than 12 chunks: a cluster of 2 blocks shares each tile.
+// Roles     up to 14 warps. A warp keeps its chunk of x in registers as MMA operands (mma.sync, w as the A operand) and
+//           copies its own w. The warps of an N tile add their sums together; up to 12 / warps tiles at a time (slots).
+// Pipeline  a ring of 2, 3 or 4 smem stages per warp (cp.async); a stage is 16 rows of w by 256 (at most 8 chunks) or
+//           128 elements: 8 or 4 KB.
+// Smem      1 KB alignment + warps * (slots * (stages * stage + 2 * cluster * 512 bytes of sums) + M * 1 KB of x), at
+//           most 225 KB; static: row statistics of the norm.
+// Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal wgmma.cuh. The norm has
+//           the bits of rmsnorm_forward.
+// PDL       triggers dependents at the start; fills the rings with w and loads the norm's weight before griddep_wait().
+// Limits    M <= 8, K <= 2 * 14 * 512 if x fits shared memory; rows of x and w 16-byte aligned; norm: few_rows_norm(K).
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 #include "kernels/gemm/sm90/output.cuh"
 #include "kernels/norm/rmsnorm_row.cuh"
 
@@ -16,24 +26,24 @@ namespace hone {
 struct GemmSmallMShape {
   int M, N, K;
   int n_tiles, chunks;
-  int cluster;     // blocks that share an N tile's chunks
-  int warps;       // of an N tile, in a block
-  int tile_slots;  // N tiles that a block works on at a time
-  int stages;      // of each warp's ring
+  int cluster;     // thread blocks that share an N tile's chunks
+  int warps;       // warps per N tile in a block
+  int tile_slots;  // N tiles in work at a time in a block
+  int stages;      // stages of each warp's ring
 };
 
-// What rmsnorm_forward would do to x; without a weight nothing.
+// RMSNorm of x before the GEMM, with the bits of rmsnorm_forward; none without a weight.
 struct GemmSmallMNorm {
   const __nv_bfloat16* weight = nullptr;
   float eps = 0;
   RowShape shape;
 };
 
-// Groups: of 8 rows of x. Depth: of a stage, along k.
+// Groups: groups of 8 rows of x. Depth: K extent of a stage.
 template <int Groups_, int Depth>
 struct GemmSmallM {
   static constexpr int Groups = Groups_, most_warps = 14, most_threads = Depth == 256 ? 384 : 32 * most_warps;
-  static constexpr int all_bytes = 225 * 1024;  // of shared memory
+  static constexpr int all_bytes = 225 * 1024;  // of dynamic shared memory
   static constexpr int n_tile = 16, depth = Depth, stage_bytes = n_tile * depth * 2,
                        chunk_stages = gemm_cuda_chunk / depth;
   static constexpr int elements = n_tile * 8 * Groups;
@@ -41,7 +51,7 @@ struct GemmSmallM {
     return 1024 + s.warps * (s.tile_slots * (s.stages * stage_bytes + 2 * s.cluster * elements * 4) +
                              s.M * static_cast<int>(gemm_cuda_chunk) * 2);
   }
-  static int bytes_on_their_way(const GemmSmallMShape& s) { return s.warps * s.tile_slots * s.stages * stage_bytes; }
+  static int bytes_in_flight(const GemmSmallMShape& s) { return s.warps * s.tile_slots * s.stages * stage_bytes; }
 };
 
 __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -59,12 +69,12 @@ __device__ inline void store_at_first_block(const float* at, float x) {
       : "memory");
 }
 
-// A stage of an N tile, by a warp: 16 rows of w, at columns [k, k + Depth), each in pieces of 16 bytes that its number
-// swizzles; zero from K on, and rows from N on are others again.
+// One warp copies a stage of an N tile: 16 rows of w, columns [k, k + Depth), in tiles of 64 columns with the 128-byte
+// swizzle (hopper.cuh). Columns past K are zero; rows past N repeat the last row.
 template <int Depth>
 __device__ inline void copy_n_tile(uint32_t to, const __nv_bfloat16* w, int64_t w_stride, int2 row_ranges, int k, int K,
                                    int N, int lane) {
-  constexpr int lanes = Depth / 8, together = 32 / lanes;  // of a row; rows of one copy
+  constexpr int lanes = Depth / 8, together = 32 / lanes;  // lanes per row; rows per copy
   const int part = lane % lanes, bytes = min(16, max(0, (K - k - part * 8) * 2));
   const __nv_bfloat16* const from = w + (bytes > 0 ? k + part * 8 : 0);
   to += static_cast<uint32_t>(part / 8 * (16 * 128));
@@ -75,14 +85,14 @@ __device__ inline void copy_n_tile(uint32_t to, const __nv_bfloat16* w, int64_t 
                        bytes);
   }
 }
-// The left factor of a stage's step-th product of 16 columns; `from` is the lane's row of it, stage + lane % 16 * 128.
+// Loads the A operand of K step `step` of a stage. `from` is the lane's row of the stage: stage + lane % 16 * 128.
 __device__ inline void load_strip(uint32_t (&a)[4], uint32_t from, int step, int lane) {
   hopper::ldmatrix_x4(
       from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4)), a[0],
       a[1], a[2], a[3]);
 }
 
-// Numbers [k, k + 8) of a row, zero from K on.
+// Elements [k, k + 8) of a row; zero past K.
 __device__ inline uint4 load_x(const __nv_bfloat16* row, int k, int K) {
   if (k + 8 <= K) return *reinterpret_cast<const uint4*>(row + k);
   uint32_t words[4] = {};
@@ -106,13 +116,13 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
   const int slot = warp / shape.warps, chunk = rank * shape.warps + warp % shape.warps;
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * Few::stage_bytes);
   char* x_shared = shared + shape.warps * shape.tile_slots * Stages * Few::stage_bytes;
-  const int sums_size = shape.cluster * shape.warps * Few::elements;  // of an N tile
+  const int sums_size = shape.cluster * shape.warps * Few::elements;  // per N tile
   float* sums = reinterpret_cast<float*>(x_shared + shape.M * shape.warps * gemm_cuda_chunk * 2) + slot * 2 * sums_size;
   const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block,
             step = shape.tile_slots * blocks;
   const int begin = chunk * static_cast<int>(gemm_cuda_chunk);
 
-  // The copies of this warp, in order: N tile after N tile, stage after stage.
+  // Issues this warp's next copy: N tile after N tile, stage after stage.
   int ahead_n_tile = first, ahead_stage = 0, ahead_place = 0;
   const auto copy_next = [&] {
     if (ahead_n_tile < shape.n_tiles) {
@@ -120,15 +130,18 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
                               output.template row_ranges<half>(ahead_n_tile), begin + ahead_stage * Few::depth, shape.K,
                               shape.N, lane);
       if (++ahead_place == Stages) ahead_place = 0;
-      if (++ahead_stage == Few::chunk_stages) ahead_stage = 0, ahead_n_tile += step;
+      if (++ahead_stage == Few::chunk_stages) {
+        ahead_stage = 0;
+        ahead_n_tile += step;
+      }
     }
     cp_async_commit();
   };
   griddep_launch_dependents();
-  // w comes from outside of the step: it may be read before the kernel queued before has ended.
-#pragma unroll 1  // code that is read once takes longer to come than to run
+  // Prologue. w is constant during a pass, so it may be read before the kernel before has ended.
+#pragma unroll 1  // instruction fetch of code that runs once costs more than its execution
   for (int s = 0; s < Stages; ++s) copy_next();
-  constexpr int most_factors = 2;  // a warp has a chunk, and a block all chunks of a row that is normed
+  constexpr int most_factors = 2;  // a warp holds one chunk; a block holds all chunks of a row that is normed
   uint4 factors[most_factors];
   if (norm.weight)
 #pragma unroll
@@ -136,12 +149,12 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
       const int at = (static_cast<int>(threadIdx.x) + i * static_cast<int>(blockDim.x)) * 8;
       factors[i] = at < shape.K ? *reinterpret_cast<const uint4*>(norm.weight + at) : uint4{};
     }
-  griddep_wait();
+  griddep_wait();  // x is written
 
-  // x goes through shared memory, rows in 16-byte pieces that a row's number swizzles; beyond K is zero. Not by copies,
-  // which are done in order: w's need not be.
+  // x goes to shared memory in 16-byte units; unit u of row r at u ^ (r % 8); zero past K. These are ordinary loads:
+  // cp.async groups complete in order, so x would wait for w.
   const int pieces = shape.warps * static_cast<int>(gemm_cuda_chunk) / 8, rank_begin = rank * pieces * 8;
-  constexpr int at_once = 4;  // pieces of a thread
+  constexpr int at_once = 4;  // units per thread
   const int all_pieces = shape.M * pieces, all_threads = static_cast<int>(blockDim.x);
   for (int first_piece = static_cast<int>(threadIdx.x); first_piece < all_pieces;
        first_piece += at_once * all_threads) {
@@ -157,18 +170,18 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
     });
   }
   if (shape.cluster > 1)
-    cluster_sync();  // and the first block is there to be written to
+    cluster_sync();  // x is in shared memory; block 0 is ready for remote stores
   else
-    __syncthreads();
+    __syncthreads();  // x is in shared memory
   if (norm.weight) {
     __shared__ __align__(16) float squares[8 * Few::Groups * RmsNormRows::most_warps];
     const auto at = [&](int row, int piece) {
       return reinterpret_cast<uint4*>(x_shared) + row * pieces + (piece ^ (row & 7));
     };
     norm_rows(at, shape.M, shape.K, norm.shape, norm.eps, factors, squares, all_threads, [] { __syncthreads(); });
-    __syncthreads();
+    __syncthreads();  // x is normed
   }
-  // Rows of x beyond M are other rows, and what comes of them is not stored.
+  // B operands. Rows past M repeat the last row; their results are not stored.
   const int g = lane / 4, t = lane % 4;
   uint32_t b[Few::Groups][gemm_cuda_chunk / 16][2];
 #pragma unroll
@@ -182,11 +195,12 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
                   b[i][s + 1][0], b[i][s + 1][1]);
   }
 
+  // Main loop over N tiles. Sums are double-buffered, so one barrier per tile is enough.
   int place = 0, odd = 0;
   const int threads = shape.warps * 32, thread = warp % shape.warps * 32 + lane;
   for (int n_tile = first; n_tile < shape.n_tiles; n_tile += step, odd ^= 1) {
     float* to = sums + odd * sums_size;
-    constexpr int pairs = half * 8 * Few::Groups, most = pairs / 32;  // of an N tile; of a thread
+    constexpr int pairs = half * 8 * Few::Groups, most = pairs / 32;  // pairs per N tile; pairs per thread
     typename Output::template Extra<1> extra[most];
 #pragma unroll
     for (int i = 0; i < most; ++i) {
@@ -198,7 +212,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
 #pragma unroll
     for (int stage = 0; stage < Few::chunk_stages; ++stage) {
       cp_async_wait<Stages - 1>();
-      __syncwarp();
+      __syncwarp();  // the stage's copies of all lanes have landed
       const uint32_t from = ring + static_cast<uint32_t>(place * Few::stage_bytes + lane % 16 * 128);
 #pragma unroll
       for (int s = 0; s < Few::depth / 16; ++s) {
@@ -208,7 +222,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
         for (int i = 0; i < Few::Groups; ++i) mma_k16(d[i], a, b[i][stage * (Few::depth / 16) + s]);
       }
       if (++place == Stages) place = 0;
-      __syncwarp();
+      __syncwarp();  // all lanes have read the stage
       copy_next();
     }
 #pragma unroll
@@ -222,10 +236,11 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
           *at = d[i][e];
       }
     if (shape.cluster > 1)
-      cluster_sync();
+      cluster_sync();  // the sums of both blocks are in block 0
     else
-      named_barrier_sync(slot + 1, threads);
+      named_barrier_sync(slot + 1, threads);  // the warps of this tile have stored their sums
     if (rank > 0) continue;
+    // Reduction and epilogue.
     const auto total = [&](int e) {
       float sum = to[e];
       for (int c = 1; c < shape.chunks; ++c) sum += to[c * Few::elements + e];
@@ -241,26 +256,29 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
   }
 }
 
-// A product's chunks, and how many blocks and warps they go to.
+// The number of chunks, thread blocks per cluster and warps of a problem.
 inline GemmSmallMShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
   GemmSmallMShape s{};
-  s.M = static_cast<int>(M), s.N = static_cast<int>(N), s.K = static_cast<int>(K);
+  s.M = static_cast<int>(M);
+  s.N = static_cast<int>(N);
+  s.K = static_cast<int>(K);
   s.chunks = (s.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   s.cluster = s.chunks > 12 ? 2 : 1;
   s.warps = (s.chunks + s.cluster - 1) / s.cluster;
   return s;
 }
 
-// Whether launch_gemm_small_m takes this many rows and columns of x; x and w as tma_compatible() wants them.
+// True if launch_gemm_small_m() supports M rows of K columns. x and w must be tma_compatible().
 inline bool is_small_m(int64_t M, int64_t K) {
   using Few = GemmSmallM<1, 128>;
   if (M > 8 || K > 2 * Few::most_warps * gemm_cuda_chunk) return false;
   GemmSmallMShape s = gemm_few_split(M, 0, K);
-  s.tile_slots = 1, s.stages = 2;
+  s.tile_slots = 1;
+  s.stages = 2;
   return Few::shared_bytes(s) <= Few::all_bytes;
 }
 
-// What a row of x may have beside launch_gemm_small_m's own bounds for its norm to be taken on the way.
+// True if the norm can be fused for rows of K columns.
 inline bool few_rows_norm(int64_t K) { return K % 8 == 0 && K <= 12 * gemm_cuda_chunk; }
 
 template <class Few, int Stages, class Output>
@@ -274,15 +292,14 @@ void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& 
              output, norm, s);
 }
 
-// The stages and slots that fit and have most bytes on their way; of equals those with more warps.
+// Chooses the stages and slots that fit and have the most bytes in flight; among equals, the most warps.
 template <class Few>
 GemmSmallMShape gemm_few_shape(GemmSmallMShape s) {
   GemmSmallMShape best = s;
   const int max_tile_slots = s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.n_tiles + num_sms() - 1) / num_sms());
   for (s.tile_slots = max_tile_slots; s.tile_slots >= 1; --s.tile_slots)
     for (s.stages = 4; s.stages >= 2; --s.stages)
-      if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_on_their_way(s) > Few::bytes_on_their_way(best))
-        best = s;
+      if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_in_flight(s) > Few::bytes_in_flight(best)) best = s;
   return best;
 }
 

@@ -1,30 +1,42 @@
 #pragma once
-// y = x . w^T in bf16 for some tens to some hundreds of rows of x: too few for kernels/gemm/sm90/wgmma.cuh's tiles to
-// fill the machine. .cu files alone include it.
+// Split-K GEMM for tens to hundreds of rows on Hopper: y = x . w^T with an epilogue (output.cuh), bf16 operands. Only
+// .cu and .cuh files include it.
 //
-// Here w has the warpgroup products' 64 rows and x their columns, which does not change a bit. A block makes 64 or 128
-// columns of y for `tokens` rows, or a run of their chunks of gemm_cuda_chunk along k: then the chunk sums go to
-// scratch memory, and a second kernel adds them in ascending order. A warpgroup has a tile of output.cuh: two runs of
-// 32 rows of w.
+// Use       up to 512 rows that small_m.cuh does not support, where the tiles of wgmma.cuh would not occupy the SMs
+//           (tuning.cuh chooses).
+// Tile      64 or 128 rows of w (one or two output tiles of two ranges of 32) by 16, 32, 64 or 128 rows of x,
+//           K step 64. w is the M operand of wgmma, x the N operand: this changes no bit. With splits > 1 a block
+//           computes some K chunks of a tile, and a join kernel adds them.
+// Roles     one or two consumer warpgroups of 64 rows of w each; the last warp's lane 0 is the producer (TMA). Join
+//           kernels: 128 threads, all alike, two columns or four pairs per thread.
+// Pipeline  4 to 8 smem stages of w (8 KB per warpgroup) and x (128 bytes per row), one full and one empty mbarrier
+//           each.
+// Smem      1 KB alignment + stages + mbarriers: 61, 65, 81, 97 KB (2 blocks per SM) or 193 KB (128 rows of x, 1
+//           block). The epilogue reuses the stages for a transpose. Join kernels: none.
+// Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order, across blocks too: bits equal
+//           wgmma.cuh.
+// PDL       triggers dependents at the start; prefetches w into all stages before griddep_wait(). Join kernels trigger,
+//           then wait, at the start.
+// Limits    sm_90a; rows of x and w 16-byte aligned.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 #include "kernels/gemm/sm90/output.cuh"
 
 namespace hone {
 
 struct GemmSplitKShape {
   int M;
-  int columns;  // of the partial sums: 64 for each tile of the output, at most N where runs are neighbours
+  int columns;  // columns of the partial sums: 64 per output tile, or N if the ranges are adjacent
   int k_stages, chunks;
   int token_tiles;
-  int splits;     // blocks that share a tile's chunks
-  int per_block;  // chunks of each but the last
+  int splits;     // thread blocks that share a tile's chunks
+  int per_block;  // chunks of each but the last block
 };
 
-// What blocks that share tiles leave: [slots, M, columns] f32. Slot 0 has the total of the first block's chunks, each
-// later chunk has a slot of its own; all are to be added in ascending order.
+// Partial sums of blocks that share tiles: [slots, M, columns] f32. Slot 0 holds the total of the first block's chunks;
+// each later chunk has its own slot. Slots are added in ascending order.
 struct SplitKPartials {
   const float* sums;
   int slots, M, columns;
@@ -35,18 +47,19 @@ struct GemmSplitK {
   static constexpr int warpgroups = Warpgroups, rows = 64 * Warpgroups, tokens = Tokens, stages = Stages, depth = 64;
   static constexpr int consumers = 128 * Warpgroups, threads = consumers + 32;
   static constexpr int w_bytes = rows * depth * 2, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
-  // Rows of x in a box, of M: what lies beyond a matrix takes longer to be zero than to be left out.
+  // Rows of x per TMA box if x has M rows: filling rows outside the matrix with zeros takes longer than leaving them
+  // out.
   __host__ __device__ static constexpr int rows_read(int M) { return M < Tokens ? (M + 7) / 8 * 8 : Tokens; }
   __host__ __device__ static constexpr int bytes_read(int M) {
     return w_bytes + rows_read(M) * depth * 2;
-  }                                       // by a stage
-  static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
+  }                                       // bytes per stage
+  static constexpr int pitch = rows + 4;  // floats per token in the transpose; avoids bank conflicts
   static_assert(Tokens * pitch * 4 <= Stages * stage_bytes);
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8,
-                       blocks = Tokens > 64 ? 1 : 2;  // of a multiprocessor
+                       blocks = Tokens > 64 ? 1 : 2;  // per SM
 };
 
-// partial: where the sums of SplitKPartials go.
+// partial: the sums of SplitKPartials.
 template <class Split, class Output>
 __global__ void __launch_bounds__(Split::threads, Split::blocks)
     gemm_split_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
@@ -64,12 +77,17 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
   const int first = split * shape.per_block * chunk_stages,
             end = min(first + shape.per_block * chunk_stages, shape.k_stages);
   if (threadIdx.x == Split::consumers) {
-    prefetch_tensor_map(w_map), prefetch_tensor_map(x_map);
-    for (int s = 0; s < Split::stages; ++s) full[s].init(1), empty[s].init(4 * Split::warpgroups);
+    prefetch_tensor_map(w_map);
+    prefetch_tensor_map(x_map);
+    for (int s = 0; s < Split::stages; ++s) {
+      full[s].init(1);
+      empty[s].init(4 * Split::warpgroups);
+    }
     fence_mbarrier_init();
   }
-  __syncthreads();
+  __syncthreads();  // mbarriers are initialized
 
+  // Producer.
   if (warp == 4 * Split::warpgroups) {
     if (lane == 0) {
       griddep_launch_dependents();
@@ -78,7 +96,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 #pragma unroll
       for (int g = 0; g < Split::warpgroups; ++g) row_ranges[g] = output.template row_ranges<32>(unit + g);
       const auto load_w = [&](char* to, Barrier& barrier, int k) {
-        if constexpr (Output::neighbours) {
+        if constexpr (Output::adjacent_ranges) {
           tma_load(to, w_map, barrier, k * Split::depth, row_ranges[0].x);
         } else {
 #pragma unroll
@@ -88,35 +106,39 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
           }
         }
       };
-      // w comes from outside of the step: it may be read before the kernels before this one are done.
+      // w is constant during a pass, so it may be read before the kernels before have ended.
       const int early = min(Split::stages, end - first);
       for (int s = 0; s < early; ++s) {
         full[s].arrive_expect_tx(bytes);
         load_w(ring + s * Split::stage_bytes, full[s], first + s);
       }
-      griddep_wait();
+      griddep_wait();  // x is written
       for (int s = 0; s < early; ++s)
         tma_load(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
       int stage = 0;
       uint32_t parity = 0;
 #pragma unroll 1
       for (int k = first + Split::stages; k < end; ++k) {
-        empty[stage].wait(parity);
+        empty[stage].wait(parity);  // all consumer warps have read the stage
         full[stage].arrive_expect_tx(bytes);
         char* to = ring + stage * Split::stage_bytes;
         load_w(to, full[stage], k);
         tma_load(to + Split::w_bytes, x_map, full[stage], k * Split::depth, token);
-        if (++stage == Split::stages) stage = 0, parity ^= 1;
+        if (++stage == Split::stages) {
+          stage = 0;
+          parity ^= 1;
+        }
       }
     }
     return;
   }
+  // Consumers.
   const int warpgroup = warp / 4;
   int stage = 0;
   uint32_t parity = 0;
   float total[Split::tokens / 2], sum[Split::tokens / 2];
   const auto multiply = [&](float(&to)[Split::tokens / 2], bool add) {
-    full[stage].wait(parity);
+    full[stage].wait(parity);  // w and x of the stage have landed
     const char* from = ring + stage * Split::stage_bytes;
     const uint64_t a = smem_descriptor(from + warpgroup * (64 * Split::depth * 2)),
                    b = smem_descriptor(from + Split::w_bytes);
@@ -126,8 +148,12 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     wgmma_commit();
   };
   const auto next = [&] {
-    if (++stage == Split::stages) stage = 0, parity ^= 1;
+    if (++stage == Split::stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   };
+  // One chunk: `count` stages into `to`, from zero. A stage is released when the next one's wgmmas have been issued.
   const auto chunk = [&](float(&to)[Split::tokens / 2], int count) {
     int previous = stage;
     multiply(to, false);
@@ -135,16 +161,17 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 #pragma unroll 1
     for (int k = 1; k < count; ++k) {
       multiply(to, true);
-      wgmma_wait<1>();
+      wgmma_wait<1>();  // the stage before has been read
       if (lane == 0) empty[previous].arrive();
       previous = stage;
       next();
     }
-    wgmma_wait<0>();
+    wgmma_wait<0>();  // the chunk's sums are complete
     wgmma_fence_registers(to);
     if (lane == 0) empty[previous].arrive();
   };
   const int thread_row = warp * 16 + lane / 4, thread_token = lane % 4 * 2, row = unit * 64;
+  // Stores a thread's sums to a slot of the partial sums.
   const auto keep = [&](int slot, const float(&from)[Split::tokens / 2]) {
     float* to = partial + (int64_t{slot} * shape.M + token + thread_token) * shape.columns + row + thread_row;
 #pragma unroll
@@ -154,6 +181,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
         if (token + thread_token + 8 * j + e % 2 < shape.M && row + thread_row + e / 2 * 8 < shape.columns)
           to[int64_t{8 * j + e % 2} * shape.columns + e / 2 * 8] = from[4 * j + e];
   };
+  // The scratch memory of the partial sums may be in use by the kernel before.
   griddep_wait();
   chunk(total, min(chunk_stages, end - first));
   int slot = split == 0 ? 0 : split * shape.per_block - shape.per_block + 1;
@@ -164,26 +192,27 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 #pragma unroll
     for (int e = 0; e < Split::tokens / 2; ++e) total[e] = split > 0 ? sum[e] : total[e] + sum[e];
   }
+  // Epilogue: the last slot of the partial sums or, with one split, y through a transpose in shared memory.
   if (shape.splits > 1) {
     keep(slot, total);
     return;
   }
-  named_barrier_sync(1, Split::consumers);  // all products have read the stages
-  float* turned = reinterpret_cast<float*>(ring);
+  named_barrier_sync(1, Split::consumers);  // all consumer warps have read the stages
+  float* transposed = reinterpret_cast<float*>(ring);
 #pragma unroll
   for (int j = 0; j < Split::tokens / 8; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e)
-      turned[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
-  named_barrier_sync(1, Split::consumers);
-  if constexpr (Output::neighbours) {
-    constexpr int lanes = Split::rows / 4;  // threads of a token
+      transposed[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
+  named_barrier_sync(1, Split::consumers);  // the transpose is complete
+  if constexpr (Output::adjacent_ranges) {
+    constexpr int lanes = Split::rows / 4;  // threads per token
     const int n = row + static_cast<int>(threadIdx.x) % lanes * 4;
 #pragma unroll 2
     for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token);
          t += Split::consumers / lanes) {
       const float4 v =
-          *reinterpret_cast<const float4*>(turned + t * Split::pitch + static_cast<int>(threadIdx.x) % lanes * 4);
+          *reinterpret_cast<const float4*>(transposed + t * Split::pitch + static_cast<int>(threadIdx.x) % lanes * 4);
       output.to.store_pair(v.x, v.y, token + t, n, output.N, output.pairs);
       output.to.store_pair(v.z, v.w, token + t, n + 2, output.N, output.pairs);
     }
@@ -195,19 +224,19 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
          t += Split::consumers / lanes) {
       const auto extra = output.template fetch<32, 4>(token + t, unit + g, r);
       float one[4], other[4];
-      load_vec(one, turned + t * Split::pitch + g * 64 + r),
-          load_vec(other, turned + t * Split::pitch + g * 64 + r + 32);
+      load_vec(one, transposed + t * Split::pitch + g * 64 + r);
+      load_vec(other, transposed + t * Split::pitch + g * 64 + r + 32);
       output.template store<32, 4>(one, other, extra, token + t, unit + g, r);
     }
   }
 }
 
-// y of the partial sums; a thread has two columns.
+// Adds the partial sums and writes y; two columns per thread.
 static __global__ void __launch_bounds__(128) gemm_join_kernel(SplitKPartials from, LinearEpilogue output) {
   const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
             m = static_cast<int>(blockIdx.y);
   hopper::griddep_launch_dependents();
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // the partial sums are written
   if (n >= from.columns) return;
   const float* at = from.sums + int64_t{m} * from.columns + n;
   const int64_t step = int64_t{from.M} * from.columns;
@@ -216,7 +245,8 @@ static __global__ void __launch_bounds__(128) gemm_join_kernel(SplitKPartials fr
 #pragma unroll 8
   for (int s = 0; s < from.slots; ++s, at += step) {
     const float2 x = even ? *reinterpret_cast<const float2*>(at) : make_float2(at[0], both ? at[1] : 0);
-    first = s == 0 ? x.x : first + x.x, second = s == 0 ? x.y : second + x.y;
+    first = s == 0 ? x.x : first + x.x;
+    second = s == 0 ? x.y : second + x.y;
   }
   output.to.store_pair(first, second, m, n, from.columns, output.pairs);
 }
@@ -226,25 +256,30 @@ inline void reduce_split_k(cudaStream_t stream, const SplitKPartials& from, cons
              output);
 }
 
-// The same for outputs of pairs: a thread has four of them.
+// The same for epilogues of pairs; four pairs per thread.
 template <class Output>
 __global__ void __launch_bounds__(128) gemm_join_pairs_kernel(SplitKPartials from, Output output) {
   const int i = static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x), unit = i / 8, r = i % 8 * 4,
             m = static_cast<int>(blockIdx.y);
   hopper::griddep_launch_dependents();
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // the partial sums are written
   if (unit * 64 >= from.columns) return;
   const auto extra = output.template fetch<32, 4>(m, unit, r);
   const float* at = from.sums + int64_t{m} * from.columns + unit * 64 + r;
   const int64_t step = int64_t{from.M} * from.columns;
   float one[4], other[4];
-  load_vec(one, at), load_vec(other, at + 32);
+  load_vec(one, at);
+  load_vec(other, at + 32);
 #pragma unroll 4
   for (int s = 1; s < from.slots; ++s) {
     float a[4], b[4];
-    load_vec(a, at + s * step), load_vec(b, at + s * step + 32);
+    load_vec(a, at + s * step);
+    load_vec(b, at + s * step + 32);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) one[j] += a[j], other[j] += b[j];
+    for (int j = 0; j < 4; ++j) {
+      one[j] += a[j];
+      other[j] += b[j];
+    }
   }
   output.template store<32, 4>(one, other, extra, m, unit, r);
 }
@@ -255,16 +290,18 @@ void reduce_split_k(cudaStream_t stream, const SplitKPartials& from, const Outpu
              output);
 }
 
-// `splits`: how many blocks share a tile's chunks, at least one chunk each. Where there are several, join(stream,
-// partials) makes the output.
+// `splits`: the number of thread blocks that share a tile's chunks; each gets at least one chunk. With more than one,
+// join(stream, partials) writes the output.
 template <class Split, class Output, class Join>
 void launch_gemm_split_k(Context& context, const Tensor& x, const Tensor& w, const Output& output, int splits,
                          Join join) {
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
   GemmSplitKShape s{};
   const int units = output.template tiles<32>();
-  s.M = static_cast<int>(x.dim(0)), s.columns = Output::neighbours ? static_cast<int>(w.dim(0)) : units * 64;
-  s.k_stages = pieces(w.dim(1), Split::depth), s.chunks = pieces(w.dim(1), gemm_cuda_chunk);
+  s.M = static_cast<int>(x.dim(0));
+  s.columns = Output::adjacent_ranges ? static_cast<int>(w.dim(0)) : units * 64;
+  s.k_stages = pieces(w.dim(1), Split::depth);
+  s.chunks = pieces(w.dim(1), gemm_cuda_chunk);
   s.token_tiles = pieces(s.M, Split::tokens);
   const int tiles = pieces(units, Split::warpgroups) * s.token_tiles;
   s.per_block = pieces(s.chunks, splits);
@@ -275,7 +312,7 @@ void launch_gemm_split_k(Context& context, const Tensor& x, const Tensor& w, con
   const auto kernel = gemm_split_kernel<Split, Output>;
   allow_shared_memory(kernel, Split::shared_bytes);
   launch_pdl(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads,
-             Split::shared_bytes, 1, make_tensor_map(w, Output::neighbours ? Split::rows : 32),
+             Split::shared_bytes, 1, make_tensor_map(w, Output::adjacent_ranges ? Split::rows : 32),
              make_tensor_map(x, Split::rows_read(s.M)), output, partial, s);
   if (s.splits > 1) join(cuda_stream(context), SplitKPartials{partial, slots, s.M, s.columns});
 }

@@ -1,11 +1,11 @@
 #pragma once
-// Epilogues of kernels/gemm/sm90/wgmma.cuh that write y.
+// Epilogues of wgmma.cuh that write y as gemm_forward does.
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/sm90/wgmma.cuh"
 
 namespace hone {
 
-// bias of a tile's columns, as f32 in the warpgroup's shared memory; zero beyond N.
+// Copies the bias of a tile's columns as f32 to the warpgroup's shared memory; zero past N.
 template <int Columns>
 __device__ void stage_bias(const GemmPart& part, const void* bias, bool bias_bf16, int n, int N) {
   for (int c = part.thread; c < Columns; c += 128)
@@ -16,19 +16,22 @@ __device__ void add_bias(const GemmPart& part, float (&total)[Columns / 2]) {
 #pragma unroll
   for (int j = 0; j < Columns / 8; ++j) {
     const float2 add = reinterpret_cast<const float2*>(part.columns)[j * 4 + part.thread % 4];
-    total[4 * j] += add.x, total[4 * j + 1] += add.y, total[4 * j + 2] += add.x, total[4 * j + 3] += add.y;
+    total[4 * j] += add.x;
+    total[4 * j + 1] += add.y;
+    total[4 * j + 2] += add.x;
+    total[4 * j + 3] += add.y;
   }
 }
 
-// Straight from registers: any dtype, any alignment.
+// Stores from registers: any dtype, any alignment.
 template <class Y>
 struct GemmStore {
   GemmEpilogue to;
   int64_t M, N;
-  bool pairs;  // y can be written two numbers at a time
+  bool pairs;  // y can be written two elements at a time
 
   static constexpr int shared_bytes(int) { return 0; }
-  static constexpr int column_bytes(int columns) { return columns * 4; }  // of bias
+  static constexpr int column_bytes(int columns) { return columns * 4; }  // f32 bias
   template <int Columns>
   __device__ void begin(const GemmPart& part, int, int n) const {
     if (to.bias) stage_bias<Columns>(part, to.bias, to.bias_bf16, n, static_cast<int>(N));
@@ -39,7 +42,7 @@ struct GemmStore {
     const int row = m + part.thread / 32 * 16 + part.thread % 32 / 4, column = n + part.thread % 4 * 2;
     const bool inside = pairs && n + Columns <= N;
     if (to.bias) {
-      hopper::named_barrier_sync(part.barrier_id, 128);
+      hopper::named_barrier_sync(part.barrier_id, 128);  // the warpgroup has written the bias
       add_bias<Columns>(part, total);
     }
 #pragma unroll
@@ -64,44 +67,45 @@ struct GemmStore {
         }
       }
     }
-    if (to.bias) hopper::named_barrier_sync(part.barrier_id, 128);  // the next tile's bias may come
+    if (to.bias) hopper::named_barrier_sync(part.barrier_id, 128);  // all have read it; the next tile overwrites it
   }
 };
 
-// bf16 y through shared memory by the copy engine, which also brings the residual there while the tile's products run.
-// y and residual as tma_compatible() wants them.
+// Stores bf16 y through shared memory by TMA. TMA also loads the residual there while the tile's wgmmas run. y and
+// residual are tma_compatible().
 struct GemmStoreBox {
   CUtensorMap y_map, residual_map;
   const void* bias;
   int N;
   bool bias_bf16, has_residual;
 
-  static constexpr int slab_bytes = 64 * 64 * 2;  // 64 columns of a warpgroup's rows
+  static constexpr int slab_bytes = 64 * 64 * 2;  // 64 columns of the warpgroup's 64 rows
   static constexpr int shared_bytes(int columns) { return columns / 64 * slab_bytes; }
-  static constexpr int column_bytes(int columns) { return columns * 4; }  // of bias
+  static constexpr int column_bytes(int columns) { return columns * 4; }  // f32 bias
 
   template <int Columns>
   __device__ void begin(const GemmPart& part, int m, int n) const {
     if (bias) stage_bias<Columns>(part, bias, bias_bf16, n, N);
     if (!has_residual || part.thread != 0) return;
-    hopper::tma_store_wait();
+    hopper::tma_store_wait();  // the stores of the tile before have read shared memory
     part.barrier->arrive_expect_tx(shared_bytes(Columns));
     for (int c = 0; c < Columns; c += 64)
       hopper::tma_load(part.shared + c / 64 * slab_bytes, residual_map, *part.barrier, n + c, m);
   }
   __device__ void end(const GemmPart& part) const {
-    if (part.thread == 0) hopper::tma_store_wait();
+    if (part.thread == 0) hopper::tma_store_wait();  // shared memory must live until the stores have read it
   }
   template <int Columns>
   __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
     using namespace hopper;
     const int warp = part.thread / 32, lane = part.thread % 32;
-    const int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;  // the row that this lane names to stmatrix_x4
+    const int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;  // the row that this lane addresses for stmatrix_x4
     const uint32_t to = shared_address(part.shared) + static_cast<uint32_t>(row * 128);
     if (!has_residual && part.thread == 0) tma_store_wait();
+    // The stores of the tile before have read shared memory; the bias is written.
     named_barrier_sync(part.barrier_id, 128);
     if (bias) add_bias<Columns>(part, total);
-    if (has_residual) part.barrier->wait(part.round & 1);
+    if (has_residual) part.barrier->wait(part.round & 1);  // the residual has landed
 #pragma unroll
     for (int j = 0; j < Columns / 8; j += 2) {
       const uint32_t at = to + static_cast<uint32_t>(j / 8 * slab_bytes + (((j % 8 + lane / 16) ^ (row & 7)) << 4));
@@ -109,13 +113,16 @@ struct GemmStoreBox {
         uint32_t r[4];
         ldmatrix_x4(at, r[0], r[1], r[2], r[3]);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) total[4 * j + 2 * e] += low_bf16(r[e]), total[4 * j + 2 * e + 1] += high_bf16(r[e]);
+        for (int e = 0; e < 4; ++e) {
+          total[4 * j + 2 * e] += low_bf16(r[e]);
+          total[4 * j + 2 * e + 1] += high_bf16(r[e]);
+        }
       }
       stmatrix_x4(at, pack_bf16(total[4 * j], total[4 * j + 1]), pack_bf16(total[4 * j + 2], total[4 * j + 3]),
                   pack_bf16(total[4 * j + 4], total[4 * j + 5]), pack_bf16(total[4 * j + 6], total[4 * j + 7]));
     }
     fence_async_proxy();
-    named_barrier_sync(part.barrier_id, 128);
+    named_barrier_sync(part.barrier_id, 128);  // the warpgroup has written its 64 rows
     if (part.thread == 0) {
       for (int c = 0; c < Columns; c += 64)
         if (n + c < N) tma_store(y_map, part.shared + c / 64 * slab_bytes, n + c, m);

@@ -1,7 +1,7 @@
 #pragma once
-// Which of Hopper's bodies multiplies so many rows fastest: their bits are the same. The constants are fitted to
-// measurements on an H200; gemm_test.cpp and projection_test.cpp of tests/gpu have shapes for which each body is
-// chosen, to be looked at again when they change. .cu files alone include it.
+// Cost model that chooses the fastest Hopper GEMM for a number of rows; all have the same bits. The constants are
+// fitted to measurements on an H200. gemm_test.cpp and projection_test.cpp of tests/gpu contain shapes for which each
+// body is chosen; review them if the constants change. Only .cu and .cuh files include it.
 #include <algorithm>
 
 #include "kernels/gemm/sm90/m64.cuh"
@@ -11,7 +11,7 @@
 
 namespace hone {
 
-// A product whose totals go to an output of output.cuh.
+// A GEMM whose totals go to an epilogue of output.cuh.
 template <class Output>
 struct GemmProblem {
   Context& context;
@@ -24,7 +24,7 @@ struct GemmProblem {
   void join(cudaStream_t stream, const SplitKPartials& partials) const { reduce_split_k(stream, partials, output); }
 };
 
-// A way to run a call and the microseconds that it is expected to take.
+// A way to run a call and its expected time in microseconds.
 template <class Call>
 struct GemmChoice {
   double time = 1e30;
@@ -52,17 +52,16 @@ void run_gemm_split(const Call& c, int splits) {
                              [&](cudaStream_t stream, const SplitKPartials& from) { c.join(stream, from); });
 }
 
-// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes
-// in, and how long a stage takes to arrive.
+// Finds the best number of thread blocks per tile (splits). Limits: memory, L2, the intake of an SM, and the latency of
+// a stage.
 template <class Split, class Call>
 GemmChoice<Call> gemm_split_plan(const Call& c) {
   const int64_t tiles = ceil_div(c.N(), Split::rows) * ceil_div(c.M(), Split::tokens),
                 chunks = ceil_div(c.K(), gemm_cuda_chunk);
   const int64_t processors = num_sms(), resident = processors * std::min(227 * 1024 / Split::shared_bytes, 4);
   const auto M = static_cast<double>(c.M()), N = static_cast<double>(c.N()), K = static_cast<double>(c.K());
-  const double start = Split::blocks == 1
-                           ? 6
-                           : 2;  // blocks that fill a multiprocessor keep the kernels before and after from overlapping
+  const double start =
+      Split::blocks == 1 ? 6 : 2;  // blocks that fill an SM do not overlap the kernels before and after
   GemmChoice<Call> best;
   for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, 16); ++splits) {
     const int64_t per_block = ceil_div(chunks, splits), blocks = tiles * splits;
@@ -85,7 +84,7 @@ void run_gemm_narrow(const Call& c, int) {
   launch_gemm_m64<Narrow>(cuda_stream(c.context), c.x, c.w, c.output);
 }
 
-// Of at most 64 rows.
+// For at most 64 rows.
 template <class Narrow, class Call>
 GemmChoice<Call> gemm_narrow_plan(const Call& c) {
   const int64_t blocks = ceil_div(c.N(), Narrow::columns) * Narrow::cluster, processors = num_sms();
@@ -101,7 +100,7 @@ GemmChoice<Call> gemm_narrow_plan(const Call& c) {
   return {3.5 + *std::max_element(std::begin(limits), std::end(limits)) + tail, run_gemm_narrow<Narrow, Call>};
 }
 
-// The best body for at most 512 rows, of those that leave most multiprocessors something to do.
+// The best body for at most 512 rows, among those whose grids occupy most SMs.
 template <class Call>
 GemmChoice<Call> gemm_rows_plan(const Call& c) {
   if (c.M() <= 16) return gemm_split_plan<GemmSplitK<1, 16, 8>>(c);

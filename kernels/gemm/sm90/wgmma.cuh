@@ -1,37 +1,42 @@
 #pragma once
-// y = x . w^T in bf16 by Hopper's copy engine and warpgroup products, with what happens to a finished tile left to an
-// epilogue. .cu files alone include it.
+// GEMM on Hopper: y = x . w^T by TMA and wgmma with an epilogue, bf16 operands. Only .cu and .cuh files include it.
 //
-// A block is persistent and works on tiles of 128 rows (of x) by Tile::columns (rows of w): a producer warp keeps a
-// ring of stages (64 along k) full, two warpgroups own 64 rows of the tile each. A chunk of gemm_cuda_chunk along k is
-// one accumulator; chunk sums are added to `total` in ascending order. Blocks of a cluster of two work on neighbouring
-// tiles down the rows and load half of w's part each, for both.
+// Use       64 or more rows of x: gemm_forward, the fused projections (pair_store.cuh) and lm_head (logprob_sm90.cu).
+// Tile      128 rows of x by 128, 160 or 192 rows of w, K step 64. Persistent: a block loops over tiles. Clusters of 2
+//           blocks work on adjacent row tiles; each loads half of w for both (multicast).
+// Roles     384 threads. Warpgroups 0 and 1: consumers of 64 rows of x each. Warpgroup 2: warp 8, lane 0 is the
+//           producer.
+// Pipeline  4 to 6 smem stages: x 16 KB + w 16 to 24 KB; one full and one empty mbarrier each.
+// Smem      1 KB alignment + stages * (16 KB + columns * 128 bytes) + 2 epilogue parts + 1 KB: e.g. 226 KB for 6 stages
+//           of 128 columns and 210 KB for 4 of 192 with GemmStoreBox; 1 block per SM.
+// Numerics  K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order.
+// PDL       triggers dependents at the start. For M <= 1024 it prefetches w into the stages before griddep_wait().
+// Limits    sm_90a; rows of x and w 16-byte aligned; M, N, K > 0.
 //
-// An epilogue is a struct that is passed to the kernel by value:
-//   static constexpr int shared_bytes(int columns);   shared memory of one warpgroup, aligned to 1024 bytes
-//   static constexpr int column_bytes(int columns);   the same, aligned to 16 bytes
-//   template <int Columns> __device__ void begin(GemmPart, m, n);   every thread, while the tile's products run
-//   template <int Columns> __device__ void finish(GemmPart, float (&total)[Columns / 2], m, n);   every thread
-//   __device__ void end(GemmPart);                               after the last tile
-//   int up_row;   optional: a tile's columns are half so many neighbouring rows of w and as many from `up_row` further
-//   on
-// m and n are the first row and column of the warpgroup's 64 x Columns part, possibly beyond M or N. Thread t of the
-// warpgroup holds, in total[4 * j + e], row m + t / 32 * 16 + t % 32 / 4 + e / 2 * 8, column n + 8 * j + t % 4 * 2 + e
-// % 2.
+// An epilogue is a struct that the kernel takes by value:
+//   static constexpr int shared_bytes(int columns);   shared memory per warpgroup, aligned to 1024 bytes
+//   static constexpr int column_bytes(int columns);   more of it, aligned to 16 bytes
+//   template <int Columns> __device__ void begin(GemmPart, m, n);   all threads call it while the tile's wgmmas run
+//   template <int Columns> __device__ void finish(GemmPart, float (&total)[Columns / 2], m, n);   all threads
+//   __device__ void end(GemmPart);                    after the last tile
+//   int up_row;   optional: half of a tile's columns are adjacent rows of w, the other half lies `up_row` rows further
+// m and n are the first row and column of the warpgroup's 64 x Columns part; they may lie past M or N. Thread t of the
+// warpgroup holds in total[4 * j + e]: row m + t / 32 * 16 + t % 32 / 4 + e / 2 * 8,
+// column n + 8 * j + t % 4 * 2 + e % 2.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 
-// One of the two warpgroups of a block, as its epilogue sees it.
+// One of the two consumer warpgroups, as its epilogue sees it.
 struct GemmPart {
-  int thread;                // of 128
-  int barrier_id;            // for hopper::named_barrier_sync(barrier_id, 128)
-  char* shared;              // Epilogue::shared_bytes, its own
-  char* columns;             // Epilogue::column_bytes, its own
-  hopper::Barrier* barrier;  // its own, one arrival a phase
-  uint32_t round;            // tiles it has begun before
+  int thread;                // index among the 128 threads
+  int barrier_id;            // named barrier of these 128 threads
+  char* shared;              // this warpgroup's Epilogue::shared_bytes
+  char* columns;             // this warpgroup's Epilogue::column_bytes
+  hopper::Barrier* barrier;  // this warpgroup's mbarrier, one arrival per phase
+  uint32_t round;            // number of tiles begun before this one
 };
 
 template <int Columns, int Stages, int Cluster>
@@ -42,10 +47,10 @@ struct GemmTile {
 };
 
 struct GemmShape {
-  int m_units, n_tiles, k_stages;  // units: a cluster's tiles down the rows
-  bool ahead;                      // w may be read before the kernel that was queued before has ended
-  int group;                       // units that share a sweep over the columns, so that x and w are found in L2
-  // Column tile and row unit of the i-th piece of work.
+  int m_units, n_tiles, k_stages;  // units: the row tiles of a cluster
+  bool ahead;                      // w may be read before the kernel before has ended
+  int group;                       // units per sweep over the columns; x and w of a sweep stay in L2
+  // Row unit and column tile of the i-th work item.
   __device__ void place(int i, int& unit, int& column) const {
     const int sweep = i / (group * n_tiles), first = sweep * group, height = min(group, m_units - first),
               rest = i - first * n_tiles;
@@ -81,10 +86,15 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   const int first = static_cast<int>(blockIdx.x) / Tile::cluster, step = static_cast<int>(gridDim.x) / Tile::cluster;
   const int work = shape.m_units * shape.n_tiles;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < Tile::stages; ++s) full[s].init(1), empty[s].init(8 * Tile::cluster);
-    part_barriers[0].init(1), part_barriers[1].init(1);
+    for (int s = 0; s < Tile::stages; ++s) {
+      full[s].init(1);
+      empty[s].init(8 * Tile::cluster);
+    }
+    part_barriers[0].init(1);
+    part_barriers[1].init(1);
     fence_mbarrier_init();
   }
+  // The mbarriers of all blocks of the cluster are initialized.
   if constexpr (Tile::cluster > 1)
     cluster_sync();
   else
@@ -92,14 +102,19 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   int stage = 0;
   uint32_t parity = 0;
   const auto next = [&] {
-    if (++stage == Tile::stages) stage = 0, parity ^= 1;
+    if (++stage == Tile::stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   };
 
+  // Producer.
   if (warpgroup == 2) {
     setmaxnreg_dec<40>();
     if (warp == 8 && threadIdx.x % 32 == 0) {
       griddep_launch_dependents();
-      prefetch_tensor_map(x_map), prefetch_tensor_map(w_map);
+      prefetch_tensor_map(x_map);
+      prefetch_tensor_map(w_map);
       const auto load_w = [&](int k, int column) {
         char* to = stages + stage * Tile::stage_bytes + Tile::x_bytes;
         full[stage].arrive_expect_tx(Tile::stage_bytes);
@@ -122,7 +137,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         load_w(stage, column);
       }
       stage = 0;
-      griddep_wait();
+      griddep_wait();  // x is written
       for (int i = first; i < work; i += step) {
         int unit, column;
         shape.place(i, unit, column);
@@ -130,7 +145,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 #pragma unroll 1
         for (int k = 0; k < shape.k_stages; ++k, next()) {
           if (i > first || k >= ahead) {
-            empty[stage].wait(parity ^ 1);
+            empty[stage].wait(parity ^ 1);  // 8 consumer warps of each block have read the stage
             load_w(k, column);
           }
           tma_load(stages + stage * Tile::stage_bytes, x_map, full[stage], k * Tile::depth, m);
@@ -138,6 +153,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       }
     }
   } else {
+    // Consumers.
     setmaxnreg_inc<232>();
     const int lane = static_cast<int>(threadIdx.x) % 32;
     GemmPart part{static_cast<int>(threadIdx.x) % 128,
@@ -146,13 +162,13 @@ __global__ void __launch_bounds__(Tile::threads, 1)
                   columns + warpgroup * Epilogue::column_bytes(Tile::columns),
                   part_barriers + warpgroup,
                   0};
-    griddep_wait();
+    griddep_wait();  // the residual is written; y may be overwritten
     const auto release = [&](int done) {
       if (Tile::cluster == 1 && lane == 0) empty[done].arrive();
       if (Tile::cluster > 1 && lane < Tile::cluster) empty[done].arrive_at(static_cast<uint32_t>(lane));
     };
     const auto multiply = [&](float(&sum)[Tile::columns / 2], bool add) {
-      full[stage].wait(parity);
+      full[stage].wait(parity);  // x and w of the stage have landed
       const char* from = stages + stage * Tile::stage_bytes;
       const uint64_t a = smem_descriptor(from + warpgroup * (Tile::x_bytes / 2)),
                      b = smem_descriptor(from + Tile::x_bytes);
@@ -161,9 +177,9 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       for (int s = 0; s < Tile::depth / 16; ++s) wgmma_ss(sum, a + s * 2, b + s * 2, add || s > 0);
       wgmma_commit();
     };
-    // One chunk: `count` stages into sum, from zero. A stage is released when the products of the next have been
-    // issued.
-    const auto chunk = [&](float(&sum)[Tile::columns / 2], int count, auto meanwhile) {
+    // One chunk: `count` stages into sum, from zero. A stage is released when the next one's wgmmas have been issued.
+    // `overlapped` runs after the first three stages are issued.
+    const auto chunk = [&](float(&sum)[Tile::columns / 2], int count, auto overlapped) {
       int previous = stage;
       multiply(sum, false);
       next();
@@ -171,16 +187,16 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 #pragma unroll 1
         for (int k = from; k < to; ++k) {
           multiply(sum, true);
-          wgmma_wait<1>();
+          wgmma_wait<1>();  // the stage before has been read
           release(previous);
           previous = stage;
           next();
         }
       };
       more(1, min(3, count));
-      meanwhile();
+      overlapped();
       more(3, count);
-      wgmma_wait<0>();
+      wgmma_wait<0>();  // the chunk's sums are complete
       wgmma_fence_registers(sum);
       release(previous);
     };
@@ -201,19 +217,19 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
     epilogue.end(part);
   }
-  if constexpr (Tile::cluster > 1) cluster_sync();  // the other block may still write here
+  if constexpr (Tile::cluster > 1) cluster_sync();  // the other block may still write to this one
 }
 
-// M, N, K > 0; x and w as tma_compatible() wants them.
+// M, N, K > 0. x and w are tma_compatible().
 template <class Tile, class Epilogue>
 void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, const Epilogue& epilogue, int group = 0) {
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
-  if (group == 0) group = N > 4096 ? 16 : 16 / Tile::cluster;  // measured
+  if (group == 0) group = N > 4096 ? 16 : 16 / Tile::cluster;  // found by measurement
   const GemmShape shape{pieces(M, Tile::rows * Tile::cluster), pieces(N, Tile::columns), pieces(K, Tile::depth),
                         M <= 1024, group};
   constexpr int bytes = gemm_shared_bytes<Tile, Epilogue>,
-                boxes = is_gated<Epilogue> ? 2 : Tile::cluster;  // of w, a stage
+                boxes = is_gated<Epilogue> ? 2 : Tile::cluster;  // TMA boxes of w per stage
   static_assert(!is_gated<Epilogue> || Tile::cluster == 1);
   const auto kernel = gemm_sm90_kernel<Tile, Epilogue>;
   allow_shared_memory(kernel, bytes);
@@ -227,9 +243,11 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = Tile::cluster, attributes[1].val.clusterDim.y = 1,
+  attributes[1].val.clusterDim.x = Tile::cluster;
+  attributes[1].val.clusterDim.y = 1;
   attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes, config.numAttrs = Tile::cluster > 1 ? 2 : 1;
+  config.attrs = attributes;
+  config.numAttrs = Tile::cluster > 1 ? 2 : 1;
   HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, make_tensor_map(x, Tile::rows),
                                      make_tensor_map(w, Tile::columns / boxes), epilogue, shape));
 }

@@ -95,6 +95,12 @@ TEST(Config, WrongTypesAreNamedWithTheirPlace) {
   EXPECT_NE(error_of("steps = = 1").find("r.toml:1:9: "), std::string::npos) << error_of("steps = = 1");
 }
 
+// As a path it would end there: another folder would be meant than the one that the recipe names.
+TEST(Config, AZeroCharacterIsNoText) {
+  EXPECT_EQ(error_of("path = \"a\\u0000b\""),
+            "r.toml:1:8: 'path' has a zero character: no file name and no text of a recipe may");
+}
+
 TEST(Config, ARequiredKeyThatIsMisspeltIsCalledSo) {
   struct Needy {
     std::string model;

@@ -66,7 +66,7 @@ TEST(ReadFile, ErrorsNameThePathAndTheReason) {
   EXPECT_NE(error_of([&] { read_file(folder.path() / "cut"); }).find("cut: cannot read"), std::string::npos);
 }
 
-TEST(ReadFile, WhatIsNoFileIsRefusedAtOnce) {
+TEST(ReadFile, WhatIsNotARegularFileIsAnErrorAtOnce) {
   const test::TemporaryFolder folder;
   const std::filesystem::path pipe = folder.path() / "pipe", link = folder.path() / "link";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <vector>
 
 #include "core/io/file.h"
@@ -94,6 +95,11 @@ TEST(TensorboardSink, WritesRecordsThatTensorboardReads) {
   const std::vector<Record> second = records_of(files[1]);
   ASSERT_EQ(second.size(), 2u);
   EXPECT_EQ(second[1].bytes.substr(9), std::string("\x10\x05\x3a\x02\x08\x01", 6));  // SessionLog START at step 5
+}
+
+TEST(MetricsJson, LeavesOutWhatJsonHasNoNumberFor) {
+  const Metrics metrics{{"a", 0.1}, {"b", std::numeric_limits<double>::infinity()}, {"c", -2}};
+  EXPECT_EQ(metrics_of(metrics_json(metrics)), (Metrics{{"a", 0.1}, {"c", -2}}));
 }
 
 }  // namespace

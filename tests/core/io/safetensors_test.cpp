@@ -172,7 +172,7 @@ TEST(Safetensors, OverlapsHolesAndDuplicatesAreRefused) {
   EXPECT_NE(check_error("{" + a + "," + a + "}", 4).find("tensor 'a' appears twice"), std::string::npos);
 }
 
-TEST(Safetensors, AFolderThatIsNoModelIsNamed) {
+TEST(Safetensors, AFolderWithoutAModelIsNamed) {
   const test::TemporaryFolder folder;
   EXPECT_NE(error_of([&] { SafetensorsReader{folder.path()}; }).find("no model.safetensors in the folder"),
             std::string::npos);

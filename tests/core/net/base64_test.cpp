@@ -1,4 +1,4 @@
-// Base64 round trips every byte and rejects invalid text.
+// Base64: every byte survives a round trip, and invalid text is an error.
 #include <gtest/gtest.h>
 
 #include "core/base/check.h"
@@ -11,7 +11,7 @@ std::string there_and_back(const std::string& bytes) {
   return from_base64(base64(std::span(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())), "test");
 }
 
-TEST(Base64Test, EveryLengthAndEveryByteComesBack) {
+TEST(Base64Test, EveryLengthAndEveryByteRoundTrips) {
   for (size_t length = 0; length <= 8; ++length)
     for (int byte = 0; byte < 256; ++byte) {
       std::string bytes(length, static_cast<char>(byte));
@@ -29,7 +29,7 @@ TEST(Base64Test, TheRfcsExamples) {
   EXPECT_EQ(from_base64("Zm9vYmFy", "test"), "foobar");
 }
 
-TEST(Base64Test, WhatIsNoBase64IsAnErrorThatNamesIt) {
+TEST(Base64Test, InvalidBase64IsAnErrorThatNamesIt) {
   for (const std::string& text :
        {std::string("Z"),        std::string("Zg"),       std::string("Zg="),      std::string("Zm9vY"),
         std::string("Zm9v\n"),   std::string(" Zm9v"),    std::string("Zm9v    "), std::string("    "),

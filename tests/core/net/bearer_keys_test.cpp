@@ -1,3 +1,4 @@
+// ApiKeys: accepted headers, and key files.
 #include "core/net/bearer_keys.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace hone {
 namespace {
 
-TEST(ApiKeys, AdmitsWhoBearsOneOfTheKeys) {
+TEST(ApiKeys, AcceptsOneOfTheKeys) {
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "keys";
   std::ofstream(file) << "# ours\n\nfirst-key\r\nsecond\n";

@@ -1,3 +1,4 @@
+// SHA-256 and base64 of the standards' examples.
 #include "core/net/digest.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// HttpChannel: kept connections, timeouts, aborts and TLS.
 #include "core/net/http_channel.h"
 
 #include <gtest/gtest.h>
@@ -24,13 +25,14 @@ using test::TcpProxy;
 
 // Echoes a body; /half sends half of a response.
 struct EchoApp : HttpApp {
-  void handle(std::shared_ptr<HttpTransaction> exchange) override {
+  void handle(std::shared_ptr<HttpTransaction> transaction) override {
     ++handled;
-    if (exchange->head().path == "/half")
-      exchange->begin({.body = "half"});
+    if (transaction->info().path == "/half")
+      transaction->begin({.body = "half"});
     else
-      exchange->reply({.body = exchange->body(),
-                       .headers = {{"X-Version", "7"}, {"X-Who", std::string(exchange->head().header("x-who"))}}});
+      transaction->respond(
+          {.body = transaction->body(),
+           .headers = {{"X-Version", "7"}, {"X-Who", std::string(transaction->info().header("x-who"))}}});
   }
   HttpServerResponse error(int status, const std::string& message) override {
     return {.status = status, .body = message};
@@ -103,7 +105,7 @@ TEST(HttpChannel, AConnectionThatTheServerClosedIsMadeAgain) {
   EXPECT_EQ(channel.post("/echo", {.body = std::string(4 << 20, 'x')}).body.size(), 4u << 20);
 }
 
-TEST(HttpChannel, AServerThatComesBackIsFoundAgain) {
+TEST(HttpChannel, ARestartedServerIsFoundAgain) {
   Echo echo;
   HttpChannel channel(parse_url(echo.url()));
   EXPECT_EQ(error_of(channel), "");
@@ -132,7 +134,7 @@ TEST(HttpChannel, ABrokenConnectionIsKnownWithoutAPost) {
   EXPECT_FALSE(other.connected()) << "it was not to be kept";
 }
 
-TEST(HttpChannel, AConnectionThatTheServerClosesInPeaceIsNoneEither) {
+TEST(HttpChannel, ACleanlyClosedConnectionIsNotConnected) {
   Echo echo({.idle_timeout = 0.5});
   HttpChannel channel(parse_url(concat("http://127.0.0.1:", echo.server.port())));
   for (int i = 0; i < 2; ++i) {
@@ -150,7 +152,7 @@ TEST(HttpChannel, ASilentServerTimesOutWithoutARetry) {
   for (int i = 0; i < 2; ++i)  // on a kept connection, and on a new one
     EXPECT_LT(seconds_of([&] {
                 EXPECT_EQ(error_of(channel, "/echo", {.body = "x", .timeout = 0.2}),
-                          echo.url() + "/echo: no answer within 0.2 seconds");
+                          echo.url() + "/echo: no response within 0.2 seconds");
               }),
               5);
   EXPECT_LE(echo.proxy.connections(), 2);
@@ -173,7 +175,7 @@ TEST(HttpChannel, HalfAResponseIsAnErrorWithoutARetry) {
   EXPECT_EQ(echo.app.handled, 2);
 }
 
-TEST(HttpChannel, AnotherThreadEndsAnExchangeAtOnce) {
+TEST(HttpChannel, AnotherThreadAbortsAPostAtOnce) {
   for (const bool kept : {false, true}) {
     Echo echo;
     HttpChannel channel(parse_url(echo.url()));
@@ -210,7 +212,7 @@ TEST(HttpChannel, AnAbortAtAnyMomentEndsAllPosts) {
   }
 }
 
-TEST(HttpChannel, WhatIsNoAnswerIsAnErrorEachTime) {
+TEST(HttpChannel, AnInvalidResponseIsAnErrorEachTime) {
   for (const char* wrong :
        {"", "garbage\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
@@ -224,7 +226,7 @@ TEST(HttpChannel, WhatIsNoAnswerIsAnErrorEachTime) {
   }
 }
 
-TEST(HttpChannel, BytesAfterAnAnswerAreNoAnswerToTheNext) {
+TEST(HttpChannel, BytesAfterAResponseAreNotTheNextResponse) {
   int count = 0;
   test::HttpServer server(
       [&](const ReceivedRequest&) { return http_response(std::to_string(++count)) + http_response("old"); });
@@ -232,8 +234,8 @@ TEST(HttpChannel, BytesAfterAnAnswerAreNoAnswerToTheNext) {
   for (const char* expected : {"1", "2", "3"}) EXPECT_EQ(channel.post("/", {.body = "x"}).body, expected);
 }
 
-// The other server closes after each response: each later post detects that and reconnects.
-TEST(HttpChannel, TlsIsMadeAgainAndNoticesEveryBit) {
+// The other server closes the connection after each response: each further post notices it and connects again.
+TEST(HttpChannel, TlsReconnectsAndDetectsEveryFlippedBit) {
   test::HttpServer server([](const ReceivedRequest& request) { return http_response(request.body + "!"); },
                           "localhost");
   TcpProxy proxy(std::stoi(parse_url(server.url()).port));

@@ -1,3 +1,4 @@
+// parse_url() and http_post().
 #include "core/net/http_client.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ std::string url_error(const std::string& text) {
   return "";
 }
 
-TEST(ParseUrl, TakesApartHostPortAndTarget) {
+TEST(ParseUrl, SplitsHostPortAndTarget) {
   const auto expect = [](const char* text, bool tls, const char* host, const char* port, const char* target) {
     const Url url = parse_url(text);
     EXPECT_EQ(url.tls, tls) << text;
@@ -51,7 +52,7 @@ TEST(ParseUrl, TakesApartHostPortAndTarget) {
     EXPECT_NE(url_error(wrong), "") << wrong;
 }
 
-TEST(HttpPost, SendsTheBodyAndReturnsTheAnswer) {
+TEST(HttpPost, SendsTheBodyAndReturnsTheResponse) {
   ReceivedRequest got;
   HttpServer server([&](const ReceivedRequest& request) {
     got = request;
@@ -68,7 +69,7 @@ TEST(HttpPost, SendsTheBodyAndReturnsTheAnswer) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST(HttpPost, AnswersWithoutALengthAndInChunksAreRead) {
+TEST(HttpPost, ResponsesWithoutALengthAndInChunksAreRead) {
   HttpServer open([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\n\r\nabc"; });
   EXPECT_EQ(post(open.url(), {}).body, "abc");
   HttpServer chunked([](const ReceivedRequest&) {
@@ -91,14 +92,14 @@ TEST(HttpPost, ASlowServerTimesOut) {
     return http_response("late");
   });
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_NE(error_of(server.url(), {.body = "x", .timeout = 0.2}).find("no answer within 0.2 seconds"),
+  EXPECT_NE(error_of(server.url(), {.body = "x", .timeout = 0.2}).find("no response within 0.2 seconds"),
             std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(650));
 }
 
-TEST(HttpPost, AnAnswerThatBreaksOffIsAnError) {
-  HttpServer head([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\nContent-Le"; });
-  EXPECT_NE(error_of(head.url()), "");
+TEST(HttpPost, ATruncatedResponseIsAnError) {
+  HttpServer info([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\nContent-Le"; });
+  EXPECT_NE(error_of(info.url()), "");
   HttpServer body([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"; });
   EXPECT_NE(error_of(body.url()), "");
   HttpServer nothing([](const ReceivedRequest&) { return ""; });
@@ -107,7 +108,7 @@ TEST(HttpPost, AnAnswerThatBreaksOffIsAnError) {
   EXPECT_NE(error_of(garbage.url()), "");
 }
 
-TEST(HttpPost, AHugeAnswerIsRefused) {
+TEST(HttpPost, AHugeResponseIsAnError) {
   HttpServer honest([](const ReceivedRequest&) { return http_response(std::string(200000, 'x')); });
   EXPECT_EQ(post(honest.url(), {.max_body = 200000}).body.size(), 200000u);
   EXPECT_NE(error_of(honest.url(), {.max_body = 199999}), "");
@@ -127,7 +128,7 @@ TEST(HttpPost, AMissingServerIsAnErrorThatNamesTheUrl) {
 }
 
 // OpenSSL reads SSL_CERT_FILE each time a context loads the system's roots.
-TEST(HttpPost, ACertificateMustBeTrustedAndNameTheHost) {
+TEST(HttpPost, ACertificateMustBeTrustedAndBeTheHosts) {
   const auto hello = [](const ReceivedRequest&) { return http_response("secret"); };
   HttpServer server(hello, "localhost"), other(hello, "elsewhere.example");
   ::unsetenv("SSL_CERT_FILE");
@@ -135,13 +136,13 @@ TEST(HttpPost, ACertificateMustBeTrustedAndNameTheHost) {
       << error_of(server.url("localhost"));
   ::setenv("SSL_CERT_FILE", server.certificate_file().c_str(), 1);
   EXPECT_EQ(post(server.url("localhost"), {.body = "x"}).body, "secret");
-  EXPECT_NE(error_of(server.url("127.0.0.1")), "");  // the certificate names only localhost
+  EXPECT_NE(error_of(server.url("127.0.0.1")), "");  // the certificate is for localhost only
   ::setenv("SSL_CERT_FILE", other.certificate_file().c_str(), 1);
   EXPECT_NE(error_of(other.url("localhost")), "");
   ::unsetenv("SSL_CERT_FILE");
   HttpServer plain(hello);
   EXPECT_NE(error_of("https" + plain.url("localhost").substr(4), {.body = "x", .timeout = 0.3}),
-            "");  // the server has no TLS
+            "");  // a server without TLS
 }
 
 TEST(HttpPost, FromManyThreadsAtOnce) {

@@ -1,3 +1,4 @@
+// HttpServer: responses, streams, limits, timeouts, draining and TLS.
 #include "core/net/http_server.h"
 
 #include <gtest/gtest.h>
@@ -24,38 +25,38 @@ using test::soon;
 
 // Echoes a body; some paths behave differently.
 struct TestApp : HttpApp {
-  std::optional<HttpServerResponse> reject_early(const HttpRequestInfo& head) override {
-    if (head.path == "/refused") return HttpServerResponse{.status = 401, .body = "no"};
+  std::optional<HttpServerResponse> reject_early(const HttpRequestInfo& info) override {
+    if (info.path == "/refused") return HttpServerResponse{.status = 401, .body = "no"};
     return std::nullopt;
   }
-  void handle(std::shared_ptr<HttpTransaction> exchange) override {
+  void handle(std::shared_ptr<HttpTransaction> transaction) override {
     ++handled;
-    const std::string& path = exchange->head().path;
+    const std::string& path = transaction->info().path;
     if (path == "/throw") throw Error("broken");
     if (path == "/held") {
-      exchange->on_disconnect([this] { ++gone; });
-      held = exchange;
+      transaction->on_disconnect([this] { ++gone; });
+      held = transaction;
       holds = true;
     } else if (path == "/flood") {
-      exchange->on_disconnect([this] { ++gone; });
-      exchange->begin({.content_type = "text/plain"});
-      flooding = std::thread([this, exchange] {
-        while (exchange->write(std::string(65536, 'x'))) ++pieces;
+      transaction->on_disconnect([this] { ++gone; });
+      transaction->begin({.content_type = "text/plain"});
+      flooding = std::thread([this, transaction] {
+        while (transaction->write(std::string(65536, 'x'))) ++pieces;
       });
     } else if (path == "/pieces" || path == "/broken") {
-      exchange->reply({.body = "0", .content_type = "text/plain"}, [this, path](std::string& out) {
+      transaction->respond({.body = "0", .content_type = "text/plain"}, [this, path](std::string& out) {
         if (path == "/broken" && pieces == 2) throw std::bad_alloc();
         out += std::string(100000, static_cast<char>('0' + ++pieces));
         return pieces < 9;
       });
     } else if (path == "/stream") {
-      exchange->begin({.body = "a", .content_type = "text/plain"});
-      exchange->write("b");
-      exchange->write("c");
-      exchange->end();
+      transaction->begin({.body = "a", .content_type = "text/plain"});
+      transaction->write("b");
+      transaction->write("c");
+      transaction->end();
     } else {
-      exchange->reply(
-          {.body = exchange->head().method + " " + std::string(exchange->head().header("x-who")) + exchange->body()});
+      transaction->respond({.body = transaction->info().method + " " +
+                                    std::string(transaction->info().header("x-who")) + transaction->body()});
     }
   }
   HttpServerResponse error(int status, const std::string& message) override {
@@ -63,7 +64,7 @@ struct TestApp : HttpApp {
   }
 
   std::atomic<int> handled{0}, gone{0}, pieces{0};
-  std::atomic<bool> holds = false;  // held exchanges may be read
+  std::atomic<bool> holds = false;  // `held` is set
   std::shared_ptr<HttpTransaction> held;
   std::thread flooding;
 };
@@ -83,7 +84,7 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server;
 };
 
-TEST_F(HttpServerTest, AnswersOneRequestAfterTheOtherOnAConnection) {
+TEST_F(HttpServerTest, ServesRequestsOneAfterAnotherOnAConnection) {
   start({});
   HttpClient client(server->port());
   for (int i = 0; i < 3; ++i) {
@@ -93,40 +94,39 @@ TEST_F(HttpServerTest, AnswersOneRequestAfterTheOtherOnAConnection) {
   }
   EXPECT_EQ(client.get("/echo").body, "GET ");
   EXPECT_EQ(server->connections(), 1);
-  client.send(post_request("/echo", "1") +
-              post_request("/echo", "2"));  // the second request is sent before the first response
+  client.send(post_request("/echo", "1") + post_request("/echo", "2"));  // the second before the response to the first
   EXPECT_EQ(client.answer().body, "POST 1");
   EXPECT_EQ(client.answer().body, "POST 2");
   client.close();
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, WhoKeepsAnExchangeLearnsThatItsClientLeftAfterTheAnswer) {
+TEST_F(HttpServerTest, ATransactionReportsADisconnectAfterItsResponse) {
   start({});
   HttpClient client(server->port());
   client.send(post_request("/held", "1"));
   ASSERT_TRUE(soon([&] { return app.holds.load(); }));
-  app.held->reply({.body = "here"});
+  app.held->respond({.body = "here"});
   EXPECT_EQ(client.answer().body, "here");
-  EXPECT_FALSE(app.held->gone());
+  EXPECT_FALSE(app.held->disconnected());
   client.close();
-  EXPECT_TRUE(soon([&] { return app.held->gone(); }));
+  EXPECT_TRUE(soon([&] { return app.held->disconnected(); }));
 }
 
-TEST_F(HttpServerTest, WhoKeepsAnExchangeLearnsItDuringTheNextOneToo) {
+TEST_F(HttpServerTest, ATransactionReportsADisconnectDuringTheNextOne) {
   start({});
   HttpClient client(server->port());
   client.send(post_request("/held", "1"));
   ASSERT_TRUE(soon([&] { return app.holds.load(); }));
   const std::shared_ptr<HttpTransaction> first = app.held;
   app.holds = false;
-  first->reply({.body = "here"});
+  first->respond({.body = "here"});
   EXPECT_EQ(client.answer().body, "here");
   client.send(post_request("/held", "2"));
   ASSERT_TRUE(soon([&] { return app.holds.load(); }));
-  EXPECT_FALSE(first->gone());
+  EXPECT_FALSE(first->disconnected());
   client.close();
-  EXPECT_TRUE(soon([&] { return first->gone() && app.held->gone(); }));
+  EXPECT_TRUE(soon([&] { return first->disconnected() && app.held->disconnected(); }));
   EXPECT_EQ(app.gone, 1) << "the first had its answer";
 }
 
@@ -142,7 +142,7 @@ TEST_F(HttpServerTest, StreamsInChunksOrToTheEndOfTheConnection) {
   EXPECT_EQ(answer.headers.count("transfer-encoding"), 0u);
 }
 
-TEST_F(HttpServerTest, AnAnswerInPiecesIsMadeAsItIsTaken) {
+TEST_F(HttpServerTest, AResponseInPiecesIsProducedAsItIsSent) {
   start({.max_unsent_bytes = 1000});
   std::string expected = "0";
   for (char digit = '1'; digit <= '9'; ++digit) expected += std::string(100000, digit);
@@ -159,13 +159,13 @@ TEST_F(HttpServerTest, AnAnswerInPiecesIsMadeAsItIsTaken) {
   EXPECT_TRUE(slow.answer().body == expected);
 }
 
-TEST_F(HttpServerTest, APieceThatCannotBeMadeEndsTheConnectionAlone) {
+TEST_F(HttpServerTest, AFailedPieceEndsItsConnectionOnly) {
   start({});
   EXPECT_EQ(HttpClient(server->port()).post("/broken", "").status, 0);
   EXPECT_EQ(HttpClient(server->port()).post("/echo", "x").body, "POST x");
 }
 
-TEST_F(HttpServerTest, TheHeadOfAnAnswerAloneIsSentToHead) {
+TEST_F(HttpServerTest, HeadGetsTheHeadersOnly) {
   start({});
   HttpClient client(server->port());
   client.send("HEAD /echo HTTP/1.1\r\nHost: x\r\n\r\nGET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -179,7 +179,7 @@ TEST_F(HttpServerTest, TheHeadOfAnAnswerAloneIsSentToHead) {
   EXPECT_EQ(all.find("HEAD "), std::string::npos) << all;
 }
 
-TEST_F(HttpServerTest, WhatIsTooLongIsTurnedDownAndSaysSo) {
+TEST_F(HttpServerTest, TooLongRequestsAreRejected) {
   start({.max_header_bytes = 2048, .max_body_bytes = 1000});
   EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(1000, 'x')).status, 200);
   const HttpAnswer stated = HttpClient(server->port()).post("/echo", std::string(1001, 'x'));
@@ -196,7 +196,63 @@ TEST_F(HttpServerTest, WhatIsTooLongIsTurnedDownAndSaysSo) {
   EXPECT_EQ(app.handled, 1);
 }
 
-TEST_F(HttpServerTest, WhatIsNoRequestIsTurnedDown) {
+// Without it, bodies within their own bounds could fill the memory together.
+TEST_F(HttpServerTest, BodiesOfAllConnectionsHaveACommonBound) {
+  constexpr size_t body = 400000;
+  start({.max_body_bytes = 1000000, .max_total_body_bytes = 1000000});
+  const std::string head = concat("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: ", body, "\r\n\r\n");
+  std::vector<std::unique_ptr<HttpClient>> waiting;
+  for (int i = 0; i < 10; ++i) {  // a header alone takes nothing
+    waiting.push_back(std::make_unique<HttpClient>(server->port()));
+    waiting.back()->send(head);
+  }
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(body, 'x')).status, 200);
+  for (const auto& client : waiting) client->send(std::string(body - 1, 'x'));
+  for (const auto& client : waiting) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    client->send("x");
+  }
+  int served = 0, refused = 0;
+  for (const auto& client : waiting) {
+    const HttpAnswer answer = client->answer();
+    (answer.status == 200 ? served : refused) += 1;
+    if (answer.status == 200) continue;
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_NE(answer.body.find("other requests' bodies"), std::string::npos) << answer.body;
+    EXPECT_EQ(answer.headers.at("retry-after"), "1");
+  }
+  EXPECT_GT(served, 0);
+  EXPECT_GE(refused, 5);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(1000000, 'x')).status, 200) << "nothing stays held";
+}
+
+TEST_F(HttpServerTest, ShortBodiesAreServedWhileLongOnesFillTheirBound) {
+  start({.max_body_bytes = 300000, .max_total_body_bytes = 300000});
+  HttpClient waiting(server->port());
+  waiting.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n" + std::string(299999, 'x'));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it has arrived
+  EXPECT_TRUE(soon([&] { return HttpClient(server->port()).post("/echo", std::string(200000, 'x')).status == 503; }));
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(20000, 'x')).status, 200);
+  waiting.send("x");
+  EXPECT_EQ(waiting.answer().status, 200);
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(200000, 'x')).status, 200);
+}
+
+// A slow response does not keep its request's body.
+TEST_F(HttpServerTest, ADroppedBodyIsNotCounted) {
+  start({.max_body_bytes = 300000, .max_total_body_bytes = 300000});
+  HttpClient client(server->port());
+  client.send("POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 250000\r\n\r\n" + std::string(250000, 'x'));
+  ASSERT_TRUE(soon([&] { return app.holds.load(); }));
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(250000, 'x')).status, 503);
+  app.held->drop_body();
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(250000, 'x')).status, 200);
+  app.held->respond({.body = "done"});
+  EXPECT_EQ(client.answer().body, "done");
+}
+
+TEST_F(HttpServerTest, InvalidRequestsAreRejected) {
   start({});
   for (const char* wrong : {"garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
                             "POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
@@ -210,7 +266,7 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsTurnedDown) {
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, ARefusalNeedsNoBody) {
+TEST_F(HttpServerTest, AnEarlyRejectionNeedsNoBody) {
   start({});
   HttpClient client(server->port());
   client.send("POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
@@ -221,7 +277,7 @@ TEST_F(HttpServerTest, ARefusalNeedsNoBody) {
   EXPECT_EQ(app.handled, 0);
 }
 
-TEST_F(HttpServerTest, AClientMayAskWhetherToGoOn) {
+TEST_F(HttpServerTest, Expect100Continue) {
   start({});
   HttpClient client(server->port());
   client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
@@ -230,7 +286,7 @@ TEST_F(HttpServerTest, AClientMayAskWhetherToGoOn) {
   EXPECT_EQ(client.answer().body, "POST hi");
 }
 
-TEST_F(HttpServerTest, AnExceptionIsAnAnswer) {
+TEST_F(HttpServerTest, AnExceptionIsAnErrorResponse) {
   start({});
   HttpClient client(server->port());
   const HttpAnswer answer = client.get("/throw");
@@ -239,7 +295,7 @@ TEST_F(HttpServerTest, AnExceptionIsAnAnswer) {
   EXPECT_EQ(client.get("/echo").status, 200);
 }
 
-TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileItWaits) {
+TEST_F(HttpServerTest, ADisconnectIsNoticedDuringAResponse) {
   start({});
   HttpClient client(server->port());
   client.send(post_request("/held", ""));
@@ -254,8 +310,8 @@ TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileItWaits) {
   EXPECT_EQ(late, 1);
 }
 
-// The client closes its sending side while the response is being sent.
-TEST_F(HttpServerTest, AHalfClosedConnectionEndsAfterItsResponse) {
+// The client shuts down its side while the response is sent.
+TEST_F(HttpServerTest, AHalfClosedClientIsClosedAfterItsResponse) {
   start({.max_body_bytes = int64_t{32} << 20});
   HttpClient client(server->port(), 4096);
   const std::string body(size_t{16} << 20, 'x');
@@ -265,16 +321,16 @@ TEST_F(HttpServerTest, AHalfClosedConnectionEndsAfterItsResponse) {
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }, 5));
 }
 
-TEST_F(HttpServerTest, ASlowReaderIsDropped) {
+TEST_F(HttpServerTest, ATooSlowReaderIsDropped) {
   start({.max_unsent_bytes = 1 << 20});
   HttpClient client(server->port(), 4096);
   client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
-  ASSERT_TRUE(soon([&] { return app.gone == 1; }));  // the application writes without pause; the client does not read
+  ASSERT_TRUE(soon([&] { return app.gone == 1; }));  // the app writes without pause; the client does not read
   EXPECT_LT(app.pieces, 1000);
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, AClientThatReadsNothingIsDroppedAfterAWhile) {
+TEST_F(HttpServerTest, AClientThatReadsNothingIsDropped) {
   start({.max_unsent_bytes = int64_t{1} << 40, .write_timeout = 0.3});
   HttpClient client(server->port(), 4096);
   client.send(post_request("/held", ""));
@@ -284,7 +340,7 @@ TEST_F(HttpServerTest, AClientThatReadsNothingIsDroppedAfterAWhile) {
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, HalfARequestAndSilenceEnd) {
+TEST_F(HttpServerTest, HalfARequestAndSilenceTimeOut) {
   start({.request_timeout = 0.3, .body_timeout = 0.3, .idle_timeout = 0.6});
   HttpClient half(server->port()), body(server->port()), silent(server->port());
   half.send("POST /echo HT");
@@ -307,7 +363,7 @@ TEST_F(HttpServerTest, ABodyMayTakeLongerThanAHeader) {
   EXPECT_EQ(body.answer().body, "POST hi");
 }
 
-TEST_F(HttpServerTest, DrainingAnswersRunningRequests) {
+TEST_F(HttpServerTest, DrainingSendsPendingResponses) {
   start({});
   HttpClient idle(server->port()), busy(server->port());
   EXPECT_EQ(idle.get("/echo").status, 200);
@@ -315,7 +371,7 @@ TEST_F(HttpServerTest, DrainingAnswersRunningRequests) {
   ASSERT_TRUE(soon([&] { return app.holds.load(); }));
   std::thread later([&] {
     EXPECT_TRUE(idle.ends());  // closed at once
-    app.held->reply({.body = "at last"});
+    app.held->respond({.body = "at last"});
   });
   EXPECT_TRUE(server->drain(20));
   later.join();
@@ -325,7 +381,7 @@ TEST_F(HttpServerTest, DrainingAnswersRunningRequests) {
   EXPECT_THROW(HttpClient(server->port()), std::runtime_error);
 }
 
-TEST_F(HttpServerTest, DrainingEndsAtItsDeadline) {
+TEST_F(HttpServerTest, DrainingHasATimeout) {
   start({});
   HttpClient client(server->port());
   client.send(post_request("/held", ""));
@@ -333,7 +389,7 @@ TEST_F(HttpServerTest, DrainingEndsAtItsDeadline) {
   EXPECT_FALSE(server->drain(0.1));
 }
 
-TEST_F(HttpServerTest, MoreConnectionsThanItTakesWait) {
+TEST_F(HttpServerTest, ConnectionsBeyondTheMaximumWait) {
   start({.max_connections = 2});
   auto first = std::make_unique<HttpClient>(server->port());
   HttpClient second(server->port()), third(server->port());
@@ -376,7 +432,7 @@ TEST_F(HttpServerTest, SpeaksTlsWithItsCertificate) {
   EXPECT_EQ(app.handled, 2);
 }
 
-TEST_F(HttpServerTest, SettingsAndPlacesThatCannotBe) {
+TEST_F(HttpServerTest, InvalidSettingsAndAddresses) {
   start({});
   const HttpServerConfig taken{.port = server->port()};
   EXPECT_THROW(HttpServer(taken, app), Error);
@@ -392,7 +448,7 @@ TEST_F(HttpServerTest, SettingsAndPlacesThatCannotBe) {
   };
   EXPECT_EQ(error_of({}), "");
   EXPECT_EQ(error_of({.port = 70000}), "port must be in [0, 65535]");
-  EXPECT_EQ(error_of({.tls_cert = "a"}), "tls_cert and tls_key go together");
+  EXPECT_EQ(error_of({.tls_cert = "a"}), "tls_cert and tls_key must be set together");
   EXPECT_EQ(error_of({.idle_timeout = 0}), "idle_timeout must be in (0, 1e6] seconds");
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/file.h"
-#include "core/text/tokenizer/generation_config.h"
+#include "core/text/tokenizer/tokenizer.h"
 #include "tests/core/text/chat_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"

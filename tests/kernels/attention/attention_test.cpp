@@ -6,7 +6,7 @@
 
 #include "core/base/parallel_for.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 #include "tests/kernels/quant/quantized.h"
 
 namespace hone {
@@ -14,7 +14,7 @@ namespace {
 
 using namespace test;
 
-// A call's shape: sequence lengths, heads, kv heads, head dim, window.
+// The shape of a call: sequence lengths, heads, KV heads, head dim, window.
 struct Case {
   std::vector<int32_t> lengths;
   int64_t heads = 1, kv_heads = 1, dim = 8, window = 0;
@@ -59,7 +59,7 @@ struct Call {
   Ids offsets;
 };
 
-// Attention as its textbook formula, in double: the whole row of weights, then the sums.
+// Attention by the textbook formula, in double: all weights of a row, then the sums.
 std::vector<double> textbook(const Case& c, const Call& call) {
   std::vector<double> out(static_cast<size_t>(call.q.size()));
   for (int64_t s = 0; s < c.sequences(); ++s)
@@ -84,7 +84,7 @@ std::vector<double> textbook(const Case& c, const Call& call) {
   return out;
 }
 
-// Keys and values of a call in a cache whose blocks are dealt out backwards, NaN where no key is.
+// Keys and values of a call in a paged cache. Blocks are assigned in descending order; slots without a key hold NaN.
 struct Cache {
   Cache(const Case& c, const Call& call, int64_t block_size) : max_layers(1), size(block_size) {
     for (const int32_t length : c.lengths)
@@ -117,7 +117,14 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
     Call call(c);
     const Tensor lse = call.lse;
     each_cpu_body(attention_forward, [&](auto run, const std::string&) {
-      if (!run(call.out, lse, call.q, call.k, call.v, call.offsets, c.shape())) return;
+      if (!run({.out = call.out,
+                .lse = lse,
+                .q = call.q,
+                .k = call.k,
+                .v = call.v,
+                .offsets = call.offsets,
+                .shape = c.shape()}))
+        return;
       EXPECT_TRUE(close(call.out, textbook(c, call), {1e-5, 2e-6}));
     });
   }
@@ -126,17 +133,39 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
 [[maybe_unused]] const bool added = op_cases().add("attention_forward", [] {
   for (const Case& c : cases) {
     Call call(c);
-    expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {1e-5, 2e-6}, call.out, call.lse, call.q, call.k,
-                        call.v, call.offsets, c.shape());
+    expect_bodies_agree(attention_forward, {1e-5, 2e-6},
+                        {.out = call.out,
+                         .lse = call.lse,
+                         .q = call.q,
+                         .k = call.k,
+                         .v = call.v,
+                         .offsets = call.offsets,
+                         .shape = c.shape()});
   }
 }) && op_cases().add("attention_backward", [] {
   for (const Case& c : cases) {
     Call call(c);
-    attention_forward(cpu(), call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+    attention_forward(cpu(), {.out = call.out,
+                              .lse = call.lse,
+                              .q = call.q,
+                              .k = call.k,
+                              .v = call.v,
+                              .offsets = call.offsets,
+                              .shape = c.shape()});
     Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}, 8),
            dv = poisoned({c.tokens(), c.kv_heads, c.dim}, 40);
-    expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 2e-5}, dq, dk, dv, call.dout, call.out, call.lse,
-                        call.q, call.k, call.v, call.offsets, c.shape());
+    expect_bodies_agree(attention_backward, {1e-4, 2e-5},
+                        {.dq = dq,
+                         .dk = dk,
+                         .dv = dv,
+                         .dout = call.dout,
+                         .out = call.out,
+                         .lse = call.lse,
+                         .q = call.q,
+                         .k = call.k,
+                         .v = call.v,
+                         .offsets = call.offsets,
+                         .shape = c.shape()});
   }
 }) && op_cases().add("attention_paged", [] {
   for (const Case& c : cases) {
@@ -144,26 +173,49 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
     const Cache cache(c, call, 16);
     Ids lengths({c.sequences()});
     for (int64_t s = 0; s < c.sequences(); ++s) lengths[s] = c.lengths[static_cast<size_t>(s)];
-    expect_bodies_agree(attention_paged, {&call.out}, {1e-5, 2e-6}, call.out, call.q, cache.view(lengths), call.offsets,
-                        c.shape());
+    expect_bodies_agree(
+        attention_paged, {1e-5, 2e-6},
+        {.out = call.out, .q = call.q, .cache = cache.view(lengths), .offsets = call.offsets, .shape = c.shape()});
   }
 });
 
 TEST(Attention, BodiesAgreeOnALongSequence) {
   const Case c{{2048}, 1, 1, 8};
   Call call(c);
-  expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {2e-5, 4e-6}, call.out, call.lse, call.q, call.k,
-                      call.v, call.offsets, c.shape());
+  expect_bodies_agree(attention_forward, {2e-5, 4e-6},
+                      {.out = call.out,
+                       .lse = call.lse,
+                       .q = call.q,
+                       .k = call.k,
+                       .v = call.v,
+                       .offsets = call.offsets,
+                       .shape = c.shape()});
   Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
-  expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 1e-4}, dq, dk, dv, call.dout, call.out, call.lse,
-                      call.q, call.k, call.v, call.offsets, c.shape());
+  expect_bodies_agree(attention_backward, {1e-4, 1e-4},
+                      {.dq = dq,
+                       .dk = dk,
+                       .dv = dv,
+                       .dout = call.dout,
+                       .out = call.out,
+                       .lse = call.lse,
+                       .q = call.q,
+                       .k = call.k,
+                       .v = call.v,
+                       .offsets = call.offsets,
+                       .shape = c.shape()});
 }
 
 TEST(Attention, GradientsAreFiniteDifferences) {
   for (const Case& c : {Case{{5, 0, 9}, 4, 2, 8}, Case{{12}, 2, 2, 10, 4}}) {
     Call call(c);
     const auto loss = [&] {
-      attention_forward(cpu(), call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+      attention_forward(cpu(), {.out = call.out,
+                                .lse = call.lse,
+                                .q = call.q,
+                                .k = call.k,
+                                .v = call.v,
+                                .offsets = call.offsets,
+                                .shape = c.shape()});
       double sum = 0;
       for (int64_t i = 0; i < call.out.size(); ++i) sum += double{call.out[i]} * call.dout[i];
       return sum;
@@ -172,7 +224,18 @@ TEST(Attention, GradientsAreFiniteDifferences) {
     const Floats out = call.out, lse = call.lse;
     each_cpu_body(attention_backward, [&](auto run, const std::string&) {
       Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
-      if (!run(dq, dk, dv, call.dout, out, lse, call.q, call.k, call.v, call.offsets, c.shape())) return;
+      if (!run({.dq = dq,
+                .dk = dk,
+                .dv = dv,
+                .dout = call.dout,
+                .out = out,
+                .lse = lse,
+                .q = call.q,
+                .k = call.k,
+                .v = call.v,
+                .offsets = call.offsets,
+                .shape = c.shape()}))
+        return;
       expect_gradient(loss, call.q, dq);
       expect_gradient(loss, call.k, dk);
       expect_gradient(loss, call.v, dv);
@@ -180,8 +243,8 @@ TEST(Attention, GradientsAreFiniteDifferences) {
   }
 }
 
-// One body of the paged op by name on the last `chunk` tokens of every prefix: what prefill in chunks (or decode, chunk
-// = 1) computes.
+// Runs one body of attention_paged by name on the last `chunk` tokens of each prefix, as prefill in chunks does, or
+// decode with chunk = 1.
 Floats in_chunks(const Case& c, const Call& call, const std::string& name, int64_t chunk, int64_t block_size) {
   const Cache cache(c, call, block_size);
   Floats out = poisoned({c.tokens(), c.heads, c.dim});
@@ -200,7 +263,8 @@ Floats in_chunks(const Case& c, const Call& call, const std::string& name, int64
     for (size_t r = 0; r < rows.size(); ++r)
       for (int64_t i = 0; i < row; ++i) q[static_cast<int64_t>(r) * row + i] = call.q[rows[r] * row + i];
     each_cpu_body(attention_paged, [&](auto run, const std::string& body) {
-      if (body == name) run(part, q, cache.view(lengths), offsets, c.shape());
+      if (body == name)
+        run({.out = part, .q = q, .cache = cache.view(lengths), .offsets = offsets, .shape = c.shape()});
     });
     for (size_t r = 0; r < rows.size(); ++r)
       for (int64_t i = 0; i < row; ++i) out[rows[r] * row + i] = part[static_cast<int64_t>(r) * row + i];
@@ -212,7 +276,14 @@ TEST(Attention, PackedPagedChunkedAndDecodedQueriesHaveTheSameBits) {
   for (const Case& c : cases) {
     Call call(c);
     each_cpu_body(attention_forward, [&](auto run, const std::string& name) {
-      if (!run(call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape())) return;
+      if (!run({.out = call.out,
+                .lse = call.lse,
+                .q = call.q,
+                .k = call.k,
+                .v = call.v,
+                .offsets = call.offsets,
+                .shape = c.shape()}))
+        return;
       for (const auto& [chunk, block_size] : {std::pair<int64_t, int64_t>{1, 16}, {7, 1}, {64, 5}, {1000, 32}})
         EXPECT_TRUE(close(in_chunks(c, call, name, chunk, block_size), call.out, {0, 0}))
             << "chunks of " << chunk << ", cache blocks of " << block_size << ", head dim " << c.dim;
@@ -228,8 +299,20 @@ TEST(Attention, ASequenceHasTheSameBitsAloneAndPacked) {
   };
   copy(single.q, packed.q, 128), copy(single.k, packed.k, 64), copy(single.v, packed.v, 64);
   each_cpu_body(attention_forward, [&](auto run, const std::string&) {
-    run(packed.out, packed.lse, packed.q, packed.k, packed.v, packed.offsets, together.shape());
-    run(single.out, single.lse, single.q, single.k, single.v, single.offsets, alone.shape());
+    run({.out = packed.out,
+         .lse = packed.lse,
+         .q = packed.q,
+         .k = packed.k,
+         .v = packed.v,
+         .offsets = packed.offsets,
+         .shape = together.shape()});
+    run({.out = single.out,
+         .lse = single.lse,
+         .q = single.q,
+         .k = single.k,
+         .v = single.v,
+         .offsets = single.offsets,
+         .shape = alone.shape()});
     Floats expected = single.out;
     copy(expected, packed.out, 128);
     EXPECT_TRUE(close(single.out, expected, {0, 0}));
@@ -243,9 +326,25 @@ TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
     std::vector<Floats> first;
     for (const int threads : {1, 2, 3}) {
       set_num_threads(threads);
-      attention_forward(cpu(), call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+      attention_forward(cpu(), {.out = call.out,
+                                .lse = call.lse,
+                                .q = call.q,
+                                .k = call.k,
+                                .v = call.v,
+                                .offsets = call.offsets,
+                                .shape = c.shape()});
       Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
-      run(dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+      run({.dq = dq,
+           .dk = dk,
+           .dv = dv,
+           .dout = call.dout,
+           .out = call.out,
+           .lse = call.lse,
+           .q = call.q,
+           .k = call.k,
+           .v = call.v,
+           .offsets = call.offsets,
+           .shape = c.shape()});
       const std::vector<Floats> now = {call.out, call.lse, dq, dk, dv};
       if (first.empty()) first = now;
       for (size_t i = 0; i < now.size(); ++i)
@@ -259,10 +358,22 @@ TEST(Attention, WhatAQueryDoesNotSeeCannotReachIt) {
   const Case c{{90}, 2, 1, 16, 20};
   Call call(c);
   each_cpu_body(attention_forward, [&](auto run, const std::string&) {
-    run(call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+    run({.out = call.out,
+         .lse = call.lse,
+         .q = call.q,
+         .k = call.k,
+         .v = call.v,
+         .offsets = call.offsets,
+         .shape = c.shape()});
     Call broken = call;
     for (int64_t i = 0; i < c.dim; ++i) broken.k[50 * c.dim + i] = nan_f32, broken.v[50 * c.dim + i] = nan_f32;
-    run(broken.out, broken.lse, broken.q, broken.k, broken.v, broken.offsets, c.shape());
+    run({.out = broken.out,
+         .lse = broken.lse,
+         .q = broken.q,
+         .k = broken.k,
+         .v = broken.v,
+         .offsets = broken.offsets,
+         .shape = c.shape()});
     const int64_t row = c.heads * c.dim;
     for (int64_t i = 0; i < call.out.size(); ++i) {
       const int64_t t = i / row;
@@ -273,7 +384,7 @@ TEST(Attention, WhatAQueryDoesNotSeeCannotReachIt) {
   });
 }
 
-// What a cache in e4m3 stands for, and nothing of what no key is in.
+// The f32 numbers of an e4m3 cache; only slots with keys are converted.
 TEST(Attention, ReadsACacheInFp8) {
   for (const Case& c : cases) {
     Call call(c);
@@ -310,12 +421,15 @@ TEST(Attention, ReadsACacheInFp8) {
                         .v_scale = v_scale};
     each_cpu_body(attention_paged, [&](auto run, const std::string&) {
       Floats out = poisoned({c.tokens(), c.heads, c.dim});
-      if (!run(out, call.q, cache, call.offsets, c.shape())) return;
+      if (!run({.out = out, .q = call.q, .cache = cache, .offsets = call.offsets, .shape = c.shape()})) return;
       EXPECT_TRUE(close(out, textbook(c, rounded), {1e-5, 2e-6}));
     });
     PagedKv without = cache;
     without.v_scale = {};
-    EXPECT_THROW(attention_paged(cpu(), call.out, call.q, without, call.offsets, c.shape()), Error);
+    EXPECT_THROW(
+        attention_paged(cpu(),
+                        {.out = call.out, .q = call.q, .cache = without, .offsets = call.offsets, .shape = c.shape()}),
+        Error);
   }
 }
 
@@ -324,19 +438,36 @@ TEST(Attention, RefusesArgumentsThatDoNotFit) {
   Call call(c);
   Ids short_offsets({2});
   short_offsets[1] = 6;
-  EXPECT_THROW(attention_forward(cpu(), call.out, call.lse, call.q, call.k, call.v, short_offsets, c.shape()), Error);
+  EXPECT_THROW(attention_forward(cpu(), {.out = call.out,
+                                         .lse = call.lse,
+                                         .q = call.q,
+                                         .k = call.k,
+                                         .v = call.v,
+                                         .offsets = short_offsets,
+                                         .shape = c.shape()}),
+               Error);
   const Cache cache(c, call, 4);
   Ids lengths({2});
   lengths[0] = 4, lengths[1] = 5;
-  EXPECT_THROW(attention_paged(cpu(), call.out, call.q, cache.view(lengths), call.offsets, c.shape()), Error);
+  EXPECT_THROW(
+      attention_paged(
+          cpu(),
+          {.out = call.out, .q = call.q, .cache = cache.view(lengths), .offsets = call.offsets, .shape = c.shape()}),
+      Error);
   lengths[1] = 2;
-  EXPECT_THROW(attention_paged(cpu(), call.out, call.q, cache.view(lengths), call.offsets, c.shape()), Error);
+  EXPECT_THROW(
+      attention_paged(
+          cpu(),
+          {.out = call.out, .q = call.q, .cache = cache.view(lengths), .offsets = call.offsets, .shape = c.shape()}),
+      Error);
   lengths[1] = 3;
   PagedKv view = cache.view(lengths);
   Ids table = cache.table;
   table[0] = 2;
   view.block_table = table;
-  EXPECT_THROW(attention_paged(cpu(), call.out, call.q, view, call.offsets, c.shape()), Error);
+  EXPECT_THROW(attention_paged(
+                   cpu(), {.out = call.out, .q = call.q, .cache = view, .offsets = call.offsets, .shape = c.shape()}),
+               Error);
 }
 
 }  // namespace

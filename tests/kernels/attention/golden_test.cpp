@@ -1,4 +1,4 @@
-// Attention against arrays that other implementations left.
+// Attention against stored arrays of other implementations.
 #include "kernels/attention/attention.h"
 #include "tests/kernels/stored.h"
 #include "tests/support/support.h"
@@ -16,8 +16,18 @@ TEST(AttentionGolden, FlashAttentionVectors) {
   for (int64_t s = 0; s <= S; ++s) offsets[s] = static_cast<int32_t>(s * T);
   const AttentionShape shape{.scale = 0.125f, .max_length = T};
   Floats out = poisoned({S * T, 1, d}), lse = poisoned({S * T, 1}), dq = out, dk = out, dv = out;
-  attention_forward(cpu(), out, lse, q, k, v, offsets, shape);
-  attention_backward(cpu(), dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+  attention_forward(cpu(), {.out = out, .lse = lse, .q = q, .k = k, .v = v, .offsets = offsets, .shape = shape});
+  attention_backward(cpu(), {.dq = dq,
+                             .dk = dk,
+                             .dv = dv,
+                             .dout = dout,
+                             .out = out,
+                             .lse = lse,
+                             .q = q,
+                             .k = k,
+                             .v = v,
+                             .offsets = offsets,
+                             .shape = shape});
   const Tolerance tolerance{1e-4, 1e-5};
   EXPECT_TRUE(close(out, stored(file, "causal.o", {S * T, 1, d}), tolerance));
   EXPECT_TRUE(close(lse, stored(file, "causal.lse", {S * T, 1}), tolerance));
@@ -26,8 +36,8 @@ TEST(AttentionGolden, FlashAttentionVectors) {
   EXPECT_TRUE(close(dv, stored(file, "causal.dv", {S * T, 1, d}), tolerance));
 }
 
-// Attention under any mask: every query is a sequence of its own whose block table (blocks of one key) lists the keys
-// that its mask admits.
+// Attention under any mask: each query is a sequence of its own. Its block table (blocks of one key) lists the keys
+// that the mask admits.
 TEST(AttentionGolden, MaskedAttentionThroughABlockTable) {
   HONE_SHARED_OR_SKIP(path, "vectors/a1/sdpa.safetensors");
   const SafetensorsReader file(path);
@@ -42,8 +52,11 @@ TEST(AttentionGolden, MaskedAttentionThroughABlockTable) {
       if (mask[r * keys + j]) table[r * keys + lengths[r]++] = static_cast<int32_t>(r / queries * keys + j);
   }
   Floats out = poisoned({rows, 1, d});
-  attention_paged(cpu(), out, q, {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = 1}, offsets,
-                  {.scale = 0.125f, .max_length = keys});
+  attention_paged(cpu(), {.out = out,
+                          .q = q,
+                          .cache = {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = 1},
+                          .offsets = offsets,
+                          .shape = {.scale = 0.125f, .max_length = keys}});
   EXPECT_TRUE(close(out, stored(file, "expected_3d", {rows, 1, d}), {1e-4, 1e-5}));
 }
 

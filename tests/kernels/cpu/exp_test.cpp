@@ -24,7 +24,7 @@ HWY_AFTER_NAMESPACE();
 namespace hone {
 HWY_EXPORT(exp_all);
 
-// Bit patterns over all floats: infinities, NaN and subnormals among them.
+// Bit patterns over all floats, with infinities, NaN and subnormals.
 static std::vector<float> many_floats() {
   std::vector<float> out;
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 9973)

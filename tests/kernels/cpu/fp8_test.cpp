@@ -1,6 +1,6 @@
-#include "kernels/cpu/fp8.h"
-
 #include <gtest/gtest.h>
+
+#include "kernels/cpu/float_formats.h"
 
 namespace hone::test {
 

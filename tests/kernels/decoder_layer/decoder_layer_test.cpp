@@ -5,7 +5,7 @@
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 
 namespace hone::test {
 namespace {
@@ -15,14 +15,21 @@ namespace {
     const Floats x = normals({5, 24}, 1, 1, 3), w = normals({14, 24}, 2), bias = normals({14}, 3),
                  weight = normals({24}, 4);
     Floats y = poisoned({5, 7}, 2);
-    expect_bodies_agree(gate_up_swiglu, {&y}, {}, y, x, RmsNormWeights{normed ? weight.tensor() : Tensor(), 1e-6f}, w,
-                        bias);
+    expect_bodies_agree(
+        gate_up_swiglu, {},
+        {.y = y, .x = x, .norm = RmsNormWeights{normed ? weight.tensor() : Tensor(), 1e-6f}, .gate_up = {w, bias}});
   }
 }) && op_cases().add("gemm_rmsnorm", [] {
   const Floats x = normals({5, 11}, 1, 1, 3), w = normals({9, 11}, 2), bias = normals({9}, 3), weight = normals({9}, 4),
                residual = normals({5, 9}, 5);
   Floats y = poisoned({5, 9}, 2), normed = poisoned({5, 9});
-  expect_bodies_agree(gemm_rmsnorm, {&y, &normed}, {}, y, normed, x, w, bias, residual, RmsNormWeights{weight, 1e-6f});
+  expect_bodies_agree(gemm_rmsnorm, {},
+                      {.y = y,
+                       .normed = normed,
+                       .x = x,
+                       .product = {w, bias},
+                       .residual = residual,
+                       .norm = RmsNormWeights{weight, 1e-6f}});
 }) && op_cases().add("qkv_rope_cache", [] {
   const QkvShape shape{.num_heads = 4, .num_kv_heads = 2, .head_dim = 6, .rotary_dim = 4, .norm_eps = 1e-6f};
   const Floats x = normals({3, 10}, 1), w = normals({48, 10}, 2), bias = normals({48}, 3), weight = normals({10}, 4),
@@ -33,8 +40,9 @@ namespace {
   Ids slots({3});
   for (int64_t t = 0; t < 3; ++t) slots[t] = static_cast<int32_t>(4 - t);
   expect_bodies_agree(
-      qkv_rope_cache, {&q, &k, &v}, {}, x,
-      QkvProjection{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, q_norm, k_norm, shape, {k, v, slots}});
+      qkv_rope_cache, {},
+      {.x = x,
+       .to = QkvProjection{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, q_norm, k_norm, shape, {k, v, slots}}});
 }) && op_cases().add("decoder_layer_tail", [] {
   const QkvShape shape{.num_heads = 2, .num_kv_heads = 1, .head_dim = 6, .rotary_dim = 6, .norm_eps = 1e-6f};
   const Floats mixed = normals({3, 12}, 1), w_out = normals({10, 12}, 2), w_up = normals({14, 10}, 3),
@@ -45,9 +53,13 @@ namespace {
   const Ids positions = random_ids(3, 8, 8);
   Ids places({3});
   for (int64_t t = 0; t < 3; ++t) places[t] = static_cast<int32_t>(t);
-  expect_bodies_agree(decoder_layer_tail, {&x, &q, &k, &v}, {}, x, mixed, GemmWeights{w_out, {}},
-                      GatedMlpWeights{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
-                      QkvProjection{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}});
+  expect_bodies_agree(
+      decoder_layer_tail, {},
+      {.x = x,
+       .mixed = mixed,
+       .output = GemmWeights{w_out, {}},
+       .mlp = GatedMlpWeights{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
+       .next = QkvProjection{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}}});
 });
 
 }  // namespace
@@ -61,9 +73,10 @@ TEST(ProjectGated, IsTheNormThenTheProductThenTheGate) {
       Floats in({M, K}), gate_up({M, 2 * F}), expected({M, F}), y = poisoned({M, F}, 1);
       rmsnorm_forward(cpu(), in, {}, x, weight, 1e-5f);
       const Tensor added_bias = with_bias ? bias.tensor() : Tensor();
-      gemm_forward(cpu(), gate_up, with_norm ? in.tensor() : x.tensor(), w, added_bias, {});
+      gemm_forward(cpu(), {.y = gate_up, .x = with_norm ? in.tensor() : x.tensor(), .w = w, .bias = added_bias});
       swiglu_forward(cpu(), expected, gate_up);
-      gate_up_swiglu(cpu(), y, x, {with_norm ? weight.tensor() : Tensor(), 1e-5f}, w, added_bias);
+      gate_up_swiglu(
+          cpu(), {.y = y, .x = x, .norm = {with_norm ? weight.tensor() : Tensor(), 1e-5f}, .gate_up = {w, added_bias}});
       EXPECT_TRUE(close(y, expected, {0, 0}));
     }
 }
@@ -72,9 +85,10 @@ TEST(GemmNormForward, IsTheProductThenTheNorm) {
   const Floats x = normals({4, 30}, 1), w = normals({12, 30}, 2), residual = normals({4, 12}, 3),
                weight = normals({12}, 4);
   Floats expected({4, 12}), expected_normed({4, 12}), y = poisoned({4, 12}), normed = poisoned({4, 12});
-  gemm_forward(cpu(), expected, x, w, {}, residual);
+  gemm_forward(cpu(), {.y = expected, .x = x, .w = w, .residual = residual});
   rmsnorm_forward(cpu(), expected_normed, {}, expected, weight, 1e-5f);
-  gemm_rmsnorm(cpu(), y, normed, x, w, {}, residual, {weight, 1e-5f});
+  gemm_rmsnorm(cpu(),
+               {.y = y, .normed = normed, .x = x, .product = {w, {}}, .residual = residual, .norm = {weight, 1e-5f}});
   EXPECT_TRUE(close(y, expected, {0, 0}));
   EXPECT_TRUE(close(normed, expected_normed, {0, 0}));
 }
@@ -92,18 +106,24 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
   Ids slots({M});
   for (int64_t t = 0; t < M; ++t) slots[t] = static_cast<int32_t>(2 * t % slots_there);
   rmsnorm_forward(cpu(), in, {}, x, weight, 1e-6f);
-  gemm_forward(cpu(), qkv, in, w, bias, {});
-  qkv_forward(cpu(), q_expected, k, {}, qkv, positions, cos_sin, {}, {}, shape, {k_expected, v_expected, slots});
+  gemm_forward(cpu(), {.y = qkv, .x = in, .w = w, .bias = bias});
+  qkv_forward(cpu(), {.q = q_expected,
+                      .k = k,
+                      .qkv = qkv,
+                      .positions = positions,
+                      .cos_sin = cos_sin,
+                      .shape = shape,
+                      .cache = {k_expected, v_expected, slots}});
   QkvProjection to{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, {}, {}, shape, {k_cache, v_cache, slots}};
-  qkv_rope_cache(cpu(), x, to);
+  qkv_rope_cache(cpu(), {.x = x, .to = to});
   EXPECT_TRUE(close(q, q_expected, {0, 0}));
   EXPECT_TRUE(close(k_cache, k_expected, {0, 0}));
   EXPECT_TRUE(close(v_cache, v_expected, {0, 0}));
   to.cache = {};
-  EXPECT_THROW(qkv_rope_cache(cpu(), x, to), Error);
+  EXPECT_THROW(qkv_rope_cache(cpu(), {.x = x, .to = to}), Error);
 }
 
-// For more rows than max_rows_norm_in_gemm, too: other ops then, the same bits.
+// Above max_rows_norm_in_gemm rows other ops run, with the same bits.
 TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
   const QkvShape shape{.num_heads = 3, .num_kv_heads = 1, .head_dim = 4, .rotary_dim = 4, .norm_eps = 1e-6f};
   const int64_t C = 20, D = 12, F = 9, N = 20;
@@ -123,14 +143,17 @@ TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
     const Floats like_q = poisoned({M, 3, 4}), like_k = poisoned({M, 1, 4});
     Floats mid({M, C}), activated({M, F}), x_expected({M, C}), q_expected = like_q, k_expected = like_k,
                                                                v_expected = like_k;
-    gemm_forward(cpu(), mid, mixed, w_out, b_out, before);
-    gate_up_swiglu(cpu(), activated, mid, {norm, 1e-6f}, w_up, {});
-    gemm_forward(cpu(), x_expected, activated, w_down, {}, mid);
-    qkv_rope_cache(cpu(), x_expected, heads(q_expected, k_expected, v_expected));
+    gemm_forward(cpu(), {.y = mid, .x = mixed, .w = w_out, .bias = b_out, .residual = before});
+    gate_up_swiglu(cpu(), {.y = activated, .x = mid, .norm = {norm, 1e-6f}, .gate_up = {w_up, {}}});
+    gemm_forward(cpu(), {.y = x_expected, .x = activated, .w = w_down, .residual = mid});
+    qkv_rope_cache(cpu(), {.x = x_expected, .to = heads(q_expected, k_expected, v_expected)});
     for (const bool last : {false, true}) {
       Floats x = before, q = like_q, k = like_k, v = like_k;
-      decoder_layer_tail(cpu(), x, mixed, {w_out, b_out}, {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
-                         last ? QkvProjection{} : heads(q, k, v));
+      decoder_layer_tail(cpu(), {.x = x,
+                                 .mixed = mixed,
+                                 .output = {w_out, b_out},
+                                 .mlp = {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
+                                 .next = last ? QkvProjection{} : heads(q, k, v)});
       EXPECT_TRUE(close(x, x_expected, {0, 0}));
       EXPECT_TRUE(close(q, last ? like_q : q_expected, {0, 0}));
       EXPECT_TRUE(close(k, last ? like_k : k_expected, {0, 0}));

@@ -40,7 +40,7 @@ constexpr Tolerance tight{2e-6, 1e-6};
   }
 });
 
-// Compares op's backward with differences of its forward, for each body.
+// Compares each body's backward with finite differences of its forward.
 template <class Forward, class Backward, class... More>
 void expect_gradient_of(Forward& forward, Backward& backward, int64_t input_columns, More... more) {
   Floats x = normals({3, input_columns}, 1), y = poisoned({3, 9});
@@ -62,7 +62,7 @@ void expect_gradient_of(Forward& forward, Backward& backward, int64_t input_colu
 
 TEST(Swiglu, GradientIsFiniteDifferences) { expect_gradient_of(swiglu_forward, swiglu_backward, 18, Tensor()); }
 
-// As a block that keeps no activations calls it: in the memory of what it reads.
+// In place, as a layer that keeps no activations calls it.
 TEST(Swiglu, BackwardGivesForwardsBitsAgainInPlace) {
   each_cpu_body(swiglu_backward, [&](auto run, const std::string& name) {
     Floats gate_up = normals({5, 38}, 1), dy = normals({5, 19}, 2), y = poisoned({5, 19}), dgate_up = poisoned({5, 38}),
@@ -102,7 +102,7 @@ TEST(Gelu, HasKnownValues) {  // from the definition, evaluated with 30 digits
   });
 }
 
-// An element's bits depend on its place in its row at most.
+// An element's bits do not depend on the other rows.
 TEST(Activation, BitsDoNotDependOnOtherRows) {
   const Floats gate_up = normals({40, 94}, 1), x = normals({40, 47}, 2);
   Floats y = poisoned({40, 47}), z = poisoned({40, 47}), alone = poisoned({1, 47});

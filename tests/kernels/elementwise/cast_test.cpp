@@ -1,6 +1,6 @@
 #include "kernels/elementwise/cast.h"
 
-#include "kernels/cpu/half.h"
+#include "kernels/cpu/float_formats.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"
 
@@ -69,7 +69,7 @@ TEST(Half, RoundsToTheNearestAndTiesToEven) {
   EXPECT_EQ(to_f16(65520.0f).bits, 0x7c00);
 }
 
-// 1 + 2^-8 + 2^-40 lies above the tie between two bf16 values; rounded to float first it would be the tie.
+// 1 + 2^-8 + 2^-40 lies above the tie between two bf16 values. Rounding to float first would make it the tie.
 TEST(Cast, DoubleToSixteenBitsRoundsOnce) {
   std::vector<double> values = {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8, 1 + 0x1p-11 + 0x1p-40, -(1 + 0x1p-8 - 0x1p-40)};
   std::vector<bf16> brains(4);

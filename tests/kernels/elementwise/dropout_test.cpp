@@ -12,7 +12,7 @@ namespace {
   expect_bodies_agree(dropout, {&y}, {0, 0}, y, x, 2.5f, Dropout{.rate = 0.3f, .seed = 5, .stream = 9, .first_row = 4});
 });
 
-// Written out from the contract.
+// The contract as a loop.
 TEST(Dropout, KeepsWhatTheDrawsSay) {
   const Floats x = normals({3, 6}, 2);
   Floats y = poisoned({3, 6});

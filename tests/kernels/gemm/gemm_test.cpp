@@ -2,7 +2,7 @@
 
 #include "core/base/parallel_for.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 
 namespace hone::test {
 namespace {
@@ -28,7 +28,7 @@ TEST(GemmForward, IsTheProductInDouble) {
     }
     each_cpu_body(gemm_forward, [&](auto run, const std::string&) {
       Floats y = poisoned({M, N}, 5);
-      if (!run(y, x, w, bias, residual)) return;
+      if (!run({.y = y, .x = x, .w = w, .bias = bias, .residual = residual})) return;
       EXPECT_TRUE(close(y, expected, {1e-4, 1e-4})) << M << " x " << N << " x " << K;
     });
   }
@@ -39,10 +39,10 @@ TEST(GemmForward, IsTheProductInDouble) {
     const Floats x = normals({M, K}, 11, 1, 3), w = normals({N, K}, 12, 1, 1), bias = normals({N}, 13),
                  residual = normals({M, N}, 14, 1, 2);
     Floats y = poisoned({M, N}, 5);
-    expect_bodies_agree(gemm_forward, {&y}, {0, 0}, y, x, w, bias, residual);
-    expect_bodies_agree(gemm_forward, {&y}, {0, 0}, y, x, w, bias, {});
-    expect_bodies_agree(gemm_forward, {&y}, {0, 0}, y, x, w, {}, residual);
-    expect_bodies_agree(gemm_forward, {&y}, {0, 0}, y, x, w, {}, {});
+    expect_bodies_agree(gemm_forward, {0, 0}, {.y = y, .x = x, .w = w, .bias = bias, .residual = residual});
+    expect_bodies_agree(gemm_forward, {0, 0}, {.y = y, .x = x, .w = w, .bias = bias});
+    expect_bodies_agree(gemm_forward, {0, 0}, {.y = y, .x = x, .w = w, .residual = residual});
+    expect_bodies_agree(gemm_forward, {0, 0}, {.y = y, .x = x, .w = w});
   }
 });
 
@@ -50,24 +50,26 @@ TEST(GemmForward, ResidualMayBeTheOutput) {
   const Floats x = normals({9, 40}, 1), w = normals({35, 40}, 2), residual = normals({9, 35}, 3);
   each_cpu_body(gemm_forward, [&](auto run, const std::string&) {
     Floats apart = poisoned({9, 35}), in_place = residual;
-    if (!run(apart, x, w, {}, residual) || !run(in_place, x, w, {}, in_place)) return;
+    if (!run({.y = apart, .x = x, .w = w, .residual = residual}) ||
+        !run({.y = in_place, .x = x, .w = w, .residual = in_place}))
+      return;
     EXPECT_TRUE(close(in_place, apart, {0, 0}));
   });
 }
 
-// A row's bits depend neither on how many rows are in the call, nor on its place, nor on the threads.
+// A row's bits depend neither on the number of rows, nor on its index, nor on the threads.
 TEST(GemmForward, RowsDoNotDependOnTheBatch) {
   const int64_t N = 77, K = 1203, most = 70;
   const Floats x = normals({most, K}, 1, 1, 7), w = normals({N, K}, 2, 1, 5), bias = normals({N}, 3);
   Floats whole = poisoned({most, N});
   set_num_threads(1);
-  gemm_forward(cpu(), whole, x, w, bias, {});
+  gemm_forward(cpu(), {.y = whole, .x = x, .w = w, .bias = bias});
   for (const int threads : {1, 2}) {
     set_num_threads(threads);
     for (int64_t M = 1; M <= most; ++M) {
       const int64_t first = (M * 31) % (most - M + 1);
       Floats part = poisoned({M, N}, 3);
-      gemm_forward(cpu(), part, x.tensor().rows(first, M), w, bias, {});
+      gemm_forward(cpu(), {.y = part, .x = x.tensor().rows(first, M), .w = w, .bias = bias});
       for (int64_t i = 0; i < part.size(); ++i)
         ASSERT_TRUE(same_bits(part[i], whole[first * N + i])) << M << " rows, " << threads << " threads, element " << i;
     }
@@ -76,8 +78,10 @@ TEST(GemmForward, RowsDoNotDependOnTheBatch) {
 
 TEST(GemmForward, RefusesShapesThatDisagree) {
   const Floats x({2, 3}), w({4, 5}), y({2, 4});
-  EXPECT_THROW(gemm_forward(cpu(), y, x, w, {}, {}), Error);
-  EXPECT_THROW(gemm_forward(cpu(), y, x.tensor().columns(0, 2), w.tensor().columns(0, 2), Floats({3}), {}), Error);
+  EXPECT_THROW(gemm_forward(cpu(), {.y = y, .x = x, .w = w}), Error);
+  EXPECT_THROW(
+      gemm_forward(cpu(), {.y = y, .x = x.tensor().columns(0, 2), .w = w.tensor().columns(0, 2), .bias = Floats({3})}),
+      Error);
 }
 
 [[maybe_unused]] const bool input_case = op_cases().add("gemm_backward_input", [] {
@@ -103,7 +107,7 @@ TEST(GemmBackward, IsTheGradientOfForward) {
   const Floats dy = normals({M, N}, 4);
   const auto loss = [&] {
     Floats y = poisoned({M, N});
-    gemm_forward(cpu(), y, x, w, bias, {});
+    gemm_forward(cpu(), {.y = y, .x = x, .w = w, .bias = bias});
     double sum = 0;
     for (int64_t i = 0; i < y.size(); ++i) sum += static_cast<double>(y[i]) * static_cast<double>(dy[i]);
     return sum;

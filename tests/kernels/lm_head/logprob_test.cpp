@@ -5,7 +5,7 @@
 #include "core/io/json.h"
 #include "kernels/lm_head/logsumexp.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 #include "tests/support/support.h"
 
 namespace hone::test {
@@ -16,7 +16,7 @@ struct Shape {
 };
 constexpr Shape shapes[] = {{1, 1, 1}, {0, 7, 3}, {1, 33, 5}, {5, 1024, 8}, {7, 2500, 17}, {40, 130, 33}};
 
-// The head in double, from the formulas of kernels/lm_head/logprob.h.
+// The lm_head in double, by the formulas of kernels/lm_head/logprob.h.
 struct Reference {
   std::vector<double> logp, lse, entropy, dhidden, dw;
   Reference(const Floats& hidden, const Floats& w, const Ids& targets, float inv_temperature,
@@ -94,7 +94,7 @@ TEST(LogSumExp, MinusInfinityHasNoWeightAndNanStays) {
   EXPECT_TRUE(std::isnan(sums().value()));
 }
 
-// Numbers of another framework's tests.
+// Numbers from the tests of another framework.
 TEST(LogSumExp, EntropyAgreesWithPublishedNumbers) {
   HONE_SHARED_OR_SKIP(path, "vectors/a5/compute_entropy.json");
   const Json all = parse_json(read_file(path), path.string());
@@ -117,7 +117,14 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
       const Reference expected(in.hidden, in.w, in.targets, inv_temperature);
       each_cpu_body(logprob_forward, [&](auto run, const std::string&) {
         Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
-        if (!run(logp, lse, entropy, in.hidden, in.w, in.targets, inv_temperature)) return;
+        if (!run({.logp = logp,
+                  .lse = lse,
+                  .entropy = entropy,
+                  .hidden = in.hidden,
+                  .w = in.w,
+                  .targets = in.targets,
+                  .inv_temperature = inv_temperature}))
+          return;
         EXPECT_TRUE(close(logp, expected.logp, {1e-5, 2e-5}));
         EXPECT_TRUE(close(lse, expected.lse, {1e-5, 2e-5}));
         EXPECT_TRUE(close(entropy, expected.entropy, {1e-5, 2e-5}));
@@ -129,9 +136,17 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
   for (const Shape& s : shapes) {
     const Inputs in(s, 3);
     Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
-    expect_bodies_agree(logprob_forward, {&logp, &lse, &entropy}, {0, 0}, logp, lse, entropy, in.hidden, in.w,
-                        in.targets, 0.8f);
-    expect_bodies_agree(logprob_forward, {&logp, &lse}, {0, 0}, logp, lse, {}, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_forward, {0, 0},
+                        {.logp = logp,
+                         .lse = lse,
+                         .entropy = entropy,
+                         .hidden = in.hidden,
+                         .w = in.w,
+                         .targets = in.targets,
+                         .inv_temperature = 0.8f});
+    expect_bodies_agree(
+        logprob_forward, {0, 0},
+        {.logp = logp, .lse = lse, .hidden = in.hidden, .w = in.w, .targets = in.targets, .inv_temperature = 0.8f});
   }
 });
 
@@ -140,8 +155,13 @@ TEST(LogprobForward, RowsDoNotDependOnTheBatch) {
   const Inputs in(s);
   const auto forward = [&](int64_t first, int64_t count) {
     Floats logp = poisoned({count}), lse = poisoned({count}), entropy = poisoned({count});
-    logprob_forward(cpu(), logp, lse, entropy, in.hidden.tensor().rows(first, count), in.w,
-                    in.targets.tensor().rows(first, count), 1);
+    logprob_forward(cpu(), {.logp = logp,
+                            .lse = lse,
+                            .entropy = entropy,
+                            .hidden = in.hidden.tensor().rows(first, count),
+                            .w = in.w,
+                            .targets = in.targets.tensor().rows(first, count),
+                            .inv_temperature = 1});
     return std::array{logp, lse, entropy};
   };
   set_num_threads(1);
@@ -163,9 +183,15 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
   Ids targets = in.targets;
   targets[1] = 5;
   Floats logp({2}), lse({2});
-  EXPECT_THROW(logprob_forward(cpu(), logp, lse, {}, in.hidden, in.w, targets, 1), Error);
+  EXPECT_THROW(
+      logprob_forward(
+          cpu(), {.logp = logp, .lse = lse, .hidden = in.hidden, .w = in.w, .targets = targets, .inv_temperature = 1}),
+      Error);
   targets[1] = -1;
-  EXPECT_THROW(logprob_forward(cpu(), logp, lse, {}, in.hidden, in.w, targets, 1), Error);
+  EXPECT_THROW(
+      logprob_forward(
+          cpu(), {.logp = logp, .lse = lse, .hidden = in.hidden, .w = in.w, .targets = targets, .inv_temperature = 1}),
+      Error);
 }
 
 [[maybe_unused]] const bool backward_case = op_cases().add("logprob_backward", [] {
@@ -173,11 +199,32 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
     const Inputs in(s);
     Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
            dw = normals({s.V, s.D}, 6, 1, 2);
-    logprob_forward(cpu(), logp, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
-    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, in.dentropy, 0.1f},
-                        lse, entropy, in.hidden, in.w, in.targets, 0.8f);
-    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, {}, 0}, lse, {},
-                        in.hidden, in.w, in.targets, 0.8f);
+    logprob_forward(cpu(), {.logp = logp,
+                            .lse = lse,
+                            .entropy = entropy,
+                            .hidden = in.hidden,
+                            .w = in.w,
+                            .targets = in.targets,
+                            .inv_temperature = 0.8f});
+    expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
+                        {.dhidden = dhidden,
+                         .dw = dw,
+                         .grad = {in.dlogp, in.dentropy, 0.1f},
+                         .lse = lse,
+                         .entropy = entropy,
+                         .hidden = in.hidden,
+                         .w = in.w,
+                         .targets = in.targets,
+                         .inv_temperature = 0.8f});
+    expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
+                        {.dhidden = dhidden,
+                         .dw = dw,
+                         .grad = {in.dlogp, {}, 0},
+                         .lse = lse,
+                         .hidden = in.hidden,
+                         .w = in.w,
+                         .targets = in.targets,
+                         .inv_temperature = 0.8f});
   }
 });
 
@@ -186,8 +233,16 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
     const Inputs in(s);
     Floats logp = poisoned({s.R}), lse = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
            dw = normals({s.V, s.D}, 6, 1, 2);
-    expect_bodies_agree(logprob_fused, {&logp, &lse, &dhidden, &dw}, {1e-4, 1e-4}, logp, lse, dhidden, dw,
-                        {in.dlogp, {}, 0.1f}, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_fused, {1e-4, 1e-4},
+                        {.logp = logp,
+                         .lse = lse,
+                         .dhidden = dhidden,
+                         .dw = dw,
+                         .grad = {in.dlogp, {}, 0.1f},
+                         .hidden = in.hidden,
+                         .w = in.w,
+                         .targets = in.targets,
+                         .inv_temperature = 0.8f});
   }
 });
 
@@ -201,12 +256,25 @@ TEST(LogprobBackward, IsTheGradientInDouble) {
                                with_entropy ? &in.dentropy : nullptr, z_loss);
       const LogprobGrad grad{in.dlogp, with_entropy ? in.dentropy.tensor() : Tensor(), z_loss};
       Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
-      logprob_forward(cpu(), logp, lse, entropy, in.hidden, in.w, in.targets, inv_temperature);
+      logprob_forward(cpu(), {.logp = logp,
+                              .lse = lse,
+                              .entropy = entropy,
+                              .hidden = in.hidden,
+                              .w = in.w,
+                              .targets = in.targets,
+                              .inv_temperature = inv_temperature});
       const Tolerance tolerance{1e-4, 1e-4};
       each_cpu_body(logprob_backward, [&](auto run, const std::string&) {
         Floats dhidden = poisoned({s.R, s.D}, 1), dw({s.V, s.D}, 0, 2);
-        if (!run(dhidden, dw, grad, lse, with_entropy ? entropy.tensor() : Tensor(), in.hidden, in.w, in.targets,
-                 inv_temperature))
+        if (!run({.dhidden = dhidden,
+                  .dw = dw,
+                  .grad = grad,
+                  .lse = lse,
+                  .entropy = with_entropy ? entropy.tensor() : Tensor(),
+                  .hidden = in.hidden,
+                  .w = in.w,
+                  .targets = in.targets,
+                  .inv_temperature = inv_temperature}))
           return;
         EXPECT_TRUE(close(dhidden, expected.dhidden, tolerance));
         EXPECT_TRUE(close(dw, expected.dw, tolerance));
@@ -214,7 +282,16 @@ TEST(LogprobBackward, IsTheGradientInDouble) {
       each_cpu_body(logprob_fused, [&](auto run, const std::string&) {
         Floats logp_too = poisoned({s.R}), lse_too = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
                dw({s.V, s.D}, 0, 2);
-        if (!run(logp_too, lse_too, dhidden, dw, grad, in.hidden, in.w, in.targets, inv_temperature)) return;
+        if (!run({.logp = logp_too,
+                  .lse = lse_too,
+                  .dhidden = dhidden,
+                  .dw = dw,
+                  .grad = grad,
+                  .hidden = in.hidden,
+                  .w = in.w,
+                  .targets = in.targets,
+                  .inv_temperature = inv_temperature}))
+          return;
         EXPECT_TRUE(close(logp_too, logp, {0, 0}));
         EXPECT_TRUE(close(lse_too, lse, {0, 0}));
         EXPECT_TRUE(close(dhidden, expected.dhidden, tolerance));
@@ -229,7 +306,13 @@ TEST(LogprobBackward, IsTheSlopeOfForward) {
   const float z_loss = 0.1f;
   Floats logp({s.R}), lse({s.R}), entropy({s.R});
   const auto loss = [&] {
-    logprob_forward(cpu(), logp, lse, entropy, in.hidden, in.w, in.targets, 0.9f);
+    logprob_forward(cpu(), {.logp = logp,
+                            .lse = lse,
+                            .entropy = entropy,
+                            .hidden = in.hidden,
+                            .w = in.w,
+                            .targets = in.targets,
+                            .inv_temperature = 0.9f});
     double sum = 0;
     for (int64_t r = 0; r < s.R; ++r) {
       const double g = static_cast<double>(in.dlogp[r]), l = static_cast<double>(lse[r]);
@@ -240,8 +323,15 @@ TEST(LogprobBackward, IsTheSlopeOfForward) {
   };
   loss();
   Floats dhidden = poisoned({s.R, s.D}), dw({s.V, s.D});
-  logprob_backward(cpu(), dhidden, dw, {in.dlogp, in.dentropy, z_loss}, lse, entropy, in.hidden, in.w, in.targets,
-                   0.9f);
+  logprob_backward(cpu(), {.dhidden = dhidden,
+                           .dw = dw,
+                           .grad = {in.dlogp, in.dentropy, z_loss},
+                           .lse = lse,
+                           .entropy = entropy,
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.9f});
   expect_gradient(loss, in.hidden, dhidden);
   expect_gradient(loss, in.w, dw);
 }
@@ -252,7 +342,15 @@ TEST(LogprobBackward, DoesNotDependOnThreads) {
   const auto run = [&](int threads) {
     set_num_threads(threads);
     Floats logp({s.R}), lse({s.R}), dhidden = poisoned({s.R, s.D}), dw = normals({s.V, s.D}, 9);
-    logprob_fused(cpu(), logp, lse, dhidden, dw, {in.dlogp, {}, 0.1f}, in.hidden, in.w, in.targets, 1);
+    logprob_fused(cpu(), {.logp = logp,
+                          .lse = lse,
+                          .dhidden = dhidden,
+                          .dw = dw,
+                          .grad = {in.dlogp, {}, 0.1f},
+                          .hidden = in.hidden,
+                          .w = in.w,
+                          .targets = in.targets,
+                          .inv_temperature = 1});
     return std::array{dhidden, dw};
   };
   const auto one = run(1), two = run(2);

@@ -2,7 +2,7 @@
 
 #include "core/base/parallel_for.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 #include "tests/kernels/stored.h"
 #include "tests/support/npy.h"
 #include "tests/support/support.h"
@@ -31,9 +31,11 @@ constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 1}, {0, 8}, {3, 7}, {5, 64
     rmsnorm_forward(cpu(), y, rstd, x, w, eps);
     for (const bool accumulate : {false, true}) {
       Floats dx = accumulate ? normals({rows, dim}, 5, 1, 2) : poisoned({rows, dim}, 2);
-      expect_bodies_agree(rmsnorm_backward, {&dx, &dw}, {1e-5, 1e-5}, dx, dw, dy, x, rstd, w, accumulate);
+      expect_bodies_agree(rmsnorm_backward, {1e-5, 1e-5},
+                          {.dx = dx, .dw = dw, .dy = dy, .x = x, .rstd = rstd, .w = w, .accumulate = accumulate});
       dx = accumulate ? normals({rows, dim}, 5, 1, 2) : poisoned({rows, dim}, 2);
-      expect_bodies_agree(rmsnorm_backward, {&dx}, {1e-5, 1e-5}, dx, {}, dy, x, rstd, w, accumulate);
+      expect_bodies_agree(rmsnorm_backward, {1e-5, 1e-5},
+                          {.dx = dx, .dy = dy, .x = x, .rstd = rstd, .w = w, .accumulate = accumulate});
     }
   }
 });
@@ -72,7 +74,7 @@ TEST(Rmsnorm, GradientsAreFiniteDifferences) {
   const Floats kept = rstd;
   each_cpu_body(rmsnorm_backward, [&](auto run, const std::string&) {
     Floats dx = poisoned({3, 10}), dw({10});
-    run(dx, dw, dy, x, kept, w, false);
+    run({.dx = dx, .dw = dw, .dy = dy, .x = x, .rstd = kept, .w = w, .accumulate = false});
     expect_gradient(loss, x, dx);
     expect_gradient(loss, w, dw);
   });
@@ -84,10 +86,10 @@ TEST(Rmsnorm, BitsDependNeitherOnOtherRowsNorOnThreads) {
   set_num_threads(1);
   Floats y = poisoned({rows, dim}), rstd = poisoned({rows}), dx = poisoned({rows, dim}), dw({dim});
   rmsnorm_forward(cpu(), y, rstd, x, w, eps);
-  rmsnorm_backward(cpu(), dx, dw, dy, x, rstd, w, false);
+  rmsnorm_backward(cpu(), {.dx = dx, .dw = dw, .dy = dy, .x = x, .rstd = rstd, .w = w, .accumulate = false});
   set_num_threads(2);
   Floats dx2 = poisoned({rows, dim}), dw2({dim});
-  rmsnorm_backward(cpu(), dx2, dw2, dy, x, rstd, w, false);
+  rmsnorm_backward(cpu(), {.dx = dx2, .dw = dw2, .dy = dy, .x = x, .rstd = rstd, .w = w, .accumulate = false});
   EXPECT_TRUE(close(dx2, dx, {0, 0}));
   EXPECT_TRUE(close(dw2, dw, {0, 0}));
   for (int64_t r = 0; r < rows; r += 33) {
@@ -132,7 +134,9 @@ TEST(Rmsnorm, MatchesStoredForwardAndBackward) {
   const Floats x = stored(two, "x", {200, 50}), w = stored(two, "g", {50});
   Floats out = poisoned({200, 50}), rstd = poisoned({200}), dx = out, dw({50});
   rmsnorm_forward(cpu(), out, rstd, x, w, eps);
-  rmsnorm_backward(cpu(), dx, dw, stored(two, "dy", {200, 50}), x, rstd, w, false);
+  rmsnorm_backward(
+      cpu(),
+      {.dx = dx, .dw = dw, .dy = stored(two, "dy", {200, 50}), .x = x, .rstd = rstd, .w = w, .accumulate = false});
   EXPECT_TRUE(close(out, stored(two, "y", {200, 50}), {1e-4, 1e-5}));
   EXPECT_TRUE(close(dx, stored(two, "dx", {200, 50}), {1e-4, 1e-5}));
   EXPECT_TRUE(close(dw, stored(two, "dg", {50}), {1e-4, 1e-5}));

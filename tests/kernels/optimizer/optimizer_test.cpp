@@ -5,9 +5,9 @@
 #include "core/base/parallel_for.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "kernels/optimizer/stochastic_rounding.h"
+#include "kernels/optimizer/internal.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 #include "tests/support/support.h"
 
 namespace hone::test {
@@ -29,7 +29,7 @@ Floats magnitudes(int64_t count, uint64_t seed) {
 }
 Floats one(float value) { return Floats({1}, value); }
 
-// A range with weight decay in two blocks of three, as norms among matrices have it.
+// A range with weight decay in two granules of three, as for norms between matrices.
 struct Range {
   explicit Range(int64_t count)
       : value(normals({count}, 1)),
@@ -63,24 +63,28 @@ void expect_nearest(const Numbers<bf16>& rounded, const Floats& value) {
   for (const int64_t n : sizes) {
     Range range(n);
     Floats m = normals({n}, 2), v = magnitudes(n, 3);
-    expect_bodies_agree(adamw_update, {&range.value, &m, &v}, {0, 0}, range, m, v, adamw);
-    expect_bodies_agree(adamw_update, {&range.value, &m, &v}, {0, 0}, {range.value, {}, range.grad, {}, range.clip}, m,
-                        v, adamw);
+    expect_bodies_agree(adamw_update, {0, 0}, {.range = range, .m = m, .v = v, .step = adamw});
+    expect_bodies_agree(adamw_update, {0, 0},
+                        {.range = {range.value, {}, range.grad, {}, range.clip}, .m = m, .v = v, .step = adamw});
   }
 }) && op_cases().add("sgd_update", [] {
   for (const int64_t n : sizes) {
     Range range(n);
     Floats buffer = normals({n}, 2);
-    expect_bodies_agree(sgd_update, {&range.value, &buffer}, {0, 0}, range, buffer,
-                        SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true});
-    expect_bodies_agree(sgd_update, {&range.value}, {0, 0}, range, {}, SgdStep{.learning_rate = 0.1f});
+    expect_bodies_agree(
+        sgd_update, {0, 0},
+        {.range = range,
+         .buffer = buffer,
+         .step = SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true}});
+    expect_bodies_agree(sgd_update, {0, 0}, {.range = range, .step = SgdStep{.learning_rate = 0.1f}});
   }
 }) && op_cases().add("rmsprop_update", [] {
   for (const int64_t n : sizes) {
     Range range(n);
     Floats square = magnitudes(n, 2);
-    expect_bodies_agree(rmsprop_update, {&range.value, &square}, {0, 0}, range, square,
-                        RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f});
+    expect_bodies_agree(
+        rmsprop_update, {0, 0},
+        {.range = range, .square = square, .step = RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f}});
   }
 }) && op_cases().add("sum_squares", [] {
   for (const int64_t n : sizes) {
@@ -138,25 +142,31 @@ TEST(SumSquares, BitsDoNotDependOnThreads) {
 TEST(Sgd, FollowsItsDefinition) {
   Floats value = one(1), buffer = one(100);
   const SgdStep step{.learning_rate = 0.5f, .momentum = 0.5f, .dampening = 0.25f, .weight_decay = 0.5f, .first = true};
-  sgd_update(cpu(), {value, {}, one(4), {}, one(0.5f)}, buffer, step);  // gradient 4 * 0.5 + 0.5 * 1
+  sgd_update(
+      cpu(),
+      {.range = {value, {}, one(4), {}, one(0.5f)}, .buffer = buffer, .step = step});  // gradient 4 * 0.5 + 0.5 * 1
   EXPECT_EQ(buffer[0], 2.5f);
   EXPECT_EQ(value[0], -0.25f);
   SgdStep later = step;
   later.first = false, later.nesterov = true;
-  sgd_update(cpu(), {value, {}, one(4), {}, one(0.5f)}, buffer, later);  // gradient 2 - 0.125 = 1.875
+  sgd_update(
+      cpu(),
+      {.range = {value, {}, one(4), {}, one(0.5f)}, .buffer = buffer, .step = later});  // gradient 2 - 0.125 = 1.875
   EXPECT_EQ(buffer[0], 0.5f * 2.5f + 0.75f * 1.875f);
   EXPECT_EQ(value[0], -0.25f - 0.5f * (1.875f + 0.5f * 2.65625f));
 }
 
 TEST(Rmsprop, FollowsItsDefinition) {
   Floats value = one(1), square = one(4);
-  rmsprop_update(cpu(), {value, {}, one(4), {}, one(0.5f)}, square,
-                 {.learning_rate = 0.5f, .alpha = 0.5f, .eps = 0, .weight_decay = 2});  // gradient 4 * 0.5 + 2
+  rmsprop_update(
+      cpu(), {.range = {value, {}, one(4), {}, one(0.5f)},
+              .square = square,
+              .step = {.learning_rate = 0.5f, .alpha = 0.5f, .eps = 0, .weight_decay = 2}});  // gradient 4 * 0.5 + 2
   EXPECT_EQ(square[0], 10);
   EXPECT_FLOAT_EQ(value[0], 1 - 0.5f * 4 / std::sqrt(10.0f));
 }
 
-// Weight decay, and the rounded copy, of every update.
+// Weight decay and the rounded copy of each update.
 TEST(Updates, BlocksDecayOneByOneAndTheNearestBf16IsWritten) {
   const int64_t n = 40000;
   const Floats m = normals({n}, 2), v = magnitudes(n, 3);
@@ -176,14 +186,17 @@ TEST(Updates, BlocksDecayOneByOneAndTheNearestBf16IsWritten) {
     check([&](const ParamRange& range, float weight_decay) {
       AdamwStep step = adamw;
       step.weight_decay = weight_decay;
-      run(range, Floats(m), Floats(v), step);
+      run({.range = range, .m = Floats(m), .v = Floats(v), .step = step});
     });
   });
   check([&](const ParamRange& range, float weight_decay) {
-    sgd_update(cpu(), range, Floats(m), {.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = weight_decay});
+    sgd_update(cpu(), {.range = range,
+                       .buffer = Floats(m),
+                       .step = {.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = weight_decay}});
   });
   check([&](const ParamRange& range, float weight_decay) {
-    rmsprop_update(cpu(), range, Floats(v), {.learning_rate = 0.1f, .weight_decay = weight_decay});
+    rmsprop_update(
+        cpu(), {.range = range, .square = Floats(v), .step = {.learning_rate = 0.1f, .weight_decay = weight_decay}});
   });
 }
 
@@ -196,8 +209,8 @@ TEST(Adamw, Bf16MomentsAreRoundedOnceTheValueHasMoved) {
   for (int64_t i = 0; i < n; ++i) m_exact[i] = to_float(m[i]), v_exact[i] = to_float(v[i]);
   AdamwStep step = adamw;
   step.seed = 5, step.stream = 9;
-  adamw_update(cpu(), exact, m_exact, v_exact, step);
-  adamw_update(cpu(), coarse, m_new, v_new, step);
+  adamw_update(cpu(), {.range = exact, .m = m_exact, .v = v_exact, .step = step});
+  adamw_update(cpu(), {.range = coarse, .m = m_new, .v = v_new, .step = step});
   EXPECT_TRUE(close(coarse.value, exact.value, {0, 0}));
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t noise = philox(5, 9, static_cast<uint64_t>(i / 4)).word[i % 4];
@@ -205,7 +218,7 @@ TEST(Adamw, Bf16MomentsAreRoundedOnceTheValueHasMoved) {
     ASSERT_EQ(v_new[i].bits, to_bf16(stochastic_bf16(v_exact[i], noise >> 16)).bits) << i;
   }
   step.stream = 10;
-  adamw_update(cpu(), Range(n), m_again, v_again, step);
+  adamw_update(cpu(), {.range = Range(n), .m = m_again, .v = v_again, .step = step});
   EXPECT_NE(bits(m_again), bits(m_new));
   EXPECT_NE(bits(v_again), bits(v_new));
 }
@@ -246,14 +259,16 @@ TEST(Adamw, FollowsARecordedTorchRun) {
       const float error = target[r] - (w[3 * r] * x[0] + w[3 * r + 1] * x[1] + w[3 * r + 2] * x[2]);
       for (int64_t c = 0; c < 3; ++c) grad[3 * r + c] = -2 * error * x[c];
     }
-    adamw_update(cpu(), {w, {}, grad, {}, one(1)}, m, v,
-                 {.learning_rate = static_cast<float>(run.at("lr").as_double()),
-                  .beta1 = static_cast<float>(beta1),
-                  .beta2 = static_cast<float>(beta2),
-                  .eps = static_cast<float>(run.at("eps").as_double()),
-                  .weight_decay = static_cast<float>(run.at("weight_decay").as_double()),
-                  .correction1 = static_cast<float>(1 - std::pow(beta1, step)),
-                  .correction2 = static_cast<float>(1 - std::pow(beta2, step))});
+    adamw_update(cpu(), {.range = {w, {}, grad, {}, one(1)},
+                         .m = m,
+                         .v = v,
+                         .step = {.learning_rate = static_cast<float>(run.at("lr").as_double()),
+                                  .beta1 = static_cast<float>(beta1),
+                                  .beta2 = static_cast<float>(beta2),
+                                  .eps = static_cast<float>(run.at("eps").as_double()),
+                                  .weight_decay = static_cast<float>(run.at("weight_decay").as_double()),
+                                  .correction1 = static_cast<float>(1 - std::pow(beta1, step)),
+                                  .correction2 = static_cast<float>(1 - std::pow(beta2, step))}});
   }
   Floats expected({6});
   for (int64_t r = 0; r < 2; ++r) row(run.at("expected_W_torch").as_array()[static_cast<size_t>(r)], expected, 3 * r);

@@ -14,7 +14,7 @@ TEST(QuantizeRows, IsWithinHalfAStepOfTheRow) {
     EXPECT_TRUE(q.values.gaps_intact() && q.scales.gaps_intact());
     for (int64_t i = 0; i < w.size(); ++i) {
       const float scale = q.scales[i / K], number = decoded(format, q.values[i]);
-      // A step of int8 is 1; one of e4m3 an eighth of the number's power of two, 2^-9 at least.
+      // A step of int8 is 1. A step of e4m3 is an eighth of the number's power of two, at least 2^-9.
       const float step = format == QuantFormat::int8
                              ? 1
                              : std::max(std::exp2(std::floor(std::log2(std::fabs(w[i] / scale)))) / 8, 0x1p-9f);
@@ -46,7 +46,7 @@ TEST(QuantizeRows, ZerosStayZerosAndWhatIsNotFiniteShows) {
 }
 
 [[maybe_unused]] const bool added = op_cases().add("quantize_rows", [] {
-  // The specification is the only body of the CPU; what it leaves is tested above.
+  // The specification is the only CPU body. The tests above check its results.
   const Floats w = normals({5, 37}, 2);
   for (const QuantFormat format : all_quant_formats) {
     Quantized q(format, 5, 37);

@@ -4,7 +4,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/rope/rope.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 #include "tests/kernels/quant/quantized.h"
 #include "tests/kernels/stored.h"
 #include "tests/support/npy.h"
@@ -58,27 +58,60 @@ Tensor given(bool there, const Floats& x) { return there ? x.tensor() : Tensor()
     for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>(63 - t);
     const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm),
                  rstd = given(c.norms, call.rstd);
-    expect_bodies_agree(qkv_forward, {&call.q, &call.k, &cache_k, &cache_v}, {2e-6, 1e-6}, call.q, call.k, rstd,
-                        call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape,
-                        KvWriteTarget{cache_k, cache_v, slots});
-    expect_bodies_agree(qkv_forward, {&call.q, &call.k}, {2e-6, 1e-6}, call.q, call.k, {}, call.qkv, call.positions,
-                        call.cos_sin, q_norm, k_norm, c.shape, {});
+    expect_bodies_agree(qkv_forward, {2e-6, 1e-6},
+                        {.q = call.q,
+                         .k = call.k,
+                         .rstd = rstd,
+                         .qkv = call.qkv,
+                         .positions = call.positions,
+                         .cos_sin = call.cos_sin,
+                         .q_norm = q_norm,
+                         .k_norm = k_norm,
+                         .shape = c.shape,
+                         .cache = KvWriteTarget{cache_k, cache_v, slots}});
+    expect_bodies_agree(qkv_forward, {2e-6, 1e-6},
+                        {.q = call.q,
+                         .k = call.k,
+                         .qkv = call.qkv,
+                         .positions = call.positions,
+                         .cos_sin = call.cos_sin,
+                         .q_norm = q_norm,
+                         .k_norm = k_norm,
+                         .shape = c.shape});
   }
 }) && op_cases().add("qkv_backward", [] {
   for (const Case& c : cases()) {
     Call call(c);
     const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm),
                  rstd = given(c.norms, call.rstd);
-    qkv_forward(cpu(), call.q, call.k, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape, {});
+    qkv_forward(cpu(), {.q = call.q,
+                        .k = call.k,
+                        .rstd = rstd,
+                        .qkv = call.qkv,
+                        .positions = call.positions,
+                        .cos_sin = call.cos_sin,
+                        .q_norm = q_norm,
+                        .k_norm = k_norm,
+                        .shape = c.shape});
     Floats dqkv = normals({c.tokens, c.width()}, 9), dq_norm = normals({c.shape.head_dim}, 10),
            dk_norm = normals({c.shape.head_dim}, 11);
-    expect_bodies_agree(qkv_backward, {&dqkv, &dq_norm, &dk_norm}, {1e-5, 1e-5}, dqkv, given(c.norms, dq_norm),
-                        given(c.norms, dk_norm), call.dq, call.dk, rstd, call.qkv, call.positions, call.cos_sin, q_norm,
-                        k_norm, c.shape);
+    expect_bodies_agree(qkv_backward, {1e-5, 1e-5},
+                        {.dqkv = dqkv,
+                         .dq_norm = given(c.norms, dq_norm),
+                         .dk_norm = given(c.norms, dk_norm),
+                         .dq = call.dq,
+                         .dk = call.dk,
+                         .rstd = rstd,
+                         .qkv = call.qkv,
+                         .positions = call.positions,
+                         .cos_sin = call.cos_sin,
+                         .q_norm = q_norm,
+                         .k_norm = k_norm,
+                         .shape = c.shape});
   }
 });
 
-// One head as the formulas say, in double: norm, then rotation of pairs (i, i + half).
+// One head by the formulas, in double: norm, then rotation of pairs (i, i + half).
 std::vector<double> expected_head(const Case& c, const Call& call, int64_t t, int64_t h) {
   const int64_t dim = c.shape.head_dim, half = c.shape.rotary_dim / 2;
   std::vector<double> x, out;
@@ -111,8 +144,15 @@ TEST(Qkv, NormsRotatesAndWritesTheCache) {
       for (int64_t h = 0; h < H + Hk; ++h)
         for (const double x : expected_head(c, call, t, h)) (h < H ? q : k).push_back(x);
     each_cpu_body(qkv_forward, [&](auto run, const std::string&) {
-      run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm),
-          given(c.norms, call.k_norm), c.shape, KvWriteTarget{cache_k, cache_v, slots});
+      run({.q = call.q,
+           .k = call.k,
+           .qkv = call.qkv,
+           .positions = call.positions,
+           .cos_sin = call.cos_sin,
+           .q_norm = given(c.norms, call.q_norm),
+           .k_norm = given(c.norms, call.k_norm),
+           .shape = c.shape,
+           .cache = KvWriteTarget{cache_k, cache_v, slots}});
       EXPECT_TRUE(close(call.q, q, {2e-6, 2e-6}));
       EXPECT_TRUE(close(call.k, k, {2e-6, 2e-6}));
       for (int64_t t = 0; t < c.tokens; ++t)
@@ -124,7 +164,7 @@ TEST(Qkv, NormsRotatesAndWritesTheCache) {
   }
 }
 
-// Each token's head is a row of quantize_rows.
+// Each head of a token equals a row of quantize_rows.
 TEST(Qkv, WritesACacheInFp8) {
   for (const Case& c : cases()) {
     Call call(c);
@@ -134,8 +174,15 @@ TEST(Qkv, WritesACacheInFp8) {
     Ids slots({c.tokens});
     for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>((5 * t + 1) % 64);
     each_cpu_body(qkv_forward, [&](auto run, const std::string&) {
-      if (!run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm),
-               given(c.norms, call.k_norm), c.shape, KvWriteTarget{cache_k, cache_v, slots, k_scale, v_scale}))
+      if (!run({.q = call.q,
+                .k = call.k,
+                .qkv = call.qkv,
+                .positions = call.positions,
+                .cos_sin = call.cos_sin,
+                .q_norm = given(c.norms, call.q_norm),
+                .k_norm = given(c.norms, call.k_norm),
+                .shape = c.shape,
+                .cache = KvWriteTarget{cache_k, cache_v, slots, k_scale, v_scale}}))
         return;
       Floats k_rows({c.tokens * Hk, d}), v_rows = k_rows;
       for (int64_t i = 0; i < k_rows.size(); ++i) {
@@ -160,7 +207,15 @@ TEST(Qkv, GradientsAreFiniteDifferencesAndLeaveTheValuesAlone) {
     const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm),
                  rstd = given(c.norms, call.rstd);
     const auto loss = [&] {
-      qkv_forward(cpu(), call.q, call.k, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape, {});
+      qkv_forward(cpu(), {.q = call.q,
+                          .k = call.k,
+                          .rstd = rstd,
+                          .qkv = call.qkv,
+                          .positions = call.positions,
+                          .cos_sin = call.cos_sin,
+                          .q_norm = q_norm,
+                          .k_norm = k_norm,
+                          .shape = c.shape});
       double sum = 0;
       for (int64_t i = 0; i < call.q.size(); ++i) sum += double{call.q[i]} * call.dq[i];
       for (int64_t i = 0; i < call.k.size(); ++i) sum += double{call.k[i]} * call.dk[i];
@@ -171,8 +226,18 @@ TEST(Qkv, GradientsAreFiniteDifferencesAndLeaveTheValuesAlone) {
     each_cpu_body(qkv_backward, [&](auto run, const std::string&) {
       Floats dqkv({c.tokens, c.width()}), dq_norm({c.shape.head_dim}), dk_norm({c.shape.head_dim});
       const int64_t values = (c.shape.num_heads + c.shape.num_kv_heads) * c.shape.head_dim;
-      run(dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq, call.dk, given(c.norms, kept), call.qkv,
-          call.positions, call.cos_sin, q_norm, k_norm, c.shape);
+      run({.dqkv = dqkv,
+           .dq_norm = given(c.norms, dq_norm),
+           .dk_norm = given(c.norms, dk_norm),
+           .dq = call.dq,
+           .dk = call.dk,
+           .rstd = given(c.norms, kept),
+           .qkv = call.qkv,
+           .positions = call.positions,
+           .cos_sin = call.cos_sin,
+           .q_norm = q_norm,
+           .k_norm = k_norm,
+           .shape = c.shape});
       for (int64_t i = 0; i < dqkv.size(); ++i) ASSERT_TRUE(i % c.width() < values || dqkv[i] == 0);
       expect_gradient(loss, call.qkv, dqkv);
       if (!c.norms) return;
@@ -188,18 +253,41 @@ TEST(Qkv, BitsDependNeitherOnOtherTokensNorOnThreads) {
   std::vector<Floats> first;
   for (const int threads : {1, 2}) {
     set_num_threads(threads);
-    qkv_forward(cpu(), call.q, call.k, call.rstd, call.qkv, call.positions, call.cos_sin, call.q_norm, call.k_norm,
-                c.shape, {});
+    qkv_forward(cpu(), {.q = call.q,
+                        .k = call.k,
+                        .rstd = call.rstd,
+                        .qkv = call.qkv,
+                        .positions = call.positions,
+                        .cos_sin = call.cos_sin,
+                        .q_norm = call.q_norm,
+                        .k_norm = call.k_norm,
+                        .shape = c.shape});
     Floats dqkv({70, c.width()}), dq_norm({20}), dk_norm({20});
-    qkv_backward(cpu(), dqkv, dq_norm, dk_norm, call.dq, call.dk, call.rstd, call.qkv, call.positions, call.cos_sin,
-                 call.q_norm, call.k_norm, c.shape);
+    qkv_backward(cpu(), {.dqkv = dqkv,
+                         .dq_norm = dq_norm,
+                         .dk_norm = dk_norm,
+                         .dq = call.dq,
+                         .dk = call.dk,
+                         .rstd = call.rstd,
+                         .qkv = call.qkv,
+                         .positions = call.positions,
+                         .cos_sin = call.cos_sin,
+                         .q_norm = call.q_norm,
+                         .k_norm = call.k_norm,
+                         .shape = c.shape});
     const std::vector<Floats> now = {call.q, call.k, dqkv, dq_norm, dk_norm};
     if (first.empty()) first = now;
     for (size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(close(now[i], first[i], {0, 0})) << i;
   }
   Floats q = poisoned({1, 4, 20}), k = poisoned({1, 2, 20});
-  qkv_forward(cpu(), q, k, {}, call.qkv.tensor().rows(41, 1), call.positions.tensor().rows(41, 1), call.cos_sin,
-              call.q_norm, call.k_norm, c.shape, {});
+  qkv_forward(cpu(), {.q = q,
+                      .k = k,
+                      .qkv = call.qkv.tensor().rows(41, 1),
+                      .positions = call.positions.tensor().rows(41, 1),
+                      .cos_sin = call.cos_sin,
+                      .q_norm = call.q_norm,
+                      .k_norm = call.k_norm,
+                      .shape = c.shape});
   for (int64_t i = 0; i < q.size(); ++i) ASSERT_TRUE(same_bits(q[i], call.q[41 * 80 + i]));
 }
 
@@ -210,8 +298,13 @@ TEST(Qkv, RefusesPositionsAndSlotsOutsideTheirTables) {
   Ids slots({2});
   slots[1] = 3;
   const auto run = [&] {
-    qkv_forward(cpu(), call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, {}, {}, c.shape,
-                {cache, cache, slots});
+    qkv_forward(cpu(), {.q = call.q,
+                        .k = call.k,
+                        .qkv = call.qkv,
+                        .positions = call.positions,
+                        .cos_sin = call.cos_sin,
+                        .shape = c.shape,
+                        .cache = {cache, cache, slots}});
   };
   EXPECT_THROW(run(), Error);
   slots[1] = 2;
@@ -275,14 +368,19 @@ TEST(Qkv, RotationsMatchVllm) {
     Floats cos_sin({g.positions, g.rotary.dim}), q = poisoned({tokens, g.heads, g.dim}),
                                                  k = poisoned({tokens, g.kv_heads, g.dim});
     rope_table(cos_sin, g.rotary);
-    qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {g.heads, g.kv_heads, g.dim, g.rotary.dim, 0}, {});
+    qkv_forward(cpu(), {.q = q,
+                        .k = k,
+                        .qkv = qkv,
+                        .positions = positions,
+                        .cos_sin = cos_sin,
+                        .shape = {g.heads, g.kv_heads, g.dim, g.rotary.dim, 0}});
     EXPECT_TRUE(close(q, read_npy(folder / "q_out.npy").values, {g.tolerance, g.tolerance})) << g.name;
     EXPECT_TRUE(close(k, read_npy(folder / "k_out.npy").values, {g.tolerance, g.tolerance})) << g.name;
   }
 }
 
-// Norms (their weights stored as an offset from one), partial rotation and attention in a row, as a Qwen3-Next layer
-// has them.
+// Norms (their weights stored as an offset from one), partial rotation and attention, in the order of a Qwen3-Next
+// layer.
 TEST(Qkv, NormRotationAndAttentionMatchVllm) {
   for (const std::string name : {"dense_attention_f32_small", "dense_attention_f32_realdims"}) {
     HONE_SHARED_OR_SKIP(folder, "data/parity/vllmcpp_ops/" + name);
@@ -300,17 +398,28 @@ TEST(Qkv, NormRotationAndAttentionMatchVllm) {
       q_norm[i] = static_cast<float>(1 + q_weight.values[static_cast<size_t>(i)]),
       k_norm[i] = static_cast<float>(1 + k_weight.values[static_cast<size_t>(i)]);
     rope_table(cos_sin, {.dim = rotary, .theta = theta});
-    qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, q_norm, k_norm, {heads, kv_heads, dim, rotary, 1e-6f}, {});
+    qkv_forward(cpu(), {.q = q,
+                        .k = k,
+                        .qkv = qkv,
+                        .positions = positions,
+                        .cos_sin = cos_sin,
+                        .q_norm = q_norm,
+                        .k_norm = k_norm,
+                        .shape = {heads, kv_heads, dim, rotary, 1e-6f}});
     Ids offsets({2});
     offsets[1] = static_cast<int32_t>(tokens);
     const Tensor v = qkv.tensor().columns((heads + kv_heads) * dim, kv_heads * dim).view({tokens, kv_heads, dim});
-    attention_forward(cpu(), out, {}, q, k, v, offsets,
-                      {.scale = 1 / std::sqrt(static_cast<float>(dim)), .max_length = tokens});
+    attention_forward(cpu(), {.out = out,
+                              .q = q,
+                              .k = k,
+                              .v = v,
+                              .offsets = offsets,
+                              .shape = {.scale = 1 / std::sqrt(static_cast<float>(dim)), .max_length = tokens}});
     EXPECT_TRUE(close(out, read_npy(folder / "attn.npy").values, {2e-4, 2e-4})) << name;
   }
 }
 
-// The stored rotation pairs neighbours (2i, 2i + 1); hone's pairs (i, i + half) are the same numbers in another order.
+// The stored rotation pairs neighbors (2i, 2i + 1). hone's pairs (i, i + half) are the same numbers in another order.
 TEST(Qkv, RotationMatchesAnInterleavedOne) {
   HONE_SHARED_OR_SKIP(path, "vectors/a1/rope.safetensors");
   const SafetensorsReader file(path);
@@ -327,7 +436,8 @@ TEST(Qkv, RotationMatchesAnInterleavedOne) {
                         rearranged[t * dim + i] = expected[t * dim + i % 32 * 2 + i / 32];
   }
   rope_table(cos_sin, {.dim = dim});
-  qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {1, 1, dim, dim, 0}, {});
+  qkv_forward(cpu(),
+              {.q = q, .k = k, .qkv = qkv, .positions = positions, .cos_sin = cos_sin, .shape = {1, 1, dim, dim, 0}});
   EXPECT_TRUE(close(q, rearranged, {1e-4, 1e-5}));
 }
 

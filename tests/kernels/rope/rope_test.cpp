@@ -33,7 +33,7 @@ TEST(Rotary, LinearScalingSlowsPositions) {
     for (int64_t i = 0; i < 8; ++i) EXPECT_NEAR(plain[p * 8 + i], slow[4 * p * 8 + i], 1e-6);
 }
 
-// The frequency of pair i, read off the table at position 1.
+// The frequency of pair i, from the table at position 1.
 double frequency(const Floats& table, int64_t dim, int64_t i) {
   return std::atan2(table[dim + dim / 2 + i], table[dim + i]);
 }

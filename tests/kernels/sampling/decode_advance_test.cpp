@@ -2,7 +2,7 @@
 
 #include "kernels/sampling/sample.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 
 namespace hone::test {
 namespace {
@@ -36,14 +36,16 @@ struct Rows {
   Ids ids({3});
   ids[0] = 41, ids[1] = 42, ids[2] = -1;
   for (int64_t i = 0; i < 4; ++i) rows.drawn[i] = static_cast<int32_t>(60 + i);
-  decode_advance(cpu(), rows.state(), ids, rows.table, 4, rows.results());
+  expect_bodies_agree(
+      decode_advance, {0, 0},
+      {.state = rows.state(), .ids = ids, .block_table = rows.table, .block_size = 4, .results = rows.results()});
   EXPECT_EQ(rows.tokens[0], 41);
   EXPECT_EQ(rows.positions[0], 3);
   EXPECT_EQ(rows.slots[0], 10 * 4 + 3);
   EXPECT_EQ(rows.lengths[0], 4);
   EXPECT_EQ(rows.get(0).position, 101u);
   EXPECT_EQ(rows.get(0).seed, 7u);
-  EXPECT_EQ(rows.tokens[1], 5);  // not live
+  EXPECT_EQ(rows.tokens[1], 5);  // not active
   EXPECT_EQ(rows.positions[1], 3);
   EXPECT_EQ(rows.slots[1], -1);
   EXPECT_EQ(rows.get(1).position, 101u);
@@ -59,7 +61,11 @@ struct Rows {
 TEST(DecodeAdvance, APositionWithoutABlockIsAnError) {
   Rows rows;
   Ids ids({3});
-  EXPECT_THROW(decode_advance(cpu(), rows.state(), ids, rows.table, 2, rows.results()), Error);
+  EXPECT_THROW(
+      decode_advance(
+          cpu(),
+          {.state = rows.state(), .ids = ids, .block_table = rows.table, .block_size = 2, .results = rows.results()}),
+      Error);
 }
 
 }  // namespace hone::test

@@ -8,10 +8,10 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// Rows of edits on the host.
+// Rows of adjustments on the host.
 struct Table {
   std::vector<RowPenalties> how;
-  std::vector<LogitAdjustment> edits;  // as many of each row
+  std::vector<LogitAdjustment> edits;  // the same number per row
   LogitAdjustments view() {
     const auto bytes = [](auto& items) {
       return Tensor(items.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(items.size() * sizeof(items[0]))});
@@ -31,13 +31,13 @@ Table three_edits() {
            {.frequency_penalty = -0.5, .presence_penalty = -1, .stops_after = 1},
            {.frequency_penalty = 0.25, .presence_penalty = 0.5, .repetition_penalty = 2}},
           {{.id = 1, .times = 0},             // -4
-           {.id = 0, .times = 0, .bias = 8},  // -5: positive once the bias is there
-           {.id = 2, .bias = 0.5f},           // -3: not penalised
+           {.id = 0, .times = 0, .bias = 8},  // -5: positive with the bias
+           {.id = 2, .bias = 0.5f},           // -3: not penalized
            {.id = 2, .times = 1},             // 1
            {.id = 1, .times = 4, .bias = 3, .stops = 1},
            {},
            {.id = 3, .times = 2},  // 6
-           {.id = 0, .stops = 1},  // 3: may be drawn
+           {.id = 0, .stops = 1},  // 3: may be sampled
            {}}};
 }
 
@@ -67,15 +67,15 @@ Table three_edits() {
   draw({0, 3, 0});
   EXPECT_EQ(table.edits[1].times, 1);
   EXPECT_EQ(table.edits[1].bias, 8);
-  EXPECT_EQ(table.edits[5].id, 3);  // where there was none
+  EXPECT_EQ(table.edits[5].id, 3);  // was unused
   EXPECT_EQ(table.edits[5].times, 1);
-  EXPECT_EQ(table.edits[7].times, 1);  // not penalised until now
+  EXPECT_EQ(table.edits[7].times, 1);  // not penalized before
   EXPECT_EQ(table.how[1].stops_after, 0);
   draw({-1, 3, 2});
   EXPECT_EQ(table.edits[5].times, 2);
   EXPECT_EQ(table.edits[8].id, 2);
   EXPECT_EQ(table.how[1].stops_after, 0);
-  EXPECT_THROW(draw({3, 1, 1}), Error);  // no room
+  EXPECT_THROW(draw({3, 1, 1}), Error);  // no unused adjustment
 });
 
 TEST(EditLogits, RowsThatDoNotCountStayAsTheyAre) {

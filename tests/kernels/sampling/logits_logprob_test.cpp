@@ -4,7 +4,7 @@
 
 #include "kernels/sampling/sample.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 
 namespace hone::test {
 namespace {
@@ -25,7 +25,13 @@ Tensor bytes_of(std::vector<RowSamplingParams>& params) {
 
 Scores score(const Tensor& logits, const Ids& ids, int64_t n, std::vector<RowSamplingParams> params) {
   Scores out(logits.dim(0), n);
-  logits_logprob(cpu(), out.logp, out.raw_logp, out.top_ids, out.top_logp, logits, ids, bytes_of(params));
+  logits_logprob(cpu(), {.logp = out.logp,
+                         .raw_logp = out.raw_logp,
+                         .top_ids = out.top_ids,
+                         .top_logp = out.top_logp,
+                         .logits = logits,
+                         .ids = ids,
+                         .params = bytes_of(params)});
   return out;
 }
 
@@ -39,7 +45,15 @@ Scores score(const Tensor& logits, const Ids& ids, int64_t n, std::vector<RowSam
     const Ids ids = random_ids(S, static_cast<int32_t>(V), 3);
     std::vector<RowSamplingParams> params(S);
     for (size_t r = 0; r < params.size(); ++r) params[r].temperature = std::array{0.0f, 1.0f, 0.7f}[r % 3];
-    const Scores out = score(logits, ids, n, params);
+    const Scores out(S, n);
+    expect_bodies_agree(logits_logprob, {0, 0},
+                        {.logp = out.logp,
+                         .raw_logp = out.raw_logp,
+                         .top_ids = out.top_ids,
+                         .top_logp = out.top_logp,
+                         .logits = logits,
+                         .ids = ids,
+                         .params = bytes_of(params)});
     for (int64_t r = 0; r < S; ++r) {
       const auto log_softmax = [&](int64_t id, double temperature) {
         double sum = 0;
@@ -71,7 +85,12 @@ TEST(ScoreRows, HasTheBitsOfSampleRows) {
     params[r] = {.temperature = std::array{0.0f, 1.0f, 1.1f}[r % 3], .position = r};
   Ids ids({S});
   Floats logp = poisoned({S}), truncated_logp = poisoned({S}), raw_logp = poisoned({S});
-  sample_rows(cpu(), ids, logp, truncated_logp, raw_logp, logits, bytes_of(params));
+  sample_rows(cpu(), {.ids = ids,
+                      .logp = logp,
+                      .truncated_logp = truncated_logp,
+                      .raw_logp = raw_logp,
+                      .logits = logits,
+                      .params = bytes_of(params)});
   const Scores out = score(logits, ids, 0, params);
   EXPECT_TRUE(close(out.logp, logp, {0, 0}));
   EXPECT_TRUE(close(out.raw_logp, raw_logp, {0, 0}));
@@ -80,7 +99,7 @@ TEST(ScoreRows, HasTheBitsOfSampleRows) {
 TEST(ScoreRows, WhatHasNoDistributionAndNoIdIsNaN) {
   Floats logits({4, 3}, 1);
   logits[3] = nan_f32, logits[6] = infinity;
-  logits[9] = -infinity;  // a token without probability is none
+  logits[9] = -infinity;  // a token of probability 0
   Ids ids({4}, 0);
   ids[0] = 3;
   const Scores out = score(logits, ids, 3, std::vector<RowSamplingParams>(4));

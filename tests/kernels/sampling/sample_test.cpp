@@ -6,7 +6,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob.h"
 #include "tests/kernels/op_cases.h"
-#include "tests/kernels/op_check.h"
+#include "tests/kernels/op_contract.h"
 
 namespace hone::test {
 namespace {
@@ -27,7 +27,12 @@ Tensor bytes_of(std::vector<RowSamplingParams>& params) {
 
 Outputs sample(const Tensor& logits, std::vector<RowSamplingParams> params) {
   Outputs out(logits.dim(0));
-  sample_rows(cpu(), out.ids, out.logp, out.truncated_logp, out.raw_logp, logits, bytes_of(params));
+  sample_rows(cpu(), {.ids = out.ids,
+                      .logp = out.logp,
+                      .truncated_logp = out.truncated_logp,
+                      .raw_logp = out.raw_logp,
+                      .logits = logits,
+                      .params = bytes_of(params)});
   return out;
 }
 
@@ -52,7 +57,7 @@ std::vector<RowSamplingParams> varied_params(int64_t count) {
   return out;
 }
 
-// The probabilities that truncation leaves, by the words of kernels/sampling/sample.h.
+// The probabilities after truncation, as kernels/sampling/sample.h defines them.
 std::map<int32_t, double> distribution(const Floats& logits, const RowSamplingParams& p) {
   std::vector<std::pair<double, int32_t>> order;  // (-weight, id)
   for (int32_t v = 0; v < logits.size(); ++v)
@@ -87,17 +92,15 @@ std::map<int32_t, double> distribution(const Floats& logits, const RowSamplingPa
       for (int64_t i = 0; i < logits.size(); i += 11) logits[i] = i % V == 0 ? 0.5f : -infinity;
       for (int64_t i = 0; V > 100 && i + 1 < logits.size(); i += 5) logits[i] = logits[i + 1];  // ties
       std::vector<RowSamplingParams> params = varied_params(S);
-      std::map<std::string, Outputs> found;
-      each_cpu_body(sample_rows, [&](auto run, const std::string& name) {
-        Outputs out(S);
-        if (run(out.ids, out.logp, out.truncated_logp, out.raw_logp, logits, bytes_of(params)))
-          found.emplace(name, out);
-      });
-      ASSERT_TRUE(found.contains("specification"));
-      for (const auto& [name, out] : found) {
-        const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(name, ", V ", V, ", scale ", scale));
-        expect_equal(out, found.at("specification"));
-      }
+      Outputs out(S);
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("V ", V, ", scale ", scale));
+      expect_bodies_agree(sample_rows, {0, 0},
+                          {.ids = out.ids,
+                           .logp = out.logp,
+                           .truncated_logp = out.truncated_logp,
+                           .raw_logp = out.raw_logp,
+                           .logits = logits,
+                           .params = bytes_of(params)});
     }
 });
 
@@ -126,7 +129,7 @@ TEST(SampleRows, FrequenciesAreTheProbabilities) {
       const double mean = probability * static_cast<double>(draws), difference = static_cast<double>(counts[id]) - mean;
       chi_square += difference * difference / mean;
     }
-    // Above this once in ten thousand, for up to 11 degrees of freedom.
+    // The statistic exceeds this bound once in ten thousand, for up to 11 degrees of freedom.
     EXPECT_LT(chi_square, 37.4) << "temperature " << p.temperature << ", top_k " << p.top_k << ", top_p " << p.top_p
                                 << ", min_p " << p.min_p;
   }
@@ -137,12 +140,18 @@ TEST(SampleRows, LogpHasTheBitsOfLogprobForward) {
   const Floats hidden = normals({S, D}, 1), w = normals({V, D}, 2);
   for (const float temperature : {0.0f, 1.0f, 0.6f}) {
     Floats logits = poisoned({S, V}), logp = poisoned({S}), raw_logp = poisoned({S}), lse = poisoned({S});
-    gemm_forward(cpu(), logits, hidden, w, {}, {});
+    gemm_forward(cpu(), {.y = logits, .x = hidden, .w = w});
     std::vector<RowSamplingParams> params(S, {.temperature = temperature, .top_p = 0.9f});
     for (size_t r = 0; r < params.size(); ++r) params[r].position = r;
     const Outputs out = sample(logits, params);
-    logprob_forward(cpu(), logp, lse, {}, hidden, w, out.ids, inverse_temperature(temperature));
-    logprob_forward(cpu(), raw_logp, lse, {}, hidden, w, out.ids, 1);
+    logprob_forward(cpu(), {.logp = logp,
+                            .lse = lse,
+                            .hidden = hidden,
+                            .w = w,
+                            .targets = out.ids,
+                            .inv_temperature = inverse_temperature(temperature)});
+    logprob_forward(cpu(),
+                    {.logp = raw_logp, .lse = lse, .hidden = hidden, .w = w, .targets = out.ids, .inv_temperature = 1});
     EXPECT_TRUE(close(out.logp, logp, {0, 0}));
     EXPECT_TRUE(close(out.raw_logp, raw_logp, {0, 0}));
   }

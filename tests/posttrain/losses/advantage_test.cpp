@@ -6,16 +6,19 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "tests/data/entries.h"
 #include "tests/support/support.h"
 
 namespace hone {
 namespace {
 
+using test::entries;
+
 std::vector<Group> make_groups(std::span<const double> rewards, size_t group_size) {
   std::vector<Group> groups(rewards.size() / group_size);
   for (size_t i = 0; i < rewards.size(); ++i) {
     Sample& sample = groups[i / group_size].samples.emplace_back();
-    sample.tokens = {1, 2, 3}, sample.mask = {0, 1, 1};
+    sample.tokens = {1, 2, 3}, sample.columns.set(columns::mask, {0, 1, 1});
     sample.reward = rewards[i];
   }
   return groups;
@@ -24,7 +27,7 @@ std::vector<Group> make_groups(std::span<const double> rewards, size_t group_siz
 std::vector<double> advantages_of(const std::vector<Group>& groups) {
   std::vector<double> out;
   for (const Group& group : groups)
-    for (const Sample& sample : group.samples) out.push_back(sample.advantage.at(0));
+    for (const Sample& sample : group.samples) out.push_back(entries(sample, columns::advantage).at(0));
   return out;
 }
 
@@ -54,9 +57,9 @@ TEST(GroupAdvantages, LeaveOutWhatIsNotJudged) {
   EXPECT_EQ(scored(groups),
             (std::vector<Sample*>{&groups[0].samples[0], &groups[0].samples[1], &groups[0].samples[3]}));
   group_advantages(groups, {.scale = RewardScale::batch, .eps = 1});
-  EXPECT_EQ(groups[0].samples[0].advantage[0], static_cast<float>(-2 / 3.0));
-  EXPECT_EQ(groups[0].samples[1].advantage[0], 0);
-  EXPECT_TRUE(groups[0].samples[2].advantage.empty());
+  EXPECT_EQ(groups[0].samples[0].columns[columns::advantage][0], static_cast<float>(-2 / 3.0));
+  EXPECT_EQ(groups[0].samples[1].columns[columns::advantage][0], 0);
+  EXPECT_TRUE(groups[0].samples[2].columns.find(columns::advantage).empty());
 }
 
 // 0.1 + 0.1 + 0.1 is not 3 * 0.1: equal rewards must still be worth nothing.
@@ -64,7 +67,7 @@ TEST(GroupAdvantages, OfEqualRewardsAreExactlyZero) {
   const std::vector<double> rewards(7, 0.1);
   std::vector<Group> groups = make_groups(rewards, 7);
   group_advantages(groups, {.scale = RewardScale::group});
-  for (const Sample& sample : groups[0].samples) EXPECT_EQ(sample.advantage[0], 0);
+  for (const Sample& sample : groups[0].samples) EXPECT_EQ(sample.columns[columns::advantage][0], 0);
   EXPECT_EQ(leave_one_out(rewards), rewards);
 }
 
@@ -78,11 +81,11 @@ TEST(LeaveOneOut, IsTheMeanOfTheOthers) {
 TEST(SetColumn, WritesMaskedTokensInOrder) {
   Sample a, b;
   a.tokens = b.tokens = {1, 2, 3};
-  a.mask = {0, 1, 1}, b.mask = {0, 0, 1};
+  a.columns.set(columns::mask, {0, 1, 1}), b.columns.set(columns::mask, {0, 0, 1});
   const std::vector<Sample*> samples = {&a, &b};
-  set_column(samples, &Sample::returns, std::vector<double>{1, 2, 3});
-  EXPECT_EQ(a.returns, (std::vector<float>{0, 1, 2}));
-  EXPECT_EQ(b.returns, (std::vector<float>{0, 0, 3}));
+  set_column(samples, columns::returns, std::vector<double>{1, 2, 3});
+  EXPECT_EQ(entries(a, columns::returns), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(entries(b, columns::returns), (std::vector<float>{0, 0, 3}));
 }
 
 TEST(GroupAdvantages, AgreeWithPublishedNumbers) {

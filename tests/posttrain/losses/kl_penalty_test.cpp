@@ -10,18 +10,20 @@ namespace hone {
 namespace {
 
 KlPenalty make(const std::string& toml) {
-  KlPenalty out(0.05);
+  KlPenaltyConfig out{.coef = 0.05};
   Config::from_text(toml, "test").read([&](Fields& f) { out.fields(f, "kl_coef"); });
-  return out;
+  return KlPenalty(out);
 }
 
-// One group of three replies of 2, 1 and 0 trained tokens, and one that is not judged.
+// One group of three completions of 2, 1 and 0 trained tokens, and one that is not judged.
 std::vector<Group> groups() {
   std::vector<Group> out(1);
   for (const size_t tokens : {2, 1, 0, 1}) {
     Sample& sample = out[0].samples.emplace_back();
-    sample.tokens.resize(tokens + 1), sample.mask.assign(tokens + 1, 1), sample.mask[0] = 0;
-    sample.behavior_logp.assign(tokens + 1, -1), sample.reference_logp.assign(tokens + 1, -1.5);
+    sample.tokens.resize(tokens + 1), sample.columns.assign(columns::mask, tokens + 1, 1),
+        sample.columns[columns::mask][0] = 0;
+    sample.columns.assign(columns::behavior_logp, tokens + 1, -1),
+        sample.columns.assign(columns::reference_logp, tokens + 1, -1.5);
     sample.reward = static_cast<double>(tokens) + 1;
   }
   out[0].samples.back().scored = false;
@@ -68,7 +70,7 @@ TEST(KlPenalty, AnAdaptiveWeightFollowsTheDivergence) {
     penalty.token_rewards(batch, next);
     return next.means().at("objective/kl_coef");
   };
-  KlPenalty penalty(0);
+  KlPenalty penalty({});
   EXPECT_NEAR(after("0.001", penalty), 0.1 * (1 + 0.2 * 0.1), 1e-12);  // far above: at most a fifth in a horizon
   EXPECT_NEAR(after("5.0", penalty), 0.1 * (1 - 0.2 * 0.1), 1e-12);
   EXPECT_NEAR(after("0.3", penalty), 0.1 * (1 + (1 / 0.9 - 1) * 0.1), 1e-12);
@@ -87,7 +89,7 @@ TEST(KlPenalty, WithoutAWeightNeedsNoReference) {
   KlPenalty penalty = make("kl_coef = 0");
   EXPECT_FALSE(penalty.on());
   std::vector<Group> batch = groups();
-  for (Sample& sample : batch[0].samples) sample.reference_logp.clear();
+  for (Sample& sample : batch[0].samples) sample.columns.erase(columns::reference_logp);
   MetricSums metrics;
   EXPECT_EQ(penalty.token_rewards(batch, metrics), (std::vector<std::vector<double>>{{0, 3}, {2}, {}}));
   EXPECT_THROW(make("kl_coef = 0.1").token_rewards(batch, metrics), Error);

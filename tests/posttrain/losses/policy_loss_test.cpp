@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/io/file.h"
+#include "tests/data/entries.h"
 #include "tests/posttrain/objectives/rows.h"
 #include "tests/support/support.h"
 #include "train/objective_json.h"
@@ -13,9 +14,11 @@
 namespace hone {
 namespace {
 
+using test::entries;
+
 using test::Rows, test::nested;
 
-// Ratios on both sides of every clip, a masked token, one-token replies.
+// Ratios on both sides of every clip, a masked token, one-token completions.
 const Rows logp = {{-1.5, -0.5, -2.25, -0.125}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}, {-0.5, -0.75}};
 const Rows old_logp = {{-1.25, -0.75, -2.25, -3.0}, {-1.5, -1.125}, {-2.0, -0.25, -0.75, -1.0}, {-2.5}, {-0.25, -2.5}};
 const Rows behavior_logp = {
@@ -243,15 +246,16 @@ TEST(PolicyLoss, SettingsThatMeanNothingAreRefused) {
 
 TEST(PolicyLoss, IdleIsWhatHasNoAdvantageAndNoOtherTerm) {
   Sample sample;
-  sample.tokens = {1, 2, 3}, sample.mask = {0, 1, 1}, sample.advantage = {7, 0, 0};
+  sample.tokens = {1, 2, 3}, sample.columns.set(columns::mask, {0, 1, 1}),
+  sample.columns.set(columns::advantage, {7, 0, 0});
   EXPECT_TRUE(PolicyLoss().has_no_gradient(sample));
   EXPECT_FALSE(PolicyLoss{.beta = 0.1}.has_no_gradient(sample));
   EXPECT_FALSE(PolicyLoss{.entropy_coef = 0.1}.has_no_gradient(sample));
-  sample.advantage[2] = 1e-6f;
+  sample.columns[columns::advantage][2] = 1e-6f;
   EXPECT_FALSE(PolicyLoss().has_no_gradient(sample));
-  sample.advantage.clear();
+  sample.columns.erase(columns::advantage);
   EXPECT_FALSE(PolicyLoss().has_no_gradient(sample));
-  sample.mask = {0, 0, 0};
+  sample.columns.set(columns::mask, {0, 0, 0});
   EXPECT_TRUE(PolicyLoss{.beta = 0.1}.has_no_gradient(sample));
 }
 
@@ -260,13 +264,13 @@ TEST(PolicyLoss, TruncatedCompletionsAreNotTrainedOn) {
   std::vector<Group> groups(1);
   for (const char* reason : {"stop", "length"}) {
     Sample& sample = groups[0].samples.emplace_back();
-    sample.mask = {0, 1, 1}, sample.completion.finish_reason = reason;
+    sample.columns.set(columns::mask, {0, 1, 1}), sample.completion.finish_reason = reason;
   }
   PolicyLoss().mask_truncated(groups);
-  EXPECT_EQ(groups[0].samples[1].mask, (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(entries(groups[0].samples[1], columns::mask), (std::vector<float>{0, 1, 1}));
   PolicyLoss{.mask_truncated_completions = true}.mask_truncated(groups);
-  EXPECT_EQ(groups[0].samples[0].mask, (std::vector<float>{0, 1, 1}));
-  EXPECT_EQ(groups[0].samples[1].mask, (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(entries(groups[0].samples[0], columns::mask), (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(entries(groups[0].samples[1], columns::mask), (std::vector<float>{0, 0, 0}));
 }
 
 // Numbers of another framework's tests: GSPO's token losses, and the two ways to add token losses up.

@@ -76,7 +76,9 @@ TEST(LogRatio, StopsAtItsLimit) {
 TEST(SamplingDifference, CountsMaskedTokensOnly) {
   const float logp[] = {-1, -2, -3}, behavior[] = {-9, -2, -3.5f}, mask[] = {0, 1, 1};
   TokenBatch batch;
-  batch.logp = logp, batch.behavior_logp = behavior, batch.mask = mask;
+  batch.columns.set(columns::logp, logp);
+  batch.columns.set(columns::behavior_logp, behavior);
+  batch.columns.set(columns::mask, mask);
   MetricSums sums;
   add_sampling_difference(batch, sums);
   EXPECT_EQ(sums.means(), (Metrics{{"sampling/sampling_logp_difference/max", 0.5},
@@ -87,7 +89,10 @@ TEST(SamplingDifference, CountsMaskedTokensOnly) {
 TEST(SamplingDifference, IsOfTheOldLogProbs) {
   const float logp[] = {-1, -2}, old_logp[] = {-1, -4}, behavior[] = {-1, -3}, mask[] = {1, 1};
   TokenBatch batch;
-  batch.logp = logp, batch.old_logp = old_logp, batch.behavior_logp = behavior, batch.mask = mask;
+  batch.columns.set(columns::logp, logp);
+  batch.columns.set(columns::old_logp, old_logp);
+  batch.columns.set(columns::behavior_logp, behavior);
+  batch.columns.set(columns::mask, mask);
   MetricSums sums;
   add_sampling_difference(batch, sums);
   EXPECT_EQ(sums.means().at("sampling/sampling_logp_difference/max"), 1);

@@ -102,12 +102,12 @@ TEST(Credit, RlooIsAboveTheMeanOfTheOthers) {
         return (advantages[s] - mean(advantages)) / (deviation(advantages) + 1e-4);
       });
     }
-  // A reply by itself has no others.
+  // A completion by itself has no others.
   for (const std::vector<double>& row : advantages_of("rloo", {{"beta", 0}}, rewards, 1))
     for (const double advantage : row) EXPECT_EQ(advantage, 0);
 }
 
-// Whitened over the tokens of all replies: mean 0, deviation (n - 1) of 1.
+// Whitened over the tokens of all completions: mean 0, deviation (n - 1) of 1.
 TEST(Credit, ReinforcePlusPlusWhitensOverTokens) {
   const double kl_coef = 0.1, gamma = 0.9;
   Rows returns = mask;

@@ -20,10 +20,16 @@ std::vector<Sample> full_samples(Rig& rig) {
   for (size_t s = 0; s < samples.size(); ++s) {
     Sample& sample = samples[s];
     const size_t n = sample.tokens.size();
-    sample.behavior_logp = sample.reference_logp = scores[s].logp;
+    sample.columns.set(columns::behavior_logp, scores[s].logp);
+    sample.columns.set(columns::reference_logp, scores[s].logp);
     for (size_t t = 0; t < n; ++t)
-      sample.behavior_logp[t] += 0.05f, sample.reference_logp[t] -= 0.3f * static_cast<float>(s + 1);
-    sample.advantage.assign(n, 0.5f + static_cast<float>(s)), sample.returns.assign(n, 0.5f), sample.value.assign(n, 0);
+      sample.columns[columns::behavior_logp][t] += 0.05f,
+          sample.columns[columns::reference_logp][t] -= 0.3f * static_cast<float>(s + 1);
+    sample.columns.assign(columns::advantage, n, 0.5f + static_cast<float>(s)),
+        sample.columns.assign(columns::returns, n, 0.5f), sample.columns.assign(columns::old_value, n, 0);
+    for (const Column column : all_columns())  // those of objectives: labels, margins
+      if (!sample.columns.has(column))
+        sample.columns.assign(column, column.size(1, n), column.info().per_sequence ? (s % 2 == 0 ? 1.f : -1.f) : -2.f);
   }
   return samples;
 }
@@ -33,10 +39,10 @@ class FamilyObjective : public testing::TestWithParam<std::tuple<std::string, st
 TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   const auto& [family, name, lora] = GetParam();
   TrainerConfig config;
-  config.optimizer = "sgd";
+  config.optimizer = Choice<OptimizerSettings>("sgd");
   config.micro_batch_tokens = 16;
   Rig rig(config, family, lora ? LoraConfig{.r = 3, .target_modules = {"all-linear"}} : LoraConfig{});
-  const std::unique_ptr<Objective> objective = objectives().at(name)();
+  const std::unique_ptr<Objective> objective = make_objective(name);
   const std::vector<Sample> samples = full_samples(rig);
   if (objective->needs().critic) {  // which starts at zero, where no gradient reaches the trunk
     std::vector<float> head(static_cast<size_t>(rig.model->shape().hidden_size));
@@ -68,7 +74,7 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
 class ObjectiveOnAModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(ObjectiveOnAModel, CuttingAStepIntoMicroBatchesChangesItsGradientByRoundingOnly) {
-  const std::unique_ptr<Objective> objective = objectives().at(GetParam())();
+  const std::unique_ptr<Objective> objective = make_objective(GetParam());
   std::vector<double> losses;
   std::vector<std::vector<float>> grads;
   for (const int64_t tokens : {64, 16}) {

@@ -88,72 +88,71 @@ std::vector<Variant> variants() {
 }
 
 std::unique_ptr<Objective> make(const Variant& variant) {
-  std::unique_ptr<Objective> out = objectives().at(variant.objective)();
-  Config::from_text(variant.setting.toml, variant.setting.name).read([&](Fields& f) { out->fields(f); });
-  out->prepare();
-  return out;
+  const std::unique_ptr<ObjectiveSettings> settings_of = objectives().at(variant.objective)();
+  Config::from_text(variant.setting.toml, variant.setting.name).read([&](Fields& f) { settings_of->fields(f); });
+  return settings_of->make({});
 }
 
 TEST(Objectives, SettingsAreOfRegisteredOnes) {
   for (const auto& [name, unused] : settings) EXPECT_TRUE(objectives().contains(name)) << name;
 }
 
-// Random sequences with every column an objective may ask for. Values are multiples of 2^-12, so that a finite
-// difference perturbs them exactly.
-struct Columns {
+// Random sequences with every registered column. Values are multiples of 2^-12, so that a finite difference perturbs
+// them exactly.
+struct RandomBatch {
   std::vector<int32_t> offsets{0};
-  std::vector<float> logp, old_logp, behavior_logp, reference_logp, advantage, mask, entropy, value, old_value, returns;
+  Columns columns;
 
-  explicit Columns(std::span<const int> lengths, uint64_t seed = 1) {
+  explicit RandomBatch(std::span<const int> lengths, uint64_t seed = 1) {
     Rng rng(seed);
     const auto draw = [&](double low, double high) {
       return static_cast<float>(std::round((low + (high - low) * rng.uniform()) * 4096) / 4096);
     };
+    const auto add = [&](Column column, float value) {
+      columns.append(column, {&value, 1});
+      return value;
+    };
     for (const int length : lengths) {
       const float sequence_advantage = draw(-2, 2);
       for (int t = 0; t < length; ++t) {
-        logp.push_back(draw(-4, -0.25));
-        old_logp.push_back(logp.back() + draw(-0.4, 0.4));
-        behavior_logp.push_back(old_logp.back() + draw(-0.4, 0.4));
-        reference_logp.push_back(logp.back() + draw(-0.5, 0.5));
-        advantage.push_back(sequence_advantage);
-        mask.push_back(t > 0 && rng.uniform() < 0.8);
-        entropy.push_back(draw(0.1, 3));
-        value.push_back(draw(-1, 1));
-        old_value.push_back(value.back() + draw(-0.4, 0.4));
-        returns.push_back(draw(-1, 1));
+        const float logp = add(columns::logp, draw(-4, -0.25)),
+                    old_logp = add(columns::old_logp, logp + draw(-0.4, 0.4));
+        add(columns::behavior_logp, old_logp + draw(-0.4, 0.4));
+        add(columns::reference_logp, logp + draw(-0.5, 0.5));
+        add(columns::advantage, sequence_advantage);
+        add(columns::mask, t > 0 && rng.uniform() < 0.8);
+        add(columns::entropy, draw(0.1, 3));
+        const float value = add(columns::value, draw(-1, 1));
+        add(columns::old_value, value + draw(-0.4, 0.4));
+        add(columns::returns, draw(-1, 1));
       }
-      if (length > 1) mask.back() = 1;
+      if (length > 1) columns[columns::mask].back() = 1;
       offsets.push_back(offsets.back() + length);
     }
+    for (const Column column : all_columns()) {  // those of objectives: labels, margins
+      if (columns.has(column)) continue;
+      for (size_t i = column.size(lengths.size(), static_cast<size_t>(offsets.back())); i > 0; --i)
+        add(column, column.info().per_sequence ? (rng.uniform() < 0.5 ? -1.f : 1.f) : draw(-4, -0.25));
+    }
   }
-  double count(LossUnit per) const {
+  double count(LossUnit unit) const {
     double sum = 0;
     for (size_t s = 0; s + 1 < offsets.size(); ++s)
-      sum += count_of(per, std::span(mask).subspan(static_cast<size_t>(offsets[s]),
-                                                   static_cast<size_t>(offsets[s + 1] - offsets[s])));
+      sum += count_of(unit,
+                      columns.find(columns::mask)
+                          .subspan(static_cast<size_t>(offsets[s]), static_cast<size_t>(offsets[s + 1] - offsets[s])));
     return sum;
   }
   // Sequences [begin, end), with their offsets from 0.
   TokenBatch batch(size_t begin, size_t end, std::vector<int32_t>& part_offsets, double scale) const {
     part_offsets.clear();
     for (size_t s = begin; s <= end; ++s) part_offsets.push_back(offsets[s] - offsets[begin]);
-    const auto part = [&](const std::vector<float>& c) {
-      return std::span<const float>(c).subspan(static_cast<size_t>(offsets[begin]),
-                                               static_cast<size_t>(part_offsets.back()));
-    };
-    return {.offsets = part_offsets,
-            .logp = part(logp),
-            .old_logp = part(old_logp),
-            .behavior_logp = part(behavior_logp),
-            .reference_logp = part(reference_logp),
-            .advantage = part(advantage),
-            .mask = part(mask),
-            .entropy = part(entropy),
-            .value = part(value),
-            .old_value = part(old_value),
-            .returns = part(returns),
-            .scale = scale};
+    TokenBatch out{.offsets = part_offsets, .scale = scale};
+    columns.for_each([&](Column column, std::span<const float> values) {
+      out.columns.set(column, values.subspan(column.size(begin, static_cast<size_t>(offsets[begin])),
+                                             column.size(end - begin, static_cast<size_t>(part_offsets.back()))));
+    });
+    return out;
   }
 };
 
@@ -164,10 +163,10 @@ struct Evaluated {
 };
 
 // Of sequences [begin, end); metrics are added to.
-Evaluated evaluate(const Objective& objective, const Columns& columns, size_t begin, size_t end, double scale,
+Evaluated evaluate(const Objective& objective, const RandomBatch& random, size_t begin, size_t end, double scale,
                    MetricSums metrics = {}) {
   std::vector<int32_t> offsets;
-  const TokenBatch batch = columns.batch(begin, end, offsets, scale);
+  const TokenBatch batch = random.batch(begin, end, offsets, scale);
   check_batch(objective.needs(), batch);
   Evaluated out;
   out.metrics = std::move(metrics);
@@ -177,8 +176,8 @@ Evaluated evaluate(const Objective& objective, const Columns& columns, size_t be
   return out;
 }
 
-Evaluated evaluate(const Objective& objective, const Columns& columns) {
-  return evaluate(objective, columns, 0, columns.offsets.size() - 1, scale_of(columns.count(objective.needs().per)));
+Evaluated evaluate(const Objective& objective, const RandomBatch& random) {
+  return evaluate(objective, random, 0, random.offsets.size() - 1, scale_of(random.count(objective.needs().unit)));
 }
 
 constexpr int lengths[] = {5, 7, 2, 9, 6, 3};
@@ -189,36 +188,38 @@ class ObjectiveContract : public testing::TestWithParam<Variant> {
 };
 
 TEST_P(ObjectiveContract, GradientIsTheLosssFiniteDifference) {
-  Columns columns(lengths);
-  const Evaluated at = evaluate(*objective_, columns);
+  RandomBatch random(lengths);
+  const Evaluated at = evaluate(*objective_, random);
   if (GetParam().setting.holds) {  // the loss is linear in logp, but for the factors: it is its gradient times logp
     double sum = 0;
-    for (size_t t = 0; t < columns.logp.size(); ++t) sum += double{at.logp[t]} * columns.logp[t];
+    const std::span<const float> logp = random.columns[columns::logp];
+    for (size_t t = 0; t < logp.size(); ++t) sum += double{at.logp[t]} * logp[t];
     EXPECT_NEAR(sum, at.loss, 1e-6 * (1 + std::abs(at.loss)));
     return;
   }
-  const auto check = [&](std::vector<float>& column, const std::vector<float>& grad, const char* name) {
+  const auto check = [&](Column of, const std::vector<float>& grad) {
+    const std::span<float> column = random.columns[of];
     constexpr float h = 0x1p-12f;
     for (size_t t = 0; t < column.size(); ++t) {
       const float centre = column[t];
       column[t] = centre + h;
-      const double above = evaluate(*objective_, columns).loss;
+      const double above = evaluate(*objective_, random).loss;
       column[t] = centre - h;
-      const double below = evaluate(*objective_, columns).loss;
+      const double below = evaluate(*objective_, random).loss;
       column[t] = centre;
-      EXPECT_NEAR(grad[t], (above - below) / (2 * h), 1e-6 + 1e-5 * std::abs(grad[t])) << name << "[" << t << "]";
+      EXPECT_NEAR(grad[t], (above - below) / (2 * h), 1e-6 + 1e-5 * std::abs(grad[t])) << of.name() << "[" << t << "]";
     }
   };
-  check(columns.logp, at.logp, "logp");
-  check(columns.entropy, at.entropy, "entropy");
-  check(columns.value, at.value, "value");
+  check(columns::logp, at.logp);
+  check(columns::entropy, at.entropy);
+  check(columns::value, at.value);
 }
 
 TEST_P(ObjectiveContract, SaysTrulyWhetherItsGradientIsConstant) {
-  Columns columns(lengths);
-  const Evaluated before = evaluate(*objective_, columns);
-  std::fill(columns.logp.begin(), columns.logp.end(), 0.f);
-  const bool constant = before.logp == evaluate(*objective_, columns).logp;
+  RandomBatch random(lengths);
+  const Evaluated before = evaluate(*objective_, random);
+  std::ranges::fill(random.columns[columns::logp], 0.f);
+  const bool constant = before.logp == evaluate(*objective_, random).logp;
   const bool reads_values_alone = std::ranges::all_of(before.logp, [](float g) { return g == 0; });
   // A loss of straight pieces (a hinge) may have the same slope here and there.
   EXPECT_TRUE(constant == objective_->needs().loss_linear_in_logp || reads_values_alone ||
@@ -226,32 +227,33 @@ TEST_P(ObjectiveContract, SaysTrulyWhetherItsGradientIsConstant) {
 }
 
 TEST_P(ObjectiveContract, MaskedOutTokensDoNotCount) {
-  Columns columns(lengths);
-  const Evaluated before = evaluate(*objective_, columns);
-  for (size_t t = 0; t < columns.mask.size(); ++t) {
-    if (columns.mask[t] != 0) continue;
+  RandomBatch random(lengths);
+  const Evaluated before = evaluate(*objective_, random);
+  const std::span<const float> mask = random.columns[columns::mask];
+  for (size_t t = 0; t < mask.size(); ++t) {
+    if (mask[t] != 0) continue;
     EXPECT_EQ(before.logp[t], 0) << t;
     EXPECT_EQ(before.entropy[t], 0) << t;
     EXPECT_EQ(before.value[t], 0) << t;
-    columns.logp[t] = -50, columns.old_logp[t] = 3, columns.behavior_logp[t] = 5, columns.reference_logp[t] = -7;
-    columns.value[t] = 99, columns.entropy[t] = 12, columns.advantage[t] = 40, columns.returns[t] = -60,
-    columns.old_value[t] = 7;
+    float other = -50;
+    for (const Column column : all_columns())
+      if (column != columns::mask && !column.info().per_sequence) random.columns[column][t] = other += 13;
   }
-  const Evaluated after = evaluate(*objective_, columns);
+  const Evaluated after = evaluate(*objective_, random);
   EXPECT_EQ(before.loss, after.loss);
   EXPECT_EQ(before.logp, after.logp);
   EXPECT_EQ(before.metrics.means(), after.metrics.means());
 }
 
 TEST_P(ObjectiveContract, SplittingAStepChangesNothing) {
-  const Columns columns(lengths);
-  const double scale = scale_of(columns.count(objective_->needs().per));
-  const Evaluated whole = evaluate(*objective_, columns);
+  const RandomBatch random(lengths);
+  const double scale = scale_of(random.count(objective_->needs().unit));
+  const Evaluated whole = evaluate(*objective_, random);
   double loss = 0;
   std::vector<float> grad;
   MetricSums metrics;
   for (size_t s = 0; s < std::size(lengths); s += 2) {
-    const Evaluated part = evaluate(*objective_, columns, s, s + 2, scale, metrics);
+    const Evaluated part = evaluate(*objective_, random, s, s + 2, scale, metrics);
     loss += part.loss;
     grad.insert(grad.end(), part.logp.begin(), part.logp.end());
     metrics = part.metrics;
@@ -264,11 +266,11 @@ TEST_P(ObjectiveContract, SplittingAStepChangesNothing) {
 }
 
 TEST_P(ObjectiveContract, AnEmptyMaskIsALossOfZeroOverTokens) {
-  Columns columns(lengths);
-  std::fill(columns.mask.begin(), columns.mask.end(), 0.f);
-  const Evaluated at = evaluate(*objective_, columns);
+  RandomBatch random(lengths);
+  std::ranges::fill(random.columns[columns::mask], 0.f);
+  const Evaluated at = evaluate(*objective_, random);
   EXPECT_TRUE(std::isfinite(at.loss));
-  if (objective_->needs().per != LossUnit::pair) {
+  if (objective_->needs().unit != LossUnit::pair) {
     EXPECT_EQ(at.loss, 0);
   }
   for (const float g : at.logp) EXPECT_EQ(g, 0);
@@ -276,16 +278,16 @@ TEST_P(ObjectiveContract, AnEmptyMaskIsALossOfZeroOverTokens) {
 }
 
 TEST_P(ObjectiveContract, NoSequencesIsALossOfZero) {
-  const Columns columns(std::span<const int>{});
-  EXPECT_EQ(evaluate(*objective_, columns).loss, 0);
+  const RandomBatch random(std::span<const int>{});
+  EXPECT_EQ(evaluate(*objective_, random).loss, 0);
 }
 
 TEST_P(ObjectiveContract, StaysFiniteAtExtremeRatios) {
-  for (const auto column : {&Columns::logp, &Columns::behavior_logp, &Columns::reference_logp})
+  for (const Column column : {columns::logp, columns::behavior_logp, columns::reference_logp})
     for (const float far : {-1e4f, -100.f, 100.f}) {
-      Columns columns(lengths);
-      for (float& logp : columns.*column) logp += far;
-      const Evaluated at = evaluate(*objective_, columns);
+      RandomBatch random(lengths);
+      for (float& logp : random.columns[column]) logp += far;
+      const Evaluated at = evaluate(*objective_, random);
       EXPECT_TRUE(std::isfinite(at.loss)) << far;
       for (const float g : at.logp) EXPECT_TRUE(std::isfinite(g)) << far;
       for (const auto& [name, value] : at.metrics.means()) EXPECT_TRUE(std::isfinite(value)) << name << " at " << far;
@@ -305,8 +307,10 @@ std::vector<Group> make_groups(std::span<const int> completion_lengths, double r
         for (float& v : out) v = static_cast<float>(-3 * rng.uniform());
         return out;
       };
-      sample.tokens.resize(n), sample.mask.assign(n, 1), sample.mask[0] = sample.mask[1] = 0;
-      sample.behavior_logp = column(), sample.reference_logp = column(), sample.value = column();
+      sample.tokens.resize(n);
+      set_mask(sample, 2);
+      for (const Column c : {columns::behavior_logp, columns::reference_logp, columns::old_value})
+        sample.columns.set(c, column());
       sample.reward = 0.5 + reward_step * static_cast<double>(i);
       sample.completion.finish_reason = i == 1 ? "length" : "stop";
       sample.scored = i != 2;
@@ -323,9 +327,10 @@ TEST_P(ObjectiveContract, CreditIsFiniteForEqualRewardsAndOneTokenCompletions) {
       objective_->compute_advantages(groups, metrics);
       for (const Group& group : groups)
         for (const Sample& sample : group.samples) {
-          EXPECT_TRUE(sample.advantage.empty() || sample.advantage.size() == sample.tokens.size());
-          for (const float a : sample.advantage) EXPECT_TRUE(std::isfinite(a));
-          for (const float r : sample.returns) EXPECT_TRUE(std::isfinite(r));
+          sample.columns.for_each([&](Column column, std::span<const float> values) {
+            EXPECT_EQ(values.size(), column.size(1, sample.tokens.size())) << column.name();
+            for (const float v : values) EXPECT_TRUE(std::isfinite(v)) << column.name();
+          });
         }
       for (const auto& [name, value] : metrics.means()) EXPECT_TRUE(std::isfinite(value)) << name;
     }
@@ -344,21 +349,30 @@ TEST_P(ObjectiveContract, IdleSamplesAddNothing) {
         const int32_t offsets[] = {0, static_cast<int32_t>(n)};
         const std::vector<float> logp(n, -1.5f), entropy(n, 0.5f);
         std::vector<float> grad(n), grad_entropy(n), grad_value(n);
-        const TokenBatch batch{.offsets = offsets,
-                               .logp = logp,
-                               .old_logp = sample.behavior_logp,
-                               .behavior_logp = sample.behavior_logp,
-                               .reference_logp = sample.reference_logp,
-                               .advantage = sample.advantage,
-                               .mask = sample.mask,
-                               .entropy = entropy,
-                               .value = sample.value,
-                               .old_value = sample.value,
-                               .returns = sample.returns};
+        TokenBatch batch{.offsets = offsets};
+        sample.columns.for_each([&](Column column, std::span<const float> v) { batch.columns.set(column, v); });
+        batch.columns.set(columns::logp, logp);
+        batch.columns.set(columns::old_logp, sample.columns.find(columns::behavior_logp));
+        batch.columns.set(columns::entropy, entropy);
+        batch.columns.set(columns::value, sample.columns.find(columns::old_value));
         EXPECT_EQ(objective_->loss(batch, {.logp = grad, .entropy = grad_entropy, .value = grad_value}, unused), 0);
         for (const std::vector<float>& column : {grad, grad_entropy, grad_value})
           EXPECT_EQ(column, std::vector<float>(n));
       }
+  }
+}
+
+TEST(ObjectiveSettings, ThatCompareAGroupNeedOneOfTwoAndSamplingThatDiffers) {
+  for (const std::string& name : objectives().names()) {
+    const std::unique_ptr<ObjectiveSettings> of = objectives().at(name)();
+    EXPECT_NO_THROW(of->validate({})) << name;
+    EXPECT_NO_THROW(of->validate({.group_size = 2})) << name;
+    if (!of->compares_group()) {
+      EXPECT_NO_THROW(of->validate({.temperature = 0, .group_size = 1})) << name;
+      continue;
+    }
+    EXPECT_THROW(of->validate({.group_size = 1}), Error) << name;
+    EXPECT_THROW(of->validate({.temperature = 0, .group_size = 2}), Error) << name;
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using test::Rows, test::nested;
 
-// Ratios on both sides of the clips, values on both sides of theirs, a hole in a mask, a one-token reply.
+// Ratios on both sides of the clips, values on both sides of theirs, a hole in a mask, a one-token completion.
 const Rows logp = {{-1.5, -0.5, -2.25}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}};
 const Rows old_logp = {{-1.25, -0.75, -2.5}, {-1.5, -1.125}, {-2.0, -0.25, -0.75, -2.0}, {-2.5}};
 const Rows reference_logp = {{-1.0, -1.0, -2.0}, {-0.5, -1.25}, {-2.5, -0.5, -0.5, -1.5}, {-1.75}};
@@ -132,7 +132,7 @@ TEST_P(Ppo, FollowsItsFormulas) {
   const auto at = [&](const char* field, const Token& token) {
     const Json& row = out.at(field).as_array().at(token.s);
     return row.is_array() ? row.as_array().at(token.t).as_double()
-                          : row.as_double();  // an advantage that a reply's tokens share is told once
+                          : row.as_double();  // an advantage that a completion's tokens share is told once
   };
   double loss = 0;
   for (const Token& token : credited(s)) {

@@ -1,18 +1,22 @@
-// Losses on pairs and on labelled replies against their formulas, written out here in double precision.
+// Losses on pairs and on labelled completions against their formulas, written out here in double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
 
+#include "posttrain/losses/pair_loss.h"
+#include "tests/data/entries.h"
 #include "train/objective.h"
 #include "train/objective_json.h"
 
 namespace hone {
 namespace {
 
+using test::entries;
+
 using Rows = std::vector<std::vector<double>>;
 
-// Two pairs: chosen, rejected, chosen, rejected; the last is a reply of one token.
+// Two pairs: chosen, rejected, chosen, rejected; the last is a completion of one token.
 const Rows logp = {{-1.5, -0.5, -2.25}, {-0.75, -1.0, -0.5, -3.0}, {-3.0, -0.25, -0.5, -1.25}, {-0.5, -2.0}};
 const Rows reference = {{-1.0, -1.0, -2.0}, {-0.5, -1.25, -0.25, -2.0}, {-2.5, -0.5, -0.5, -1.5}, {-0.5, -1.75}};
 const Rows mask = {{0, 1, 1}, {0, 1, 1, 1}, {0, 1, 0, 1}, {0, 1}};
@@ -32,7 +36,7 @@ Json evaluate(std::string_view name, const Rows& at, JsonObject config, JsonObje
 
 double metric(const Json& out, const char* name) { return out.at("metrics").at(name).as_double(); }
 
-// Sum of a reply's masked entries, those past the first `head` weighted by tail.
+// Sum of a completion's masked entries, those past the first `head` weighted by tail.
 double sum_of(const Rows& rows, size_t s, double head = 1e9, double tail = 1) {
   double sum = 0, seen = 0;
   for (size_t t = 0; t < rows[s].size(); ++t) {
@@ -156,7 +160,7 @@ TEST(SimpoLoss, FollowsItsFormulaWithoutAReference) {
   EXPECT_NEAR(out.at("loss").as_double(), loss(logp), 1e-9);
   expect_gradient(out, loss);
   EXPECT_NEAR(metric(out, "rewards/rejected"), beta * (sum_of(logp, 1) / 3 + sum_of(logp, 3)) / 2, 1e-9);
-  EXPECT_FALSE(objectives().at("simpo")()->needs().reference);
+  EXPECT_FALSE(make_objective("simpo")->needs().has(columns::reference_logp));
 }
 
 TEST(OrpoLoss, FollowsItsFormulaWithoutAReference) {
@@ -177,10 +181,10 @@ TEST(OrpoLoss, FollowsItsFormulaWithoutAReference) {
   EXPECT_NEAR(metric(out, "log_odds_ratio"),
               (log_sigmoid(odds(logp, 0) - odds(logp, 1)) + log_sigmoid(odds(logp, 2) - odds(logp, 3))) / 2, 1e-9);
   EXPECT_NEAR(metric(out, "nll_loss"), -(sum_of(logp, 0) / 2 + sum_of(logp, 2) / 2) / 2, 1e-9);
-  EXPECT_FALSE(objectives().at("orpo")()->needs().reference);
+  EXPECT_FALSE(make_objective("orpo")->needs().has(columns::reference_logp));
 }
 
-TEST(OrpoLoss, ACertainReplyHasOddsWithoutAnEndThatStayFinite) {
+TEST(OrpoLoss, ACertainCompletionHasOddsWithoutAnEndThatStayFinite) {
   const Rows certain = {{0, 0, 0}, {-0.75, -1.0, -0.5, -3.0}, {0, 0, 0, 0}, {0, 0}};
   const Json out = evaluate("orpo", certain, {});
   EXPECT_TRUE(std::isfinite(out.at("loss").as_double()));
@@ -188,7 +192,7 @@ TEST(OrpoLoss, ACertainReplyHasOddsWithoutAnEndThatStayFinite) {
   EXPECT_EQ(out.at("grad").as_array()[3].as_array()[1].as_double(), 0);
 }
 
-// Labels of the four replies, and the KL estimate as a column.
+// Labels of the four completions, and the KL estimate as a column.
 Json kto(const Rows& at, double kl, JsonObject config) {
   Rows column;
   for (const auto& row : logp) column.emplace_back(row.size(), kl);
@@ -215,30 +219,61 @@ TEST(KtoLoss, FollowsItsFormula) {
   EXPECT_NEAR(metric(out, "logps/rejected"), (sum_of(logp, 1) + sum_of(logp, 2)) / 2, 1e-9);
 }
 
-TEST(KtoLoss, AtTheReferenceEveryReplyCostsHalfItsWeight) {
+TEST(KtoLoss, LabelsAndTheKlEstimateHaveNamesOfTheirOwnAndTheOldOnesAreRead) {
+  const Json old = kto(logp, 0.25, {});
+  const Json out = evaluate("kto", logp, {},
+                            {{"label", Json::array(std::vector<double>{1, -1, -1, 1})},
+                             {"kl_estimate", Json::array(std::vector<double>(4, 0.25))}});
+  for (const char* field : {"loss", "grad", "advantages", "metrics"})
+    EXPECT_EQ(out.at(field).dump(), old.at(field).dump()) << field;
+  EXPECT_EQ(out.at("advantages").dump(), Json::array(std::vector<double>{1, -1, -1, 1}).dump());
+  const auto varied = [] {
+    evaluate("kto", logp, {}, {{"advantages", nested({{0, 1, -1}, {0, 1, 1, 1}, {0, 1, 0, 1}, {0, 1}})}});
+  };
+  EXPECT_THROW(varied(), Error) << "a label is one number for the sequence";
+}
+
+TEST(BradleyTerryLoss, AMarginHasANameOfItsOwnAndTheOldOneIsRead) {
+  const Rows value = {{0, 0.5, 0.25}, {0, 0.1, 0.2, 0.75}, {0, 0.5, 0, -0.5}, {0, 1}};
+  const auto run = [&](const char* field, Json margins) {
+    return evaluate("bradley_terry", logp, {}, {{"value", nested(value)}, {field, std::move(margins)}});
+  };
+  const Json margins = Json::array(std::vector<double>{0.5, 0, 1.5, 0});
+  const auto softplus = [](double x) { return std::log(1 + std::exp(x)); };
+  const double expected = (softplus(-(0.25 - 0.75 - 0.5)) + softplus(-(-0.5 - 1 - 1.5))) / 2;
+  EXPECT_NEAR(run("margin", margins).at("loss").as_double(), expected, 1e-9);
+  for (const char* field : {"loss", "grad", "grad_value"})
+    EXPECT_EQ(run("margin", margins).at(field).dump(), run("advantages", margins).at(field).dump()) << field;
+}
+
+TEST(KtoLoss, AtTheReferenceEveryCompletionCostsHalfItsWeight) {
   EXPECT_NEAR(kto(reference, 0, {{"desirable_weight", 1.0}, {"undesirable_weight", 3.0}}).at("loss").as_double(), 1.0,
               1e-9);
 }
 
 Sample scored(std::vector<float> policy, std::vector<float> of_reference, double reward) {
   Sample out;
-  out.tokens.resize(policy.size()), out.mask.assign(policy.size(), 1), out.mask[0] = 0;
-  out.old_logp = std::move(policy), out.reference_logp = std::move(of_reference), out.reward = reward;
+  out.tokens.resize(policy.size()), out.columns.assign(columns::mask, policy.size(), 1),
+      out.columns[columns::mask][0] = 0;
+  out.columns.set(columns::mismatched_logp, std::move(policy)),
+      out.columns.set(columns::reference_logp, std::move(of_reference)), out.reward = reward;
   return out;
 }
 
-TEST(KtoCredit, TheKlEstimateIsTheStepsMeanOverMismatchedRepliesAndNotBelowZero) {
-  const auto credit = [](float first, float second) {
+TEST(KtoCredit, TheKlEstimateIsTheStepsMeanOverMismatchedCompletionsAndNotBelowZero) {
+  const Column label = *find_column("label"), kl_estimate = *find_column("kl_estimate");
+  const auto credit = [&](float first, float second) {
     std::vector<Group> groups(2);
     groups[0].samples = {scored({-9, -9}, {-1, -1}, 1), scored({0, first}, {5, -1}, 0)};
     groups[1].samples = {scored({-9, -9, -9}, {-1, -1, -1}, 0), scored({0, second, -2}, {5, -1, -1}, 0)};
     MetricSums metrics;
-    objectives().at("kto")()->compute_advantages(groups, metrics);
-    EXPECT_EQ(groups[0].samples[0].advantage, (std::vector<float>{1, 1}));
-    EXPECT_EQ(groups[1].samples[0].advantage, (std::vector<float>{-1, -1, -1}));
-    EXPECT_EQ(groups[0].samples[0].value[1], groups[1].samples[0].value[1]);
-    EXPECT_NEAR(metrics.means().at("kl"), groups[0].samples[0].value[1], 1e-7);
-    return groups[0].samples[0].value[1];
+    make_objective("kto")->compute_advantages(groups, metrics);
+    EXPECT_EQ(entries(groups[0].samples[0], label), (std::vector<float>{1}));
+    EXPECT_EQ(entries(groups[0].samples[1], label), (std::vector<float>{0}));
+    EXPECT_EQ(entries(groups[1].samples[0], label), (std::vector<float>{-1}));
+    EXPECT_EQ(groups[0].samples[0].columns[kl_estimate][0], groups[1].samples[0].columns[kl_estimate][0]);
+    EXPECT_NEAR(metrics.means().at("kl"), groups[0].samples[0].columns[kl_estimate][0], 1e-7);
+    return groups[0].samples[0].columns[kl_estimate][0];
   };
   EXPECT_FLOAT_EQ(credit(-0.5f, 1), (0.5f + (2 - 1)) / 2);
   EXPECT_EQ(credit(-9, -9), 0);

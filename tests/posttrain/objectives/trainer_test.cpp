@@ -10,7 +10,7 @@ namespace {
 
 using test::make_samples, test::pointers, test::Rig, test::weights_of;
 
-std::unique_ptr<Objective> make(const char* name) { return objectives().at(name)(); }
+std::unique_ptr<Objective> make(const char* name) { return make_objective(name); }
 
 constexpr size_t lengths[] = {7, 12, 3, 9};
 
@@ -20,18 +20,19 @@ std::vector<Sample> make_experience(Trainer& trainer) {
   for (size_t i = 0; i < samples.size(); ++i) {
     Sample& sample = samples[i];
     const size_t n = sample.tokens.size();
-    sample.behavior_logp.assign(n, -2.5f), sample.reference_logp.assign(n, -2.6f);
-    sample.advantage.assign(n, i % 2 == 0 ? 1.f : -1.f), sample.returns.assign(n, 0.25f * static_cast<float>(i));
+    sample.columns.assign(columns::behavior_logp, n, -2.5f), sample.columns.assign(columns::reference_logp, n, -2.6f);
+    sample.columns.assign(columns::advantage, n, i % 2 == 0 ? 1.f : -1.f),
+        sample.columns.assign(columns::returns, n, 0.25f * static_cast<float>(i));
   }
   const std::vector<std::vector<float>> values = trainer.values(pointers(samples));
-  for (size_t i = 0; i < samples.size(); ++i) samples[i].value = values[i];
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].columns.set(columns::old_value, values[i]);
   return samples;
 }
 
 TEST(Trainer, ResumedIsUninterruptedBitForBit) {
   for (const char* optimizer : {"adamw", "rmsprop"}) {
     TrainerConfig config;
-    config.optimizer = optimizer;
+    config.optimizer = Choice<OptimizerSettings>(optimizer);
     config.micro_batch_tokens = 20;
     const auto ppo = make("ppo");
     Rig whole(config), resumed(config);
@@ -64,13 +65,14 @@ TEST(Trainer, TheCriticLearnsWhatStatesAreWorth) {
     double sum = 0;
     for (const Sample& sample : make_experience(rig.trainer))
       for (size_t t = 0; t < sample.tokens.size(); ++t)
-        sum += sample.mask[t] * std::pow(sample.value[t] - sample.returns[t], 2);
+        sum += sample.columns[columns::mask][t] *
+               std::pow(sample.columns[columns::old_value][t] - sample.columns[columns::returns][t], 2);
     return sum;
   };
   const double before = error();
   for (int i = 0; i < 100; ++i) {
     std::vector<Sample> samples = make_experience(rig.trainer);
-    for (Sample& sample : samples) std::ranges::fill(sample.advantage, 0.f);
+    for (Sample& sample : samples) std::ranges::fill(sample.columns[columns::advantage], 0.f);
     rig.trainer.step(pointers(samples), *ppo, 0.01);
   }
   EXPECT_GT(before, 0.5);
@@ -83,7 +85,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsWithTheBatchSavedAndTheWeightsUntouched) 
   Rig rig;
   rig.trainer.dump_to(dump);
   std::vector<Sample> samples = make_experience(rig.trainer);
-  samples[1].advantage[5] = std::numeric_limits<float>::quiet_NaN();
+  samples[1].columns[columns::advantage][5] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> before = weights_of(*rig.model);
   try {
     rig.trainer.step(pointers(samples), *make("grpo"), 0.01);
@@ -99,7 +101,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsWithTheBatchSavedAndTheWeightsUntouched) 
     lengths_saved.push_back(static_cast<int64_t>(row.at("tokens").as_array().size()));
   });
   EXPECT_EQ(lengths_saved, (std::vector<int64_t>{7, 12, 3, 9}));
-  samples[1].advantage[5] = 0;
+  samples[1].columns[columns::advantage][5] = 0;
   EXPECT_TRUE(std::isfinite(rig.trainer.step(pointers(samples), *make("grpo"), 0.01).loss));
 }
 

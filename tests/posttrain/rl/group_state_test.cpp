@@ -5,9 +5,12 @@
 #include <limits>
 
 #include "core/io/json.h"
+#include "tests/data/entries.h"
 
 namespace hone {
 namespace {
+
+using test::entries;
 
 Group example() {
   Group group;
@@ -15,8 +18,8 @@ Group example() {
   group.task.rendered = "<user>2 + 2\n";
   Sample& sample = group.samples.emplace_back();
   sample.tokens = {5, 6, 7, 8};
-  sample.mask = {0, 0, 1, 1};
-  sample.behavior_logp = {0, 0, -0.1f, -1e-30f};
+  sample.columns.set(columns::mask, {0, 0, 1, 1});
+  sample.columns.set(columns::behavior_logp, {0, 0, -0.1f, -1e-30f});
   sample.versions = {3, 3, 3, 4};
   sample.weight_version = 3;
   sample.completion = {{7, 8}, "four", "stop"};
@@ -24,8 +27,8 @@ Group example() {
   sample.reward_parts = {{"number", 1.0 / 3}};
   Sample& failed = group.samples.emplace_back();
   failed.tokens = {5, 6};
-  failed.mask = {0, 0};
-  failed.behavior_logp = {0, 0};
+  failed.columns.set(columns::mask, {0, 0});
+  failed.columns.set(columns::behavior_logp, {0, 0});
   failed.scored = false;
   failed.completion.finish_reason = "the prompt is too long";
   failed.counts = {{"rewards/number/failed", 1}};
@@ -61,8 +64,8 @@ TEST_F(SavedGroups, AreWhatTheyWere) {
     for (size_t i = 0; i < 2; ++i) {
       const Sample &a = expected.samples[i], &b = group.samples[i];
       EXPECT_EQ(a.tokens, b.tokens);
-      EXPECT_EQ(a.mask, b.mask);
-      EXPECT_EQ(a.behavior_logp, b.behavior_logp);
+      EXPECT_EQ(entries(a, columns::mask), entries(b, columns::mask));
+      EXPECT_EQ(entries(a, columns::behavior_logp), entries(b, columns::behavior_logp));
       EXPECT_EQ(a.versions, b.versions);
       EXPECT_EQ(a.weight_version, b.weight_version);
       EXPECT_EQ(a.completion.ids, b.completion.ids);

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <thread>
 
+#include "tests/data/entries.h"
+#include "train/loop.h"
+
 namespace hone::test {
 namespace {
 
@@ -28,21 +31,20 @@ class Scripted : public Reward {
   int64_t concurrency() const override { return at_once; }
 };
 
-class JudgeTest : public ::testing::Test {
+class RewardRunnerTest : public ::testing::Test {
  protected:
-  JudgeTest() {
+  RewardRunnerTest() {
     for (int g = 0; g < 6; ++g) {
       Group& group = groups.emplace_back();
       group.task.id = "t" + std::to_string(g);
       for (int i = 0; i < 4; ++i) {
         Sample& sample = group.samples.emplace_back();
         sample.tokens = {1, 2, 3};
-        sample.mask = {0, 1, 1};
+        sample.columns.set(columns::mask, {0, 1, 1});
         sample.completion.text = std::to_string(10 * g + i);
       }
     }
-    spec.kind = "scripted";
-    spec.reward = reward;
+    spec.reward.set("scripted", reward);
   }
   void judge(double max_failure_rate = 0) { judge(max_failure_rate, {5, 3, 1, 0, 2, 4}); }
   void judge(double max_failure_rate, std::vector<size_t> order) {
@@ -70,7 +72,7 @@ class JudgeTest : public ::testing::Test {
 
 RewardScore number_of(const Completion& completion) { return {.score = std::stod(completion.text)}; }
 
-TEST_F(JudgeTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
+TEST_F(RewardRunnerTest, EveryCompletionGetsItsOwnScoreWhateverFinishesFirst) {
   reward->say = [](const Task&, const Completion& c) {
     std::this_thread::sleep_for(std::chrono::microseconds(300 * (7 - std::stoi(c.text) % 7)));
     return number_of(c);
@@ -83,12 +85,12 @@ TEST_F(JudgeTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
       EXPECT_EQ(sample(g, i).reward, static_cast<double>(10 * g + i));
       EXPECT_EQ(sample(g, i).reward_parts, (Metrics{{"scripted", static_cast<double>(10 * g + i)}}));
       EXPECT_TRUE(sample(g, i).scored);
-      EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 1, 1}));
+      EXPECT_EQ(entries(sample(g, i), columns::mask), (std::vector<float>{0, 1, 1}));
       EXPECT_TRUE(sample(g, i).counts.empty());
     }
 }
 
-TEST_F(JudgeTest, SaysWhenNothingIsLeftToWaitFor) {
+TEST_F(RewardRunnerTest, SaysWhenNothingIsLeftToWaitFor) {
   std::atomic<bool> open{false};
   reward->say = [&](const Task&, const Completion& c) {
     while (!open) std::this_thread::yield();
@@ -106,7 +108,7 @@ TEST_F(JudgeTest, SaysWhenNothingIsLeftToWaitFor) {
   EXPECT_EQ(sample(2, 3).reward, 23);
 }
 
-TEST_F(JudgeTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
+TEST_F(RewardRunnerTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
   std::atomic<int> done{0};
   reward->say = [&](const Task&, const Completion& c) { return ++done, number_of(c); };
   RewardRunner all(spec, 0);
@@ -120,7 +122,7 @@ TEST_F(JudgeTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
   EXPECT_EQ(sample(0, 1).reward, 1);
 }
 
-TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
+TEST_F(RewardRunnerTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   spec.name = "outside";
   reward->say = [](const Task&, const Completion& c) {
     if (c.text == "1") return RewardScore{.score = 5, .skipped = true};
@@ -134,7 +136,7 @@ TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   for (const auto& [g, i] : {std::pair{0, 1}, {2, 2}, {2, 3}}) {
     EXPECT_FALSE(sample(g, i).scored);
     EXPECT_EQ(sample(g, i).reward, 0);
-    EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 0, 0}));
+    EXPECT_EQ(entries(sample(g, i), columns::mask), (std::vector<float>{0, 0, 0}));
   }
   EXPECT_EQ(sample(0, 1).counts, (Metrics{{"rewards/skipped", 1}}));
   EXPECT_EQ(sample(2, 2).counts, (Metrics{{"rewards/outside/failed", 1}}));
@@ -144,24 +146,25 @@ TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   EXPECT_TRUE(sample(2, 1).scored);
 }
 
-TEST_F(JudgeTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
+TEST_F(RewardRunnerTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
   reward->say = [](const Task&, const Completion& c) {
     return std::stoi(c.text) % 4 == 3 ? RewardScore{.note = "the service is down", .failed = true} : number_of(c);
   };
   EXPECT_EQ(error_of(0.25), "");  // 6 of 24
   EXPECT_EQ(error_of(0.2),
-            "reward scripted: 6 of 24 replies could not be judged, max_failure_rate is 0.2; t0: the service is down");
+            "reward scripted: 6 of 24 completions could not be scored, max_reward_failure_rate is 0.2; t0: the service "
+            "is down");
   EXPECT_NE(error_of(0), "");
 }
 
-TEST_F(JudgeTest, SkippedRepliesAreNoFailures) {
+TEST_F(RewardRunnerTest, SkippedCompletionsAreNoFailures) {
   reward->say = [](const Task&, const Completion&) { return RewardScore{.skipped = true}; };
   judge(0);
   for (const Group& group : groups)
     for (const Sample& one : group.samples) EXPECT_FALSE(one.scored);
 }
 
-TEST_F(JudgeTest, RepliesThatWereNotSampledAreNotJudged) {
+TEST_F(RewardRunnerTest, CompletionsThatWereNotSampledAreNotJudged) {
   for (Sample& one : groups[1].samples) one.scored = false;
   groups[2].samples[0].scored = false;
   std::atomic<int> asked{0};
@@ -173,7 +176,7 @@ TEST_F(JudgeTest, RepliesThatWereNotSampledAreNotJudged) {
   EXPECT_EQ(sample(2, 1).reward, 21);
 }
 
-TEST_F(JudgeTest, WhatARewardThrowsIsTheFirstGroupsError) {
+TEST_F(RewardRunnerTest, WhatARewardThrowsIsTheFirstGroupsError) {
   reward->say = [](const Task& task, const Completion& c) -> RewardScore {
     if (task.id == "t4") throw Error("t4 is no task");
     if (task.id == "t2") {
@@ -190,7 +193,7 @@ TEST_F(JudgeTest, WhatARewardThrowsIsTheFirstGroupsError) {
   }
 }
 
-TEST_F(JudgeTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
+TEST_F(RewardRunnerTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   for (const double wrong : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     reward->say = [wrong](const Task& task, const Completion& c) {
       return task.id == "t3" ? RewardScore{.score = wrong} : number_of(c);
@@ -204,7 +207,7 @@ TEST_F(JudgeTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   }
 }
 
-TEST_F(JudgeTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
+TEST_F(RewardRunnerTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
   reward->host = false;
   std::atomic<int> elsewhere{0};
   std::atomic<bool> finishing{false};
@@ -220,7 +223,7 @@ TEST_F(JudgeTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
     elsewhere += std::this_thread::get_id() != owner || !finishing;
     return number_of(c);
   };
-  spec.reward = on_device;
+  spec.reward.set("on_device", on_device);
   RewardRunner all(spec, 0);
   RewardRunner::ScoringRound round(all, groups);
   for (size_t i = 0; i < groups.size(); ++i) round.submit(i);
@@ -230,7 +233,7 @@ TEST_F(JudgeTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
   EXPECT_EQ(sample(5, 3).reward, 53);
 }
 
-TEST_F(JudgeTest, ARoundThatIsGivenUpWaitsForWhatIsUnderWay) {
+TEST_F(RewardRunnerTest, ARoundThatIsGivenUpWaitsForWhatIsUnderWay) {
   std::atomic<int> begun{0}, ended{0};
   reward->say = [&](const Task&, const Completion& c) {
     ++begun;

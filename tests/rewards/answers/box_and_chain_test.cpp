@@ -26,7 +26,7 @@ const std::vector<std::string> changed_boxes = {
     "\\boxed{18}^2", 
     
     
-    "x > \\boxed{18}", "x != \\boxed{18}", "x < \\boxed{18}", "x \\ne \\boxed{18}", "x \\not= \\boxed{18}",
+    "x > \\boxed{18}", "x < \\boxed{18}", "x \\ne \\boxed{18}", "x \\not= \\boxed{18}",
     "not \\boxed{18}", "The answer is not \\boxed{18}", "It isn't \\boxed{18}",
     "It cannot be \\boxed{18}.", "\\boxed{18} is wrong", "\\boxed{18} is not the answer", "\\boxed{18} isn't right", "twice \\boxed{18}",
     "half of \\boxed{18}", "minus \\boxed{18}", "\\boxed{18} squared", "\\boxed{18} million", "\\boxed{18} or 19", 

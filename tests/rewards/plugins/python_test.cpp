@@ -158,6 +158,11 @@ TEST_F(PluginPython, AFileWithOneFunctionNeedsNoName) {
   EXPECT_EQ(score(*reward("", "one.py"), {"a"})[0].score, 3.141592653589793);
 }
 
+TEST_F(PluginPython, AFileNeedsNoSuffix) {
+  std::ofstream(folder.path() / "reward") << "def reward(completions, **columns):\n  return [2] * len(completions)\n";
+  EXPECT_EQ(score(*reward("", "reward"), {"a"})[0].score, 2);
+}
+
 TEST_F(PluginPython, TheExamplesScoreTextsAndConversations) {
   const std::string file = (source_folder() / "examples/reward_python/reward.py").string();
   const auto number = make_reward("{kind = 'python', function = 'same_number', file = '" + file + "'}");

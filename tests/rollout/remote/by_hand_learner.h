@@ -1,16 +1,16 @@
 #pragma once
-// What a learner says to a worker, said by hand.
+// Learner: sends a learner's messages to a worker one by one, for tests.
 #include "core/net/digest.h"
 #include "tests/rollout/remote/worker_fixture.h"
 #include "tests/support/http_client.h"
 
 namespace hone::test {
 
-// A learner that says what the test says.
+// A learner without logic of its own.
 class Learner {
  public:
   explicit Learner(int64_t port) : http_(port) {}
-  // The answer to a message with its digest.
+  // Posts a message with its digest.
   HttpAnswer post(const std::string& what, const std::string& body, const std::string& more_headers = "") {
     const HttpAnswer answer = http_.post(
         "/v1/worker/" + what, body,
@@ -23,13 +23,13 @@ class Learner {
     EXPECT_EQ(answer.status, 200) << what << ": " << answer.body;
     return parse_json(answer.body, what);
   }
-  void refused(const std::string& what, const std::string& body, int status, const std::string& code,
-               const std::string& more_headers = "") {
+  void expect_rejected(const std::string& what, const std::string& body, int status, const std::string& code,
+                       const std::string& more_headers = "") {
     const HttpAnswer answer = post(what, body, more_headers);
     EXPECT_EQ(answer.status, status) << what << ": " << answer.body;
     const Json error = parse_json(answer.body, what).at("error");
-    const Json& said = error.at("code");
-    EXPECT_EQ(said.is_string() ? said.as_string() : "", code) << answer.body;
+    const Json& given = error.at("code");
+    EXPECT_EQ(given.is_string() ? given.as_string() : "", code) << answer.body;
     EXPECT_FALSE(error.at("message").as_string().empty());
   }
   Json join(const WorkerSetup& setup) {
@@ -37,47 +37,47 @@ class Learner {
     session = answer.at("session").as_string();
     return answer;
   }
-  std::vector<int64_t> commit(const WeightSnapshot& image) {
+  std::vector<int64_t> commit(const WeightSnapshot& snapshot) {
     std::vector<int64_t> out;
-    const Json answer = ask("commit", commit_body(image));
-    for (const Json& block : answer.at("missing").as_array()) out.push_back(block.as_int());
+    const Json answer = ask("commit", commit_body(snapshot));
+    for (const Json& chunk : answer.at("missing").as_array()) out.push_back(chunk.as_int());
     return out;
   }
-  static std::string commit_body(const WeightSnapshot& image) {
+  static std::string commit_body(const WeightSnapshot& snapshot) {
     JsonArray digests;
-    for (const WeightChunks::Block& block : image.blocks()) digests.emplace_back(base64(block.digest));
-    return Json(JsonObject{{"version", image.version()}, {"landed", false}, {"digests", digests}}).dump();
+    for (const WeightChunks::Chunk& chunk : snapshot.chunks()) digests.emplace_back(base64(chunk.digest));
+    return Json(JsonObject{{"version", snapshot.version()}, {"landed", false}, {"digests", digests}}).dump();
   }
-  void send(const WeightSnapshot& image, int64_t block) {
-    ask("weights", std::string(image.blocks()[static_cast<size_t>(block)].bytes),
-        concat(block_header, ": ", block, "\r\n"));
+  void send(const WeightSnapshot& snapshot, int64_t chunk) {
+    ask("weights", std::string(snapshot.chunks()[static_cast<size_t>(chunk)].bytes),
+        concat(chunk_header, ": ", chunk, "\r\n"));
   }
-  void bring(const WeightSnapshot& image) {
-    for (const int64_t block : commit(image)) send(image, block);
-    EXPECT_TRUE(commit(image).empty());
+  void push_weights(const WeightSnapshot& snapshot) {
+    for (const int64_t chunk : commit(snapshot)) send(snapshot, chunk);
+    EXPECT_TRUE(commit(snapshot).empty());
   }
-  static WorkerPoll turn(int64_t number, int64_t version, const std::vector<GenerationRequest>& asked = {}) {
+  static WorkerPoll poll(int64_t number, int64_t version, const std::vector<GenerationRequest>& submitted = {}) {
     WorkerPoll out{.number = number, .wait = 0, .version = version, .submit = {}, .cancel = {}};
-    for (size_t i = 0; i < asked.size(); ++i) out.submit.push_back({.ticket = i + 1, .request = asked[i]});
+    for (size_t i = 0; i < submitted.size(); ++i) out.submit.push_back({.ticket = i + 1, .request = submitted[i]});
     return out;
   }
   WorkerPollResult take(const WorkerPoll& turn) { return WorkerPollResult::parse(ask("turn", turn.to_json().dump())); }
-  // Turns from this one on, until all that was asked is whole.
-  Replies take_all(int64_t number, int64_t version, const std::vector<GenerationRequest>& asked) {
-    Replies out(asked.size());
-    WorkerPoll next = turn(number, version, asked);
-    for (size_t whole = 0; whole < asked.size();) {
+  // Submits the requests with this poll and polls until all are finished.
+  Completions take_all(int64_t number, int64_t version, const std::vector<GenerationRequest>& submitted) {
+    Completions out(submitted.size());
+    WorkerPoll next = poll(number, version, submitted);
+    for (size_t num_finished = 0; num_finished < submitted.size();) {
       next.wait = 1;
-      for (WorkerPollResult::Done& done : take(next).finished)
-        out.at(done.ticket - 1) = std::move(done.replies), ++whole;
-      next = turn(next.number + 1, version);
+      for (WorkerPollResult::Finished& done : take(next).finished)
+        out.at(done.ticket - 1) = std::move(done.completions), ++num_finished;
+      next = poll(next.number + 1, version);
     }
-    last_turn = next.number - 1;
+    last_poll = next.number - 1;
     return out;
   }
 
   std::string session;
-  int64_t last_turn = 0;
+  int64_t last_poll = 0;
 
  private:
   HttpClient http_;

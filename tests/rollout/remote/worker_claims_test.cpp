@@ -1,8 +1,9 @@
-// What a worker may claim: one that says what no engine says, or that gets nowhere, is dropped, and its requests go to
-// others.
+// Wrong claims of workers: a worker that sends impossible results, or makes no progress, is lost, and its requests go
+// to other workers.
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "core/base/stopwatch.h"
 #include "core/net/http_client.h"
@@ -15,7 +16,7 @@ namespace {
 
 class WorkerClaimsTest : public WorkerFixture {
  protected:
-  // A worker in the protocol's words that writes replies as an engine does, and then changes what it says of them.
+  // A worker that follows the protocol and generates as an engine does, and then falsifies its results.
   class Liar {
    public:
     using Change = std::function<void(WorkerPollResult&)>;
@@ -24,7 +25,9 @@ class WorkerClaimsTest : public WorkerFixture {
           change_(std::move(change)),
           server_([this](const ReceivedRequest& request) { return answer(request); }) {}
     int64_t port() const { return std::stoll(parse_url(server_.url()).port); }
-    std::atomic<int> joined = 0, asked = 0;
+    std::atomic<int> joined = 0, submitted = 0;
+    std::string session = "s";
+    JsonArray missing = {};
 
    private:
     std::string answer(const ReceivedRequest& request) {
@@ -34,10 +37,10 @@ class WorkerClaimsTest : public WorkerFixture {
       Json body = JsonObject{};
       if (is("join")) {
         body = JsonObject{
-            {"session", concat("s", ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
+            {"session", concat(session, ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
         computed_ = 0;
       } else if (is("commit")) {
-        body = JsonObject{{"version", 0}, {"missing", JsonArray{}}};
+        body = JsonObject{{"version", 0}, {"missing", missing}};
       } else if (is("turn")) {
         body = turn(WorkerPoll::parse(parse_json(request.body, "turn"))).to_json();
       }
@@ -46,8 +49,8 @@ class WorkerClaimsTest : public WorkerFixture {
     }
     WorkerPollResult turn(const WorkerPoll& turn) {
       WorkerPollResult out{.number = turn.number, .version = turn.version, .computed_tokens = 0, .finished = {}};
-      for (const WorkerPoll::Ask& ask : turn.submit) {
-        ++asked;
+      for (const WorkerPoll::Submission& ask : turn.submit) {
+        ++submitted;
         out.finished.push_back({ask.ticket, test_.expected({ask.request}, turn.version)[0]});
       }
       out.computed_tokens = computed_;
@@ -71,10 +74,10 @@ class WorkerClaimsTest : public WorkerFixture {
     ADD_FAILURE() << "it is believed";
     return "";
   }
-  static CompletionOutput& first_reply(WorkerPollResult& report) { return report.finished.front().replies.front(); }
+  static CompletionOutput& first_reply(WorkerPollResult& report) { return report.finished.front().completions.front(); }
 };
 
-TEST_F(WorkerClaimsTest, OneThatCountsUpAndFinishesNothingIsDropped) {
+TEST_F(WorkerClaimsTest, AWorkerThatCountsUpAndFinishesNothingIsLost) {
   const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens += 5;
     report.finished.clear();
@@ -86,24 +89,74 @@ TEST_F(WorkerClaimsTest, OneThatCountsUpAndFinishesNothingIsDropped) {
   EXPECT_LT(since.seconds(), 30);
 }
 
-TEST_F(WorkerClaimsTest, OneThatStaysWhereItsRequestsCouldEndIsDropped) {
+void count_up_slowly(WorkerPollResult& report) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (report.finished.empty() && report.computed_tokens == 0) return;  // it has no request yet
+  ++report.computed_tokens;
+  report.finished.clear();
+}
+
+// Tokens bound its claims; only time bounds its slowness.
+TEST_F(WorkerClaimsTest, AWorkerThatCountsUpSlowlyAndFinishesNothingIsLost) {
+  const Liar liar(*this, count_up_slowly);
+  const Stopwatch since;
+  request_timeout = 0.5;
+  const std::string failure = failure_with(liar, 1);
+  EXPECT_NE(failure.find("it has had a request for too long"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 15);
+}
+
+TEST_F(WorkerClaimsTest, AWorkerThatCountsUpSlowlyKeepsNoRequestFromOthers) {
+  const std::vector<GenerationRequest> submitted = requests(6);
+  const Completions want = expected(submitted, 0);
+  start();
+  const Liar liar(*this, count_up_slowly);
+  request_timeout = 0.5;
+  const auto from = pool({liar.port(), workers[0]->port()});
+  from->set_policy_version(0);
+  expect_bits(generate(*from, submitted), want);
+  EXPECT_GT(liar.submitted, 0);
+}
+
+TEST_F(WorkerClaimsTest, AWorkerThatStopsCountingAtTheEndIsLost) {
   const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens = std::min<int64_t>(report.computed_tokens + 40, 100);
     report.finished.clear();
   });
   const Stopwatch since;
   const std::string failure = failure_with(liar, 0.7);
-  EXPECT_NE(failure.find("got nowhere"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("made no progress"), std::string::npos) << failure;
   EXPECT_LT(since.seconds(), 30);
 }
 
-TEST_F(WorkerClaimsTest, OneThatFinishesWhatNobodyAskedIsDropped) {
-  const Liar liar(*this, [](WorkerPollResult& report) { report.finished = {{.ticket = 123456, .replies = {}}}; });
+TEST_F(WorkerClaimsTest, AWorkerThatFinishesUnknownRequestsIsLost) {
+  const Liar liar(*this, [](WorkerPollResult& report) { report.finished = {{.ticket = 123456, .completions = {}}}; });
   const std::string failure = failure_with(liar, 0.7);
-  EXPECT_NE(failure.find("got nowhere"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("made no progress"), std::string::npos) << failure;
 }
 
-TEST_F(WorkerClaimsTest, OneThatCountsBackwardsIsDropped) {
+// The learner sends the name back in a header: a long one ended the learner's process.
+TEST_F(WorkerClaimsTest, AnInvalidSessionNameIsAnError) {
+  for (const std::string& session : {std::string(3000000, 'x'), std::string("a\r\nevil: 1\r\n\r\n"), std::string("a b"),
+                                     std::string("a\0b", 3), std::string("\xc3\xa9")}) {
+    Liar liar(*this, [](WorkerPollResult&) {});
+    liar.session = session;
+    const std::string failure = failure_with(liar, 0.7);
+    EXPECT_NE(failure.find("it must be 1 to 128 letters, digits, '-' or '_'"), std::string::npos) << failure;
+  }
+}
+
+// Each listed chunk would be sent: a short list could cause terabytes.
+TEST_F(WorkerClaimsTest, AChunkListedAsMissingTwiceIsAnError) {
+  Liar liar(*this, [](WorkerPollResult&) {});
+  liar.missing.assign(100000, 0);
+  const Stopwatch since;
+  const std::string failure = failure_with(liar, 0.7);
+  EXPECT_NE(failure.find("it lists chunk 0 as missing twice"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 15);
+}
+
+TEST_F(WorkerClaimsTest, AWorkerThatCountsBackwardsIsLost) {
   const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens = report.computed_tokens > 0 ? -1 : 1;
     report.finished.clear();
@@ -111,17 +164,17 @@ TEST_F(WorkerClaimsTest, OneThatCountsBackwardsIsDropped) {
   EXPECT_NE(failure_with(liar, 0.7).find("it claims to have computed -1 tokens"), std::string::npos);
 }
 
-TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) {
-  const std::vector<GenerationRequest> asked = requests(12);
-  const Replies want = expected(asked, 0);
+TEST_F(WorkerClaimsTest, ImpossibleCompletionsAreRejectedAndReassigned) {
+  const std::vector<GenerationRequest> submitted = requests(12);
+  const Completions want = expected(submitted, 0);
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   const std::vector<std::pair<std::string, std::function<void(CompletionOutput&)>>> lies{
       {"log-prob of 0.5", [](CompletionOutput& r) { r.logp[0] = 0.5; }},
       {"log-prob of nan", [=](CompletionOutput& r) { r.logp[0] = nan; }},
       {"log-prob of -inf", [=](CompletionOutput& r) { r.raw_logp[0] = -infinity; }},
       {"log-prob of 1", [](CompletionOutput& r) { r.truncated_logp[0] = 1; }},
-      {"ended by 'done'", [](CompletionOutput& r) { r.finish_reason = "done"; }},
-      {"ended by ''", [](CompletionOutput& r) { r.finish_reason.clear(); }},
+      {"finish_reason 'done'", [](CompletionOutput& r) { r.finish_reason = "done"; }},
+      {"finish_reason ''", [](CompletionOutput& r) { r.finish_reason.clear(); }},
       {"neither its last id nor its text",
        [](CompletionOutput& r) {
          r.finish_reason = "stop";
@@ -129,11 +182,11 @@ TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) 
        }},
       {"has id 258", [](CompletionOutput& r) { r.ids[0] = 258; }},
       {"has id -1", [](CompletionOutput& r) { r.ids[0] = -1; }},
-      {"drawn by version 1", [](CompletionOutput& r) { r.versions[0] = 1; }},
-      {"drawn by version -1", [](CompletionOutput& r) { r.versions[0] = -1; }},
-      {"likeliest ids", [](CompletionOutput& r) { r.top_logprobs.assign(r.ids.size(), std::vector<TokenLogp>(64)); }},
-      {"log-probs of the prompt", [](CompletionOutput& r) { r.prompt_logp.push_back(0); }},
-      {"ended by length",
+      {"sampled by version 1", [](CompletionOutput& r) { r.versions[0] = 1; }},
+      {"sampled by version -1", [](CompletionOutput& r) { r.versions[0] = -1; }},
+      {"top_logprobs", [](CompletionOutput& r) { r.top_logprobs.assign(r.ids.size(), std::vector<TokenLogp>(64)); }},
+      {"prompt log-probs", [](CompletionOutput& r) { r.prompt_logp.push_back(0); }},
+      {"has finish_reason length",
        [](CompletionOutput& r) {
          r.finish_reason = "length";
          r.ids.pop_back();
@@ -153,93 +206,113 @@ TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) 
     {
       const auto from = pool({liar.port(), workers[0]->port()});
       from->set_policy_version(0);
-      expect_bits(generate(*from, asked), want);
+      expect_bits(generate(*from, submitted), want);
     }
-    EXPECT_GT(liar.asked, 0);
+    EXPECT_GT(liar.submitted, 0);
     const std::string log = testing::internal::GetCapturedStderr();
     EXPECT_NE(log.find(concat("worker ", url(liar.port()), " is lost: ")), std::string::npos) << log;
     EXPECT_NE(log.find(what), std::string::npos) << log;
   }
 }
 
-TEST_F(WorkerClaimsTest, TextIsReadFromTheIdsWhateverTheWorkerSays) {
-  const std::vector<GenerationRequest> asked = requests(12);
+TEST_F(WorkerClaimsTest, TextIsDecodedFromTheIds) {
+  const std::vector<GenerationRequest> submitted = requests(12);
   const Liar liar(*this, [](WorkerPollResult& report) {
-    for (WorkerPollResult::Done& done : report.finished)
-      for (CompletionOutput& reply : done.replies) reply.text = "The answer is 42.";
+    for (WorkerPollResult::Finished& done : report.finished)
+      for (CompletionOutput& completion : done.completions) completion.text = "The answer is 42.";
   });
-  const Replies want = expected(asked, 0);
+  const Completions want = expected(submitted, 0);
   const auto from = pool({liar.port()});
   from->set_policy_version(0);
-  expect_bits(generate(*from, asked), want);
+  expect_bits(generate(*from, submitted), want);
 }
 
 void fail_all(WorkerPollResult& report) {
-  for (WorkerPollResult::Done& done : report.finished)
-    for (CompletionOutput& reply : done.replies) {
-      reply = {};
-      reply.failed = true;
-      reply.finish_reason = "no luck";
+  for (WorkerPollResult::Finished& done : report.finished)
+    for (CompletionOutput& completion : done.completions) {
+      completion = {};
+      completion.failed = true;
+      completion.finish_reason = "no luck";
     }
 }
 
-TEST_F(WorkerClaimsTest, WhatOneFailsAnotherWrites) {
-  const std::vector<GenerationRequest> asked = requests(24);
-  const Replies want = expected(asked, 0);
+TEST_F(WorkerClaimsTest, AFailedRequestIsRetriedOnAnotherWorker) {
+  const std::vector<GenerationRequest> submitted = requests(24);
+  const Completions want = expected(submitted, 0);
   start();
   const Liar liar(*this, fail_all);
   const auto from = pool({liar.port(), workers[0]->port()});
   from->set_policy_version(0);
-  expect_bits(generate(*from, asked), want);
-  EXPECT_GT(liar.asked, 0);
+  expect_bits(generate(*from, submitted), want);
+  EXPECT_GT(liar.submitted, 0);
 }
 
-TEST_F(WorkerClaimsTest, OneThatFailsEverythingIsDropped) {
+TEST_F(WorkerClaimsTest, AWorkerThatFailsEverythingIsLost) {
   const Liar liar(*this, fail_all);
   const std::string failure = failure_with(liar, 0.7);
-  EXPECT_NE(failure.find("requests one after the other, the last one: no luck"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("requests in a row, the last one with: no luck"), std::string::npos) << failure;
 }
 
 using DispatcherTest = DispatcherFixture;
 
-TEST_F(DispatcherTest, ARequestThatWorkersFailAgainAndAgainHasFailed) {
+TEST_F(DispatcherTest, ARequestThatFailsOnSeveralWorkersHasFailed) {
   make(2);
-  dispatcher->publish(weights(0));
-  dispatcher->joined(0), dispatcher->joined(1);
-  const uint64_t ticket = ask(10);
-  std::vector<CompletionOutput> failed = replies_of(0);
+  dispatcher->set_weights(weights(0));
+  dispatcher->mark_joined(0), dispatcher->mark_joined(1);
+  const uint64_t ticket = submit(10);
+  std::vector<CompletionOutput> failed = completions_by(0);
   failed[0] = {};
   failed[0].failed = true;
   failed[0].finish_reason = "no luck";
   std::vector<size_t> tried;
-  while (answers[0].empty() && tried.size() < 10) {
+  while (results[0].empty() && tried.size() < 10) {
     for (size_t worker = 0; worker < 2; ++worker)
-      if (!look(worker).submit.empty()) {
+      if (!poll_worker(worker).submit.empty()) {
         tried.push_back(worker);
-        EXPECT_FALSE(dispatcher->finished(worker, {ticket, failed}));
+        EXPECT_FALSE(dispatcher->accept_result(worker, {ticket, failed}));
       }
     dispatcher->step();
   }
   EXPECT_EQ(tried, (std::vector<size_t>{0, 1, 0}));
-  ASSERT_EQ(answers[0].size(), 1u);
-  EXPECT_TRUE(answers[0][0].failed);
+  ASSERT_EQ(results[0].size(), 1u);
+  EXPECT_TRUE(results[0][0].failed);
 }
 
-// It gets on for ever, and never finishes anything: once that is patience, then it is no worker.
-TEST_F(DispatcherTest, OneThatGetsOnAndIsLostAgainAndAgainIsNoWorker) {
+// The worker joins again after each loss.
+TEST_F(DispatcherTest, ARequestThatIsNeverFinishedFailsAfterThreeTries) {
+  make(1, {.request_timeout = 0.05});
+  dispatcher->set_weights(weights(0));
+  submit(10);
+  int tries = 0;
+  for (; results[0].empty() && tries < 10; ++tries) {
+    dispatcher->mark_joined(0);
+    poll_worker(0);
+    EXPECT_FALSE(dispatcher->overdue(0));
+    EXPECT_TRUE(soon([&] { return dispatcher->overdue(0); }));
+    dispatcher->mark_lost(0, "it is slow");
+    dispatcher->step();
+  }
+  EXPECT_EQ(tries, 3);
+  ASSERT_EQ(results[0].size(), 1u);
+  EXPECT_TRUE(results[0][0].failed);
+  EXPECT_NE(results[0][0].finish_reason.find("worker_request_timeout"), std::string::npos);
+}
+
+// The worker makes progress forever and finishes nothing: that counts as progress once, and never again.
+TEST_F(DispatcherTest, ProgressWithoutResultsPreventsTheTimeoutOnce) {
   make(1, {.timeout = 0.1});
-  dispatcher->publish(weights(0));
-  ask(10);
+  dispatcher->set_weights(weights(0));
+  submit(10);
   std::string failure;
   const Stopwatch since;
   while (failure.empty() && since.seconds() < 10) {
-    dispatcher->joined(0);
-    look(0);
+    dispatcher->mark_joined(0);
+    poll_worker(0);
     for (const Stopwatch stay; stay.seconds() < 0.15;) {
       dispatcher->step();
       dispatcher->record_progress(0);
     }
-    dispatcher->lost(0, "it counts");
+    dispatcher->mark_lost(0, "it counts");
     try {
       dispatcher->step();
     } catch (const Error& error) {

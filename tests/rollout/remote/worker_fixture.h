@@ -1,5 +1,5 @@
 #pragma once
-// Workers of a tiny model on real sockets, a pool of them, and what the engine itself replies.
+// WorkerFixture: workers of a tiny model on real sockets, a pool of them, and the engine's own completions to compare.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace hone::test {
 
-using Replies = std::vector<std::vector<CompletionOutput>>;
+using Completions = std::vector<std::vector<CompletionOutput>>;
 
 class WorkerFixture : public ::testing::Test {
  protected:
@@ -25,21 +25,21 @@ class WorkerFixture : public ::testing::Test {
     model->allocate(context, DType::f32, false);
     model->initialize(context, 5);
   }
-  // Values of one block and some, or of more.
-  void use_blocks(int64_t count, int64_t intermediate_size) {
+  // A model whose values take `count` chunks.
+  void use_chunks(int64_t count, int64_t intermediate_size) {
     Json config = tiny.model->config();
     for (const auto& [name, value] :
          {std::pair{"hidden_size", int64_t{256}}, {"intermediate_size", intermediate_size}, {"head_dim", int64_t{64}}})
       config.set(name, value);
     use(config);
-    ASSERT_EQ(WeightLayout::of(*model).num_blocks(), count);
+    ASSERT_EQ(WeightLayout::of(*model).num_chunks(), count);
   }
-  void use_two_blocks() { use_blocks(2, 512); }
+  void use_two_chunks() { use_chunks(2, 512); }
   void use_adapters() {
     use(tiny.model->config(), {.r = 2});
     change(1);
   }
-  // The values that training changes.
+  // Changes the trained values.
   void change(uint64_t seed) {
     Rng random(seed, 3);
     for (float& value : model->trainable_values().as<float>()) value += static_cast<float>(0.05 * random.normal());
@@ -59,7 +59,7 @@ class WorkerFixture : public ::testing::Test {
     if (model->lora()) out.lora = model->lora()->config;
     return out;
   }
-  std::shared_ptr<const WeightSnapshot> image(int64_t version) {
+  std::shared_ptr<const WeightSnapshot> snapshot(int64_t version) {
     const Tensor all = model->flat_values(), trained = model->trainable_values();
     auto bytes = std::make_shared<Buffer>(*device, trained.bytes());
     std::memcpy(bytes->data(), trained.data, trained.bytes());
@@ -71,11 +71,13 @@ class WorkerFixture : public ::testing::Test {
                                    const std::string& key_file = "") {
     WorkerPoolConfig config{
         .workers = {}, .worker_key_file = key_file, .worker_timeout = timeout, .weight_transport = transport};
+    config.worker_request_timeout = request_timeout;
     for (const int64_t port : ports) config.workers.push_back(url(port));
-    return std::make_unique<WorkerPool>(config, setup(), *device, [this](int64_t version) { return image(version); });
+    return std::make_unique<WorkerPool>(config, setup(), *device,
+                                        [this](int64_t version) { return snapshot(version); });
   }
 
-  // Of all kinds.
+  // Requests of all kinds.
   static std::vector<GenerationRequest> requests(uint64_t count = 12) {
     std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < count; ++i) {
@@ -94,23 +96,23 @@ class WorkerFixture : public ::testing::Test {
     }
     return out;
   }
-  Replies expected(const std::vector<GenerationRequest>& asked, int64_t version) {
+  Completions expected(const std::vector<GenerationRequest>& submitted, int64_t version) {
     Engine own(context, *model, &tiny.tokenizer, engine);
     own.set_policy_version(version);
-    return own.generate(asked);
+    return own.generate(submitted);
   }
-  static Replies generate(WorkerPool& from, const std::vector<GenerationRequest>& asked) {
-    Replies out(asked.size());
-    for (size_t i = 0; i < asked.size(); ++i)
-      from.submit(asked[i], [&, i](uint64_t id, std::vector<CompletionOutput> replies) {
-        EXPECT_EQ(id, asked[i].id);
-        EXPECT_TRUE(out[i].empty()) << "answered twice";
-        out[i] = std::move(replies);
+  static Completions generate(WorkerPool& from, const std::vector<GenerationRequest>& submitted) {
+    Completions out(submitted.size());
+    for (size_t i = 0; i < submitted.size(); ++i)
+      from.submit(submitted[i], [&, i](uint64_t id, std::vector<CompletionOutput> completions) {
+        EXPECT_EQ(id, submitted[i].id);
+        EXPECT_TRUE(out[i].empty()) << "finished twice";
+        out[i] = std::move(completions);
       });
     while (from.step()) {}
     return out;
   }
-  static void expect_bits(const Replies& got, const Replies& want) {
+  static void expect_bits(const Completions& got, const Completions& want) {
     expect_same(got, want);
     for (size_t i = 0; i < got.size(); ++i)
       for (size_t r = 0; r < got[i].size(); ++r) EXPECT_EQ(got[i][r].versions, want[i][r].versions);
@@ -128,6 +130,7 @@ class WorkerFixture : public ::testing::Test {
   }();
   EngineConfig engine{.kv_cache_tokens = 2048, .max_batch_tokens = 64};
   std::string transport = "stream";
+  double request_timeout = 3600;
   std::vector<std::unique_ptr<Worker>> workers;
 };
 

@@ -1,5 +1,4 @@
-// How weights reach the workers of a pool: over a link between devices, or streamed; and what happens where that
-// breaks.
+// How weights reach the workers of a pool, over a device link or streamed, and what happens when that fails.
 #include "rollout/remote/worker_link.h"
 
 #include <gtest/gtest.h>
@@ -25,11 +24,11 @@ class WorkerLinkTest : public WorkerFixture {
     transport = "auto";
   }
   ~WorkerLinkTest() override { LocalLinks::fault = LinkFault::none; }
-  static constexpr double patient = 60;  // seconds: a link has 30 of them for a transfer and 10 to open
+  static constexpr double patient = 60;  // seconds; a link then has 30 for a transfer and 10 to open
   static bool both_wait() {
     return soon([] { return LocalLinks::waiting == 2; });
   }
-  // Breaks the connection between two sides that wait for each other on the link, which takes no notice of it.
+  // Breaks the connection while both sides wait on the link, which does not notice it.
   static void break_off(TcpProxy& cable) {
     ASSERT_TRUE(both_wait());
     cable.set(TcpProxy::Mode::refuse);
@@ -37,11 +36,11 @@ class WorkerLinkTest : public WorkerFixture {
     LocalLinks::fault = LinkFault::none;
     cable.set(TcpProxy::Mode::pass);
   }
-  Replies generate_at(int64_t version, WorkerPool& from) {
+  Completions generate_at(int64_t version, WorkerPool& from) {
     from.set_policy_version(version);
     return generate(from, requests(4));
   }
-  // Three versions, each with the bits of the engine itself.
+  // Three versions, each with the engine's own bits.
   void expect_three_versions(WorkerPool& from, int64_t first = 0) {
     for (int64_t version = first; version < first + 3; ++version) {
       from.set_policy_version(version);
@@ -67,10 +66,10 @@ TEST_F(WorkerLinkTest, UnderAdaptersTheBaseIsStreamed) {
   EXPECT_EQ(LocalLinks::arrived, 3);
 }
 
-TEST_F(WorkerLinkTest, WhereItDoesNotOpenWeightsAreStreamed) {
+TEST_F(WorkerLinkTest, IfItDoesNotOpenWeightsAreStreamed) {
   LocalLinks::fault = LinkFault::never_opens;
   WorkerConfig config;
-  config.lease = 1.8;  // which opening takes longer than, and a learner that has nothing to say does not
+  config.lease = 1.8;  // shorter than opening takes, and longer than an idle learner's messages are apart
   start(config);
   const auto from = pool({workers[0]->port()}, 8);
   expect_three_versions(*from);
@@ -79,7 +78,7 @@ TEST_F(WorkerLinkTest, WhereItDoesNotOpenWeightsAreStreamed) {
   EXPECT_FALSE(metrics.contains("workers/lost")) << "the worker is as good without";
 }
 
-TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) {
+TEST_F(WorkerLinkTest, IfItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) {
   start();
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, 4);
@@ -97,7 +96,7 @@ TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) 
   EXPECT_GT(LocalLinks::arrived, 1);
 }
 
-TEST_F(WorkerLinkTest, ATransferIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
+TEST_F(WorkerLinkTest, BothSidesAbortATransferWhenTheirConnectionBreaks) {
   start();
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, patient);
@@ -113,7 +112,7 @@ TEST_F(WorkerLinkTest, ATransferIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
   EXPECT_EQ(LocalLinks::opened, 4) << "the worker has joined again, with a link";
 }
 
-TEST_F(WorkerLinkTest, AnOpeningIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
+TEST_F(WorkerLinkTest, BothSidesAbortAnOpeningWhenTheirConnectionBreaks) {
   LocalLinks::fault = LinkFault::never_opens;
   start();
   TcpProxy cable(workers[0]->port());
@@ -144,8 +143,7 @@ TEST_F(WorkerLinkTest, ALearnerThatEndsWhileTheWorkerAloneStillWaitsLeavesItFree
   LocalLinks::fault = LinkFault::loses;
   from->set_policy_version(0);
   ASSERT_TRUE(soon([] { return LocalLinks::waiting == 1; }));
-  std::this_thread::sleep_for(
-      std::chrono::milliseconds(200));  // it is asked on the same connection whether it has them
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the commit goes over the same connection
   EXPECT_EQ(LocalLinks::waiting, 1);
   const Stopwatch since;
   from.reset();
@@ -155,7 +153,7 @@ TEST_F(WorkerLinkTest, ALearnerThatEndsWhileTheWorkerAloneStillWaitsLeavesItFree
       soon([&] { return parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null(); }, 1));
 }
 
-TEST_F(WorkerLinkTest, WhatDidNotLandIsStreamed) {
+TEST_F(WorkerLinkTest, ValuesThatDidNotArriveAreStreamed) {
   start();
   const auto from = pool({workers[0]->port()}, 4);
   LocalLinks::fault = LinkFault::loses;
@@ -208,7 +206,7 @@ TEST_F(WorkerLinkTest, OneWhoseOpeningBreaksTheConnectionIsTriedThreeTimes) {
   EXPECT_EQ(LocalLinks::tried, 6) << "three times by each side";
 }
 
-TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {
+TEST_F(WorkerLinkTest, ATransportSetByNameIsTheOnlyOne) {
   LocalLinks::fault = LinkFault::never_opens;
   transport = "local";
   start();
@@ -222,13 +220,13 @@ TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {
   }
 }
 
-TEST_F(WorkerLinkTest, OfBlocksThatTravelAtOnceNoneIsLostWhereTheNetworkBreaks) {
+TEST_F(WorkerLinkTest, ConcurrentChunksSurviveABrokenNetwork) {
   transport = "stream";
-  use_blocks(13, 8192);
+  use_chunks(13, 8192);
   start();
   TcpProxy proxy(workers[0]->port());
   const auto from = pool({proxy.port()}, 10);
-  proxy.set_bytes_per_second(100'000'000);  // slow enough that eight meet
+  proxy.set_bytes_per_second(100'000'000);  // slow enough that eight chunks overlap
   for (int64_t version = 0; version < 4; ++version) {
     from->set_policy_version(version);
     std::jthread network([&] {
@@ -245,10 +243,10 @@ TEST_F(WorkerLinkTest, OfBlocksThatTravelAtOnceNoneIsLostWhereTheNetworkBreaks) 
   }
 }
 
-// A learner that waits for eight at once says nothing for longer than the lease.
-TEST_F(WorkerLinkTest, OnANarrowCableFewerBlocksTravelAtOnce) {
+// With eight chunks at once the learner would send no message for longer than the lease.
+TEST_F(WorkerLinkTest, OnASlowNetworkFewerChunksAreSentAtOnce) {
   transport = "stream";
-  use_blocks(9, 5760);
+  use_chunks(9, 5760);
   WorkerConfig config;
   config.lease = 3;
   start(config);
@@ -261,9 +259,9 @@ TEST_F(WorkerLinkTest, OnANarrowCableFewerBlocksTravelAtOnce) {
   EXPECT_FALSE(metrics.contains("workers/lost"));
 }
 
-TEST_F(WorkerLinkTest, ABlockThatWasLongOnItsWayIsSentAgain) {
+TEST_F(WorkerLinkTest, ASlowChunkIsSentAgain) {
   transport = "stream";
-  use_two_blocks();
+  use_two_chunks();
   start();
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, 20);
@@ -279,9 +277,9 @@ TEST_F(WorkerLinkTest, ABlockThatWasLongOnItsWayIsSentAgain) {
   EXPECT_FALSE(metrics.contains("workers/lost"));
 }
 
-TEST_F(WorkerLinkTest, WhereOneConnectionOfEightFailsBlocksArriveAllTheSame) {
+TEST_F(WorkerLinkTest, ChunksArriveIfOneConnectionOfEightFails) {
   transport = "stream";
-  use_blocks(13, 8192);
+  use_chunks(13, 8192);
   start();
   TcpProxy proxy(workers[0]->port());
   proxy.set_most_open(7);
@@ -291,7 +289,7 @@ TEST_F(WorkerLinkTest, WhereOneConnectionOfEightFailsBlocksArriveAllTheSame) {
   EXPECT_EQ(proxy.most_asking(), 7);
 }
 
-TEST_F(WorkerLinkTest, ByTheStreamAloneNoneIsOpened) {
+TEST_F(WorkerLinkTest, TransportStreamOpensNoLink) {
   transport = "stream";
   start();
   const auto from = pool({workers[0]->port()});

@@ -1,4 +1,4 @@
-// What a learner and its workers tell each other arrives bit for bit; what does not belong together is refused.
+// Messages between learner and workers arrive bit for bit; inconsistent messages are errors.
 #include "rollout/remote/worker_messages.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace hone::test {
 namespace {
 
-// Through the text that travels.
+// Through the message's text.
 Json sent(const Json& message) { return parse_json(message.dump(), "message"); }
 
 const std::string no_utf8("\xff\x00\xc3(\xe2\x82\"\n", 9);
@@ -74,8 +74,8 @@ WorkerPollResult report() {
   CompletionOutput failed;
   failed.finish_reason = "the prompt has 9 tokens, 4 fit";
   failed.failed = true;
-  out.finished = {{.ticket = 1, .replies = {odd_reply(), failed}},
-                  {.ticket = std::numeric_limits<uint64_t>::max() / 2, .replies = {}}};
+  out.finished = {{.ticket = 1, .completions = {odd_reply(), failed}},
+                  {.ticket = std::numeric_limits<uint64_t>::max() / 2, .completions = {}}};
   return out;
 }
 
@@ -117,7 +117,7 @@ WorkerSetup setup() {
   return out;
 }
 
-TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
+TEST(WorkerMessagesTest, APollResultArrivesBitForBit) {
   const WorkerPollResult there = report(), back = WorkerPollResult::parse(sent(there.to_json()));
   EXPECT_EQ(back.number, there.number);
   EXPECT_EQ(back.version, there.version);
@@ -125,13 +125,13 @@ TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
   ASSERT_EQ(back.finished.size(), there.finished.size());
   for (size_t i = 0; i < back.finished.size(); ++i) {
     EXPECT_EQ(back.finished[i].ticket, there.finished[i].ticket);
-    ASSERT_EQ(back.finished[i].replies.size(), there.finished[i].replies.size());
-    for (size_t r = 0; r < back.finished[i].replies.size(); ++r)
-      expect_bits(back.finished[i].replies[r], there.finished[i].replies[r]);
+    ASSERT_EQ(back.finished[i].completions.size(), there.finished[i].completions.size());
+    for (size_t r = 0; r < back.finished[i].completions.size(); ++r)
+      expect_bits(back.finished[i].completions[r], there.finished[i].completions[r]);
   }
 }
 
-TEST(WorkerMessagesTest, ATurnArrivesAsItWasAsked) {
+TEST(WorkerMessagesTest, APollArrivesUnchanged) {
   const WorkerPoll there = turn(), back = WorkerPoll::parse(sent(there.to_json()));
   EXPECT_EQ(back.number, there.number);
   EXPECT_EQ(back.wait, there.wait);
@@ -153,7 +153,7 @@ TEST(WorkerMessagesTest, ATurnArrivesAsItWasAsked) {
   EXPECT_EQ(back.to_json(), there.to_json()) << "every setting of the sampling";
 }
 
-TEST(WorkerMessagesTest, ASetupArrivesAsItWas) {
+TEST(WorkerMessagesTest, ASetupArrivesUnchanged) {
   const WorkerSetup there = setup(), back = WorkerSetup::parse(sent(there.to_json()));
   EXPECT_EQ(back.run, there.run);
   EXPECT_EQ(back.model, there.model);
@@ -174,11 +174,11 @@ TEST(WorkerMessagesTest, ATokenizerArrivesWithItsStopsAndItsSpelling) {
   for (const char* name : {"", ".", "..", "a/b", "/etc/x"}) EXPECT_THROW(tokenizer_of({{name, "{}"}}), Error) << name;
 }
 
-TEST(WorkerMessagesTest, AnotherProtocolIsRefusedByName) {
+TEST(WorkerMessagesTest, AnotherProtocolIsAnErrorThatNamesIt) {
   Json json = setup().to_json();
   json.set("protocol", 2);
   EXPECT_EQ(error_of([&] { WorkerSetup::parse(json); }),
-            "the learner speaks protocol 2, this worker 1: both must be the same hone");
+            "the learner has protocol 2, this worker 1: run the same version of hone on both");
 }
 
 TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
@@ -193,7 +193,7 @@ TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
       EXPECT_NE(error_of([&] { parse(part); }).find("null"), std::string::npos) << name;
     }
   };
-  // Of the model, which may be anything here, the engine says what is wrong with it.
+  // Not the model: any JSON is valid here, and the engine checks it later.
   Json settings = setup().to_json();
   std::erase_if(settings.object_ref(), [](const auto& member) { return member.first == "model"; });
   EXPECT_NE(error_of([&] { WorkerSetup::parse(settings); }).find("'model' is missing"), std::string::npos);
@@ -215,38 +215,38 @@ TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
   });
 }
 
-TEST(WorkerMessagesTest, ColumnsThatDoNotBelongTogetherAreRefused) {
+TEST(WorkerMessagesTest, ColumnsOfDifferentLengthsAreErrors) {
   const auto refused = [](const std::function<void(CompletionOutput&)>& spoil, const char* what) {
     WorkerPollResult spoilt = report();
-    spoil(spoilt.finished[0].replies[0]);
+    spoil(spoilt.finished[0].completions[0]);
     const std::string error = error_of([&] { WorkerPollResult::parse(sent(spoilt.to_json())); });
     EXPECT_NE(error.find(what), std::string::npos) << error;
   };
-  refused([](CompletionOutput& of) { of.logp.pop_back(); }, "a reply of 3 ids has 2 numbers in logp");
-  refused([](CompletionOutput& of) { of.logp.clear(); }, "0 numbers in logp");
-  refused([](CompletionOutput& of) { of.truncated_logp.push_back(0); }, "4 numbers in truncated_logp");
+  refused([](CompletionOutput& of) { of.logp.pop_back(); }, "a completion of 3 ids has 2 entries in logp");
+  refused([](CompletionOutput& of) { of.logp.clear(); }, "0 entries in logp");
+  refused([](CompletionOutput& of) { of.truncated_logp.push_back(0); }, "4 entries in truncated_logp");
   refused([](CompletionOutput& of) { of.raw_logp.pop_back(); }, "raw_logp");
   refused([](CompletionOutput& of) { of.versions.pop_back(); }, "versions");
   refused([](CompletionOutput& of) { of.forced.pop_back(); }, "forced");
   refused([](CompletionOutput& of) { of.top_logprobs.pop_back(); }, "top_logprobs");
-  refused([](CompletionOutput& of) { of.ids.push_back(1); }, "a reply of 4 ids");
+  refused([](CompletionOutput& of) { of.ids.push_back(1); }, "a completion of 4 ids");
 }
 
-TEST(WorkerMessagesTest, AColumnOfHalfANumberIsRefused) {
+TEST(WorkerMessagesTest, AColumnOfHalfANumberIsAnError) {
   for (const char* column : {"ids", "logp", "versions", "prompt_logp"}) {
     Json json = report().to_json();
-    Json& reply = json.object_ref().back().second.array_ref()[0].object_ref().back().second.array_ref()[0];
-    reply.set(column, "AAAAAAA=");  // five bytes
+    Json& completion = json.object_ref().back().second.array_ref()[0].object_ref().back().second.array_ref()[0];
+    completion.set(column, "AAAAAAA=");  // five bytes
     EXPECT_NE(error_of([&] { WorkerPollResult::parse(json); }).find(concat(column, ": 5 bytes")), std::string::npos)
         << column;
-    reply.set(column, "AAAA*A==");
-    EXPECT_NE(error_of([&] { WorkerPollResult::parse(json); }).find(concat(column, ": this is no base64")),
+    completion.set(column, "AAAA*A==");
+    EXPECT_NE(error_of([&] { WorkerPollResult::parse(json); }).find(concat(column, ": not valid base64")),
               std::string::npos)
         << column;
   }
 }
 
-TEST(WorkerMessagesTest, AWaitWithoutAnEndIsRefused) {
+TEST(WorkerMessagesTest, AnUnboundedWaitIsAnError) {
   for (const char* wait : {"-1", "61", "1e300"}) {
     Json json = turn().to_json();
     json.set("wait", parse_json(wait, "test"));
@@ -254,7 +254,7 @@ TEST(WorkerMessagesTest, AWaitWithoutAnEndIsRefused) {
   }
 }
 
-TEST(WorkerMessagesTest, DigestsOfAnotherLengthAreRefused) {
+TEST(WorkerMessagesTest, DigestsOfAnotherLengthAreErrors) {
   const Digest digest = sha256("x");
   EXPECT_EQ(digest_of(base64(digest), "test"), digest);
   EXPECT_THROW(digest_of("", "test"), Error);
@@ -262,8 +262,8 @@ TEST(WorkerMessagesTest, DigestsOfAnotherLengthAreRefused) {
   EXPECT_THROW(digest_of(base64(digest) + "AAAA", "test"), Error);
 }
 
-// Text with bytes replaced, cut out and doubled: whatever comes of it, it is a value or an Error.
-TEST(WorkerMessagesTest, SpoiltTextIsAnErrorOrAValue) {
+// Text with bytes replaced, removed and doubled parses to a value or throws an Error.
+TEST(WorkerMessagesTest, DamagedTextIsAnErrorOrAValue) {
   const std::string pieces[] = {
       "0", "-1", "1e99", "9223372036854775807", "null", "[]", "{}", "\"", ",", "\"AAAA\"", "true", "=", "\\u0000"};
   int64_t errors = 0, values = 0;

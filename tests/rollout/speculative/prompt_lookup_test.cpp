@@ -1,3 +1,4 @@
+// prompt_lookup(): which n-gram match it chooses.
 #include "rollout/speculative/prompt_lookup.h"
 
 #include <gtest/gtest.h>
@@ -14,13 +15,13 @@ Ids found(const Ids& tokens, int64_t shortest, int64_t longest) {
   return {out.begin(), out.end()};
 }
 
-TEST(PromptLookup, ATextThatSaysNothingTwiceHasNoContinuation) {
+TEST(PromptLookup, ATextWithoutRepetitionHasNoMatch) {
   EXPECT_EQ(found({}, 1, 3), Ids());
   EXPECT_EQ(found({4}, 1, 3), Ids());
   EXPECT_EQ(found({1, 2, 3, 4}, 1, 3), Ids());
 }
 
-TEST(PromptLookup, GoesOnAsItDidAfterTheSameTokens) {
+TEST(PromptLookup, ReturnsWhatFollowedTheSameTokens) {
   EXPECT_EQ(found({1, 2, 3, 4, 1, 2, 3}, 2, 2), Ids({4, 1, 2, 3}));
   EXPECT_EQ(found({1, 2, 3, 4, 1, 2, 3, 5, 6}, 2, 2), Ids());
 }
@@ -33,7 +34,7 @@ TEST(PromptLookup, TheLongestMatchWinsAndOfEqualOnesTheFirst) {
 
 TEST(PromptLookup, AMatchMayOverlapTheEnd) { EXPECT_EQ(found({9, 9, 9, 9}, 1, 2), Ids({9, 9})); }
 
-TEST(PromptLookup, NothingShorterThanAskedForCounts) {
+TEST(PromptLookup, MatchesBelowTheMinimumDoNotCount) {
   EXPECT_EQ(found({1, 2, 9, 2}, 2, 4), Ids());
   EXPECT_EQ(found({1, 2}, 2, 4), Ids());
   EXPECT_EQ(found({1, 2, 9, 1, 2}, 2, 4), Ids({9, 1, 2}));

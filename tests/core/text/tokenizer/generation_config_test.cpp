@@ -1,7 +1,6 @@
-#include "core/text/tokenizer/generation_config.h"
-
 #include <gtest/gtest.h>
 
+#include "core/text/tokenizer/tokenizer.h"
 #include "tests/core/text/tokenizer/character_tokenizer.h"
 
 namespace hone::test {

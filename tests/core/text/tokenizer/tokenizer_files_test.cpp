@@ -88,6 +88,18 @@ TEST(TokenizerFiles, CharacterTablesFollowFourSpecialTokens) {
   }
 }
 
+// Taken for a file that is not there, a template that is a broken link would be no template.
+TEST(TokenizerFiles, ALinkThatLeadsNowhereIsNamed) {
+  for (const char* name : {"tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json",
+                           "generation_config.json", "config.json", "tokenizer.json"})
+    for (const char* target : {"nowhere", name}) {  // or in a circle
+      const test::TemporaryFolder folder;
+      if (std::string(name) != "tokenizer.json") write_file_atomic(folder.path() / "tokenizer.json", tiny);
+      std::filesystem::create_symlink(target, folder.path() / name);
+      EXPECT_NE(error_of(folder.path()).find(name), std::string::npos) << error_of(folder.path());
+    }
+}
+
 TEST(TokenizerFiles, MissingAndMismatchedFilesAreNamed) {
   const test::TemporaryFolder folder;
   EXPECT_NE(error_of(folder.path()).find("no tokenizer here"), std::string::npos);

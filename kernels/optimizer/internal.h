@@ -1,0 +1,31 @@
+#pragma once
+// Argument checks of the optimizer updates, weight-decay flags, and stochastic rounding.
+#include <cstring>
+
+#include "core/base/rng.h"
+#include "kernels/optimizer/optimizer.h"
+
+namespace hone {
+
+void check_range(const OpBase& op, const ParamRange& range);
+// m and v are both f32 or both bf16.
+void check_moments(const ParamRange& range, const Tensor& m, const Tensor& v);
+
+// True if element i has weight decay; reads the flag on the host.
+inline bool decays(const ParamRange& range, int64_t i) {
+  return !range.decays || range.decays.ptr<uint8_t>()[i / param_granule] != 0;
+}
+
+// Unbiased (stochastic) rounding to bf16, with the same bits on all devices. Updates below half an ulp are not lost.
+// Returns one of the two bf16 neighbors of x as a float: the one further from zero if the low 16 bits of `noise` carry
+// over x's own. Infinities and NaNs are returned as they are.
+HONE_HOST_DEVICE inline float stochastic_bf16(float x, uint32_t noise) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  bits = (bits + (noise & 0xffffu)) & 0xffff0000u;
+  float out;
+  memcpy(&out, &bits, sizeof out);
+  return x - x == 0 ? out : x;
+}
+
+}  // namespace hone

@@ -1,0 +1,99 @@
+#pragma once
+// Collector: tasks in, scored groups out. Completions come from a generation backend; complete groups are scored while
+// others are still being sampled.
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "posttrain/rl/reward_runner.h"
+#include "rollout/backend.h"
+
+namespace hone {
+
+struct CollectorConfig {
+  int64_t num_generations = 8;  // completions of a prompt
+  SamplingParams sampling;
+  PromptFormat format;
+  RewardSpec reward;
+  double max_failure_rate = 0.1;
+  void fields(Fields& f);
+};
+
+// A completion as a training sample. Sampled tokens have mask 1 and behavior_logp; a failed completion is not scored.
+// behavior_logp belongs to the distribution that was sampled. It is the learner's own, unless
+// SamplingParams::distribution_changes() names a setting.
+Sample to_training_sample(const GenerationRequest& request, CompletionOutput completion);
+
+// One thread.
+class Collector {
+ public:
+  // Everything is the caller's and must outlive the collector. An Error if the reward cannot run on this machine.
+  Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config);
+
+  // Groups in progress: one for each task, in order.
+  class PendingGroups {
+   public:
+    // Cancels the requests that are not finished.
+    ~PendingGroups();
+    // True if all completions are there and scored. Waits up to `timeout` for rewards, never for completions.
+    bool complete(std::chrono::milliseconds timeout = {});
+    // The groups, once all completions are there: samples with behavior_logp, mask, reward and reward parts. A
+    // completion that could not be sampled is in its group without a score. Waits for rewards; throws what
+    // RewardRunner::ScoringRound::finish does.
+    std::vector<Group> take();
+    int64_t missing() const { return missing_; }      // completions that are not there yet
+    int64_t retried() const { return asked_again_; }  // completions of weights that were too old
+
+   private:
+    friend class Collector;
+    PendingGroups(Collector& collector, size_t size)
+        : collector_(collector),
+          groups_(size),
+          round_(collector.reward_runner_, groups_),
+          requests_(size),
+          tickets_(size) {}
+    void ask(size_t i);
+    void answer(size_t i, std::vector<CompletionOutput> completions);
+
+    Collector& collector_;
+    int64_t oldest_version_ = 0;
+    std::vector<Group> groups_;
+    RewardRunner::ScoringRound round_;
+    std::vector<GenerationRequest> requests_;
+    std::vector<std::optional<uint64_t>> tickets_;  // of unfinished requests
+    std::vector<size_t> stale_;                     // requests to submit again
+    int64_t missing_ = 0, asked_again_ = 0;
+  };
+  // Submits a request for each task. Its id decides, with the seed, every random number. A request with a token sampled
+  // by weights older than oldest_version is submitted again. The tasks are copied.
+  std::unique_ptr<PendingGroups> start(std::span<const Task* const> tasks, std::span<const uint64_t> ids,
+                                       int64_t oldest_version = 0);
+  // One step of the backend; false when every completion is there.
+  bool step() { return sampler_.step(); }
+
+  // start(), and step() until the groups are complete. Request ids count from first_id. After an exception the same
+  // call may be made again.
+  std::vector<Group> gather(std::span<const Task* const> tasks, uint64_t first_id);
+  std::vector<Group> gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids);
+  int64_t failed_completions() const { return failed_; }
+
+ private:
+  GenerationBackend& sampler_;
+  const CollectorConfig& config_;
+  const Tokenizer& tokenizer_;
+  PromptEncoder encoder_;
+  RewardRunner reward_runner_;
+  int64_t failed_ = 0;
+};
+
+// Calls take(i, group) for each task, in order. At most 256 groups are in memory at once. ids: a number for each
+// request (Collector::gather); empty: the task's index. `what` names the progress bar.
+void collect_all(Collector& collector, std::span<const Task> tasks, std::span<const uint64_t> ids,
+                 const std::string& what, const std::function<void(size_t i, const Group& group)>& take);
+
+}  // namespace hone

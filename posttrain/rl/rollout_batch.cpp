@@ -1,0 +1,143 @@
+#include "posttrain/rl/rollout_batch.h"
+
+#include <algorithm>
+
+#include "core/io/metrics.h"
+#include "data/index_loader.h"
+#include "model/token_logprobs.h"
+#include "posttrain/losses/advantage.h"
+
+namespace hone {
+
+RolloutBatch::RolloutBatch(std::vector<Group> scored_groups) : groups(std::move(scored_groups)) {
+  for (Group& group : groups)
+    std::erase_if(group.samples, [](const Sample& sample) { return sample.completion.ids.empty(); });
+  std::erase_if(groups, [](const Group& group) { return group.samples.empty(); });
+  HONE_CHECK(!groups.empty(), "rl: no completion of the step could be sampled (the log says why)");
+}
+
+std::vector<const Sample*> RolloutBatch::samples() const {
+  std::vector<const Sample*> out;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples) out.push_back(&sample);
+  return out;
+}
+
+void RolloutBatch::set_values(std::vector<std::vector<float>> values) {
+  size_t next = 0;
+  for (Group& group : groups)
+    for (Sample& sample : group.samples) sample.columns.set(columns::old_value, std::move(values[next++]));
+}
+
+void RolloutBatch::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
+                                bool exact_sampler) {
+  const bool exact = exact_sampler && context.numerics() == Numerics::exact;
+  std::vector<Sample*> foreign;
+  std::vector<std::vector<int32_t>> sequences;
+  for (Group& group : groups)
+    for (Sample& sample : group.samples) {
+      if (exact && sample.weight_version == weight_version) {
+        const std::span<const float> logp = sample.columns.find(columns::behavior_logp);
+        sample.columns.set(columns::old_logp, std::vector<float>(logp.begin(), logp.end()));
+      } else {
+        foreign.push_back(&sample);
+        sequences.push_back(sample.tokens);
+      }
+    }
+  if (foreign.empty()) return;
+  std::vector<TokenLogprobs> scores = compute_logprobs(context, model, sequences, {.temperature = temperature});
+  for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->columns.set(columns::old_logp, std::move(scores[i].logp));
+}
+
+std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count, LossUnit unit, uint64_t seed,
+                                                                   uint64_t pass) const {
+  if (count == 1) return {samples()};
+  std::vector<std::vector<const Sample*>> units;
+  for (const Group& group : groups) {
+    if (unit == LossUnit::pair) units.emplace_back();
+    for (const Sample& sample : group.samples) {
+      if (unit != LossUnit::pair) units.emplace_back();
+      units.back().push_back(&sample);
+    }
+  }
+  const Permutation order(units.size(), seed, pass);
+  std::vector<std::vector<const Sample*>> out(static_cast<size_t>(count));
+  for (size_t i = 0; i < units.size(); ++i) {
+    auto& mini = out[i * static_cast<size_t>(count) / units.size()];
+    const auto& members = units[order(i)];
+    mini.insert(mini.end(), members.begin(), members.end());
+  }
+  std::erase_if(out, [](const auto& mini) { return mini.empty(); });
+  return out;
+}
+
+namespace {
+
+// Lengths of completions as TRL's mean_X, min_X, max_X; zeros for none.
+void add_lengths(Metrics& out, const std::string& of, std::span<const double> lengths) {
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+  out["completions/mean_" + of] = moments_of(lengths).mean;
+  out["completions/min_" + of] = lengths.empty() ? 0 : *shortest;
+  out["completions/max_" + of] = lengths.empty() ? 0 : *longest;
+}
+
+}  // namespace
+
+Metrics RolloutBatch::metrics() const {
+  Metrics out;
+  std::vector<double> lengths, terminated, all_rewards, deviations;
+  std::map<std::string, std::vector<double>> parts;
+  double clipped = 0, flat = 0;
+  for (const Group& group : groups) {
+    std::vector<double> rewards;
+    for (const Sample& sample : group.samples) {
+      for (const auto& [name, count] : sample.counts) out[name] += count;
+      for (const auto& [name, score] : sample.reward_parts) parts[name].push_back(score);
+      if (sample.scored) rewards.push_back(sample.reward);
+      lengths.push_back(static_cast<double>(sample.completion.ids.size()));
+      const bool cut = sample.completion.finish_reason == "length";
+      clipped += cut;
+      if (!cut) terminated.push_back(lengths.back());
+    }
+    if (rewards.empty()) continue;  // no reward is known
+    deviations.push_back(moments_of(rewards).deviation);
+    flat += deviations.back() <= 1e-8;
+    all_rewards.insert(all_rewards.end(), rewards.begin(), rewards.end());
+  }
+  add_lengths(out, "length", lengths);
+  add_lengths(out, "terminated_length", terminated);
+  out["completions/clipped_ratio"] = clipped / static_cast<double>(lengths.size());
+  for (const auto& [name, scores] : parts) {
+    const Moments moments = moments_of(scores);
+    out["rewards/" + name + "/mean"] = moments.mean;
+    out["rewards/" + name + "/std"] = moments.deviation;
+  }
+  if (deviations.empty()) return out;
+  out["reward"] = moments_of(all_rewards).mean;
+  out["reward_std"] = moments_of(all_rewards).deviation;
+  out["reward_group_std"] = moments_of(deviations).mean;
+  out["frac_reward_zero_std"] = flat / static_cast<double>(deviations.size());
+  return out;
+}
+
+std::vector<Json> RolloutBatch::sample_rows(int64_t step, int64_t count) const {
+  std::vector<Json> out;
+  for (const Group& group : groups) {
+    const Task& task = group.task;
+    for (const Sample& sample : group.samples) {
+      if (count-- == 0) return out;
+      Json row = JsonObject{
+          {"step", step}, {"task", task.id}, {"prompt", task.rendered.empty() ? task.prompt : task.rendered}};
+      if (!task.messages.empty()) row.set("messages", messages_json(task.messages));
+      row.set("completion", sample.completion.text);
+      row.set("answer", task.answer);
+      row.set("finish_reason", sample.completion.finish_reason);
+      row.set("reward", sample.scored ? Json(sample.reward) : Json());
+      row.set("rewards", metrics_json(sample.reward_parts));
+      out.push_back(std::move(row));
+    }
+  }
+  return out;
+}
+
+}  // namespace hone

@@ -1,0 +1,206 @@
+#include "posttrain/rl/rollout_queue.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "core/io/metrics.h"
+
+namespace hone {
+
+void RolloutQueueConfig::fields(Fields& f) {
+  f("max_staleness", max_staleness,
+    "maximum staleness of a sampled token in optimizer steps; 0 = synchronous, k = up to k batches are generated ahead "
+    "of the learner");
+  f("deterministic", deterministic,
+    "with max_staleness above 0: one policy version samples a batch, and the run repeats bit for bit; false: running "
+    "completions take new weights, and batches overlap");
+  f.require("max_staleness", max_staleness >= 0 && max_staleness <= 64, "max_staleness must be in [0, 64]");
+}
+
+Metrics staleness_of(std::span<const Group> groups, int64_t step) {
+  double sum = 0, tokens = 0, oldest = 0, mixed = 0, completions = 0;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples) {
+      const auto sampled =
+          std::span(sample.versions).last(std::min(sample.completion.ids.size(), sample.versions.size()));
+      if (sampled.empty()) continue;
+      for (const int64_t version : sampled) sum += static_cast<double>(step - version);
+      tokens += static_cast<double>(sampled.size());
+      oldest = std::max(oldest, static_cast<double>(step - sample.weight_version));
+      mixed += std::ranges::any_of(sampled, [&](int64_t version) { return version != sampled.front(); });
+      ++completions;
+    }
+  if (completions == 0) return {};
+  return {
+      {"staleness/mean", sum / tokens}, {"staleness/max", oldest}, {"staleness/partial_ratio", mixed / completions}};
+}
+
+RolloutQueue::RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& collector,
+                           const Tokenizer& tokenizer, TaskSchedule& rounds, int64_t num_steps, RolloutSource source)
+    : config_(config),
+      collector_config_(collector),
+      tokenizer_(tokenizer),
+      rounds_(rounds),
+      num_steps_(num_steps),
+      source_(std::move(source)) {}
+
+RolloutQueue::~RolloutQueue() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+void RolloutQueue::make_producer(int64_t step) {
+  const StalenessPolicy staleness_policy{.max_staleness = config_.max_staleness,
+                                         .deterministic = config_.deterministic || !ahead(),
+                                         .first = step,
+                                         .num_steps = num_steps_};
+  sampler_ = source_.make();
+  producer_.emplace(staleness_policy, step + std::ssize(ready_), *sampler_, collector_config_, tokenizer_, rounds_);
+}
+
+// After an exception no batch is in progress.
+void RolloutQueue::take_turn(int64_t newest) {
+  std::vector<ProducedBatch> made;
+  try {
+    made = producer_->turn(newest);
+  } catch (...) {
+    producer_->abandon();
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  std::ranges::move(made, std::back_inserter(ready_));
+  missing_ = producer_->missing_completions();
+  failed_ = producer_->failed_completions();
+  if (!made.empty()) changed_.notify_all();
+}
+
+void RolloutQueue::run() {
+  try {
+    make_producer(newest_);  // the learner waits for it and changes no weights
+    std::unique_lock lock(mutex_);
+    made_ = true;
+    changed_.notify_all();
+    for (;;) {
+      idle_since_.emplace();
+      changed_.wait(lock, [this] { return stopping_ || !producer_->idle(newest_); });
+      idle_seconds_ += idle_since_->seconds();
+      idle_since_.reset();
+      if (stopping_) break;
+      const int64_t newest = newest_;
+      lock.unlock();
+      take_turn(newest);
+      lock.lock();
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+    changed_.notify_all();
+  }
+  producer_.reset();
+  sampler_.reset();
+}
+
+RolloutQueue::NextBatch RolloutQueue::take_ready(int64_t step) {
+  ProducedBatch round = std::move(ready_.front());
+  ready_.pop_front();
+  HONE_CHECK(round.number == step, "rollouts: batch ", round.number, " is ready for step ", step);
+  for (const Group& group : round.groups)
+    for (const Sample& sample : group.samples)
+      HONE_CHECK(sample.versions.empty() || step - sample.weight_version <= config_.max_staleness,
+                 "rollouts: ", group.task.id, " was sampled by version ", sample.weight_version, ", step ", step,
+                 " trains on it, and max_staleness is ", config_.max_staleness);
+  if (ahead()) taken_ = round;
+  return {std::move(round.groups), std::move(round.metrics)};
+}
+
+void RolloutQueue::return_batch() {
+  const std::lock_guard lock(mutex_);
+  HONE_CHECK(taken_ || before_, "rollouts: no batch was taken that could be returned");
+  if (taken_) ready_.push_front(std::move(*taken_));
+  if (before_) {
+    rounds_ = std::move(*before_);
+    producer_.reset();  // the next one starts with that batch
+    sampler_.reset();
+  }
+  taken_.reset();
+  before_.reset();
+}
+
+RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
+  if (!ahead()) {
+    newest_ = step;
+    before_ = rounds_;
+    if (!producer_) make_producer(step);
+    while (ready_.empty()) take_turn(step);
+    return take_ready(step);
+  }
+  const Stopwatch keeping;
+  source_.keep(step);
+  const double keep_seconds = keeping.seconds();
+  std::unique_lock lock(mutex_);
+  newest_ = step;
+  if (!thread_.joinable()) thread_ = std::jthread([this] { run(); });
+  changed_.notify_all();
+  Metrics own{{"queue/batches", static_cast<double>(ready_.size())},
+              {"queue/completions", static_cast<double>(missing_)},
+              {"time/publish", keep_seconds}};
+  const Stopwatch waiting;
+  changed_.wait(lock, [this] { return failure_ || (made_ && !ready_.empty()); });
+  const double waited = waiting.seconds(), since = std::exchange(since_next_, Stopwatch()).seconds();
+  if (ready_.empty()) std::rethrow_exception(failure_);
+  if (idle_since_) idle_seconds_ += std::exchange(idle_since_, Stopwatch())->seconds();
+  NextBatch out = take_ready(step);
+  saved_ = {};
+  own["time/wait_rollout"] = waited;
+  own["learner/idle_ratio"] = waited / since;
+  own["rollout/idle_ratio"] = std::min(1.0, std::exchange(idle_seconds_, 0) / since);
+  out.metrics.merge(own);
+  out.metrics.merge(staleness_of(out.groups, step));
+  return out;
+}
+
+int64_t RolloutQueue::failed_completions() const {
+  const std::lock_guard lock(mutex_);
+  return failed_;
+}
+
+void RolloutQueue::save_state(StateSection& section) const {
+  std::unique_lock lock(mutex_);
+  const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // which the newest weights allow
+  changed_.wait(lock, [&] {
+    return failure_ || !thread_.joinable() || (ready_.empty() ? newest_ : ready_.back().number) >= last;
+  });
+  rounds_.save_state(section);
+  saved_ = {};
+  JsonArray rounds;
+  for (const ProducedBatch& round : ready_) {
+    JsonArray groups;
+    for (const Group& group : round.groups) groups.push_back(saved_.add(group));
+    rounds.push_back(
+        JsonObject{{"number", round.number}, {"metrics", metrics_json(round.metrics)}, {"groups", std::move(groups)}});
+  }
+  section.values.set("max_staleness", config_.max_staleness);
+  section.values.set("ready", std::move(rounds));
+  saved_.save(section);
+}
+
+void RolloutQueue::load_state(const StateSection& section) {
+  rounds_.load_state(section);
+  const int64_t staleness = section.values.at("max_staleness", "rounds").as_int("max_staleness");
+  const JsonArray& rounds = section.values.at("ready", "rounds").as_array("ready");
+  HONE_CHECK(rounds.empty() || staleness <= config_.max_staleness,
+             "the checkpoint has batches generated with max_staleness = ", staleness, ", and max_staleness is ",
+             config_.max_staleness, " now: set it to ", staleness, " or more");
+  GroupStateReader reader(section, [this](const std::string& id) -> const Task& { return rounds_.task(id); });
+  for (const Json& saved : rounds) {
+    ProducedBatch& round = ready_.emplace_back();
+    round.number = saved.at("number", "rounds").as_int("number");
+    round.metrics = metrics_of(saved.at("metrics", "rounds"));
+    for (const Json& group : saved.at("groups", "rounds").as_array("groups"))
+      round.groups.push_back(reader.next(group));
+  }
+}
+
+}  // namespace hone

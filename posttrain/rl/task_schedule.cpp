@@ -1,0 +1,158 @@
+#include "posttrain/rl/task_schedule.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include "core/base/log.h"
+#include "core/base/suggest.h"
+
+namespace hone {
+
+void FilterGroups::fields(Fields& f) {
+  f("enable", enable,
+    "dynamic sampling: a step trains only on groups whose rewards differ; other prompts replace the other groups");
+  f("metric", metric, "what must differ in a group: a part of the reward by its name; empty = the reward");
+  f("max_num_gen_batches", max_num_gen_batches, "maximum batches of prompts sampled for one step");
+  f.require("max_num_gen_batches", max_num_gen_batches > 0 && max_num_gen_batches <= 10000,
+            "max_num_gen_batches must be in [1, 10000]");
+}
+
+void TaskScheduleConfig::fields(Fields& f) {
+  f("prompts_per_step", prompts_per_step, "prompts sampled for each rollout batch");
+  f("filter_groups", filter_groups, "dynamic sampling");
+  f("curriculum", curriculum, "which prompts are sampled");
+  f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_step_samples,
+            concat("prompts_per_step must be in [1, ", max_step_samples, "]"));
+}
+
+bool has_reward_spread(const Group& group, const std::string& metric) {
+  std::optional<double> first;
+  for (const Sample& sample : group.samples) {
+    if (!sample.scored) continue;
+    const auto part = sample.reward_parts.find(metric);
+    if (!metric.empty() && part == sample.reward_parts.end()) continue;
+    const double value = metric.empty() ? sample.reward : part->second;
+    if (first && *first != value) return true;
+    first = value;
+  }
+  return false;
+}
+
+// A metric that no scored completion has is misspelled.
+static void check_metric(std::span<const Group> groups, const std::string& metric) {
+  std::set<std::string> known;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples)
+      for (const auto& [name, score] : sample.reward_parts) known.insert(name);
+  HONE_CHECK(metric.empty() || known.empty() || known.contains(metric), "filter_groups: the reward has no part '",
+             metric, "'; it has ", join(std::vector(known.begin(), known.end())));
+}
+
+TaskSchedule::TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed)
+    : config_(config),
+      tasks_(tasks),
+      order_(static_cast<int64_t>(tasks.size()), seed),
+      curriculum_(config.curriculum, static_cast<int64_t>(tasks.size())) {}
+
+std::vector<ScheduledTask> TaskSchedule::next_tasks(PendingTasks& round) {
+  const FilterGroups& filter = config_.filter_groups;
+  const auto wanted = static_cast<size_t>(config_.prompts_per_step);
+  if (round.batches > 0 && (!filter.enable || round.batches >= filter.max_num_gen_batches)) return {};
+  std::vector<ScheduledTask> out;
+  for (auto id = static_cast<uint64_t>(order_.num_given()); round.kept.size() + out.size() < wanted;) {
+    if (!again_.empty()) {
+      out.push_back(again_.front());
+      again_.pop_front();
+    } else {
+      const int64_t task = curriculum_.next(order_);
+      out.push_back({.task = task, .epoch = order_.epoch(), .id = id++});
+    }
+  }
+  round.tasks.insert(round.tasks.end(), out.begin(), out.end());
+  if (!out.empty()) ++round.batches;
+  return out;
+}
+
+void TaskSchedule::take(PendingTasks& round, std::vector<Group> groups) {
+  const FilterGroups& filter = config_.filter_groups;
+  if (filter.enable) check_metric(groups, filter.metric);
+  for (Group& group : groups) {
+    double passed = 0, num_scored = 0;
+    for (const Sample& sample : group.samples) {
+      if (!sample.scored) continue;
+      passed += sample.reward >= curriculum_.threshold();
+      ++num_scored;
+      round.reward += sample.reward;
+    }
+    round.scored += num_scored;
+    round.passed.push_back(passed);
+    round.rated.push_back(num_scored);
+    (!filter.enable || has_reward_spread(group, filter.metric) ? round.kept : round.dropped)
+        .push_back(std::move(group));
+  }
+}
+
+std::vector<Group> TaskSchedule::finish(PendingTasks round, Metrics& metrics) {
+  const FilterGroups& filter = config_.filter_groups;
+  for (size_t i = 0; i < round.tasks.size(); ++i)
+    if (round.rated[i] > 0)
+      curriculum_.record(round.tasks[i].task, round.tasks[i].epoch, round.passed[i] / round.rated[i]);
+  metrics.merge(curriculum_.metrics());
+  std::vector<Group> kept = std::move(round.kept), dropped = std::move(round.dropped);
+  if (!filter.enable) return kept;
+
+  const auto wanted = static_cast<size_t>(config_.prompts_per_step);
+  metrics["filter_groups/num_gen_batches"] = static_cast<double>(round.batches);
+  metrics["filter_groups/kept_ratio"] = static_cast<double>(kept.size()) / static_cast<double>(round.tasks.size());
+  if (round.scored > 0) metrics["filter_groups/reward"] = round.reward / round.scored;
+  const size_t fill = wanted - kept.size();
+  if (fill > 0)
+    log::warning("filter_groups: of ", round.tasks.size(), " prompts in ", round.batches, " batches ", kept.size(),
+                 " had completions that differ in ", filter.metric.empty() ? "reward" : filter.metric, ", ", wanted,
+                 " are needed; the step trains on fewer (are the tasks too easy or too hard? max_num_gen_batches is "
+                 "the limit)");
+  std::move(dropped.begin(), dropped.begin() + static_cast<std::ptrdiff_t>(fill), std::back_inserter(kept));
+  for (auto group = dropped.begin() + static_cast<std::ptrdiff_t>(fill); group != dropped.end(); ++group)
+    for (const Sample& sample : group->samples)
+      for (const auto& [name, count] : sample.counts) metrics[name] += count;
+  return kept;
+}
+
+void TaskSchedule::abandon(std::span<const PendingTasks> rounds) {
+  for (auto round = rounds.rbegin(); round != rounds.rend(); ++round)
+    again_.insert(again_.begin(), round->tasks.begin(), round->tasks.end());
+}
+
+const Task& TaskSchedule::task(const std::string& id) const {
+  const auto found = std::ranges::find_if(tasks_, [&](const Task& task) { return task.id == id; });
+  HONE_CHECK(found != tasks_.end(), "rounds: task ", id, " is not among the ", tasks_.size(), " loaded tasks");
+  return *found;
+}
+
+void TaskSchedule::save_state(StateSection& section) const {
+  order_.save_state(section);
+  curriculum_.save_state(section);
+  JsonArray again;
+  for (const ScheduledTask& scheduled : again_)
+    again.push_back(JsonArray{scheduled.task, scheduled.epoch, static_cast<int64_t>(scheduled.id)});
+  section.values.set("asked_again", std::move(again));
+}
+
+void TaskSchedule::load_state(const StateSection& section) {
+  order_.load_state(section);
+  curriculum_.load_state(section);
+  again_.clear();
+  for (const Json& row : section.values.at("asked_again", "rounds").as_array("asked_again")) {
+    const JsonArray& scheduled = row.as_array("asked_again");
+    HONE_CHECK(scheduled.size() == 3, "rounds state: asked_again has an entry of ", scheduled.size(),
+               " numbers, not 3");
+    again_.push_back({scheduled[0].as_int(), scheduled[1].as_int(), static_cast<uint64_t>(scheduled[2].as_int())});
+    const int64_t task = again_.back().task;
+    HONE_CHECK(task >= 0 && task < std::ssize(tasks_), "rounds state: task ", task, " is scheduled, there are ",
+               tasks_.size());
+  }
+}
+
+}  // namespace hone

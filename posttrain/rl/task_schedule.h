@@ -1,0 +1,80 @@
+#pragma once
+// TaskSchedule: which tasks each rollout batch takes, and which of the groups are trained on.
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+#include "posttrain/rl/curriculum.h"
+
+namespace hone {
+
+// Dynamic sampling (DAPO: Yu et al. 2025, section 3.2), by verl's names: groups whose completions all have the
+// same reward are dropped, and other tasks are sampled.
+struct FilterGroups {
+  bool enable = false;
+  std::string metric;  // what must differ: a part of the reward by its name; empty: the reward
+  int64_t max_num_gen_batches = 10;
+  void fields(Fields& f);
+};
+
+struct TaskScheduleConfig {
+  int64_t prompts_per_step = 16;
+  FilterGroups filter_groups;
+  CurriculumConfig curriculum;
+  void fields(Fields& f);
+};
+
+// True if two scored completions of the group differ in the metric.
+bool has_reward_spread(const Group& group, const std::string& metric);
+
+// A task that is to be sampled, from this epoch of the order. `id` is the request's id, which decides its random
+// numbers.
+struct ScheduledTask {
+  int64_t task = 0, epoch = 0;
+  uint64_t id = 0;
+};
+
+// The tasks and groups of a rollout batch in progress.
+struct PendingTasks {
+  std::vector<ScheduledTask> tasks;  // in order
+  std::vector<Group> kept, dropped;
+  int64_t batches = 0;
+  double reward = 0, scored = 0;      // sum of rewards and number of scored completions
+  std::vector<double> passed, rated;  // of each group: scored completions that passed, and scored completions
+};
+
+// State: the position in the order, the curriculum, and tasks that were scheduled and never trained on. Several batches
+// may be in progress at once; they finish in the order in which they started.
+class TaskSchedule : public Stateful {
+ public:
+  // The tasks are the caller's and must outlive it.
+  TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed);
+
+  // The next tasks of the batch: prompts_per_step, and with filter_groups again as many as groups are missing, until
+  // max_num_gen_batches were sampled. Empty: the batch is complete.
+  std::vector<ScheduledTask> next_tasks(PendingTasks& round);
+  // Takes the scored groups of the last next_tasks(), in order.
+  void take(PendingTasks& round, std::vector<Group> groups);
+  // The prompts_per_step groups of a complete batch. If too few have a spread of rewards, the first dropped ones fill
+  // it up, with a warning. Updates the curriculum. Adds filter_groups/{num_gen_batches, kept_ratio, reward: of all
+  // sampled groups}, the counts of dropped samples, and the curriculum's metrics.
+  std::vector<Group> finish(PendingTasks round, Metrics& metrics);
+  // Nothing of these batches will be trained on: their tasks are scheduled again, first and with the same ids.
+  void abandon(std::span<const PendingTasks> rounds);
+
+  const Task& task(const ScheduledTask& scheduled) const { return tasks_[static_cast<size_t>(scheduled.task)]; }
+  const Task& task(const std::string& id) const;  // an Error if there is none
+  void save_state(StateSection& section) const override;
+  void load_state(const StateSection& section) override;
+
+ private:
+  TaskScheduleConfig config_;
+  std::span<const Task> tasks_;
+  IndexLoader order_;
+  Curriculum curriculum_;
+  std::deque<ScheduledTask> again_;
+};
+
+}  // namespace hone

@@ -1,0 +1,193 @@
+#include "train/micro_batch_runner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/lm_head/logprob.h"
+#include "kernels/sampling/sample.h"
+
+namespace hone {
+
+static bool any(std::span<const float> values) {
+  return std::any_of(values.begin(), values.end(), [](float v) { return v != 0; });
+}
+
+MicroBatchRunner::MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases)
+    : context_(context),
+      model_(model),
+      phases_(phases),
+      pass_(context, model, config.recomputation()),
+      arena_(context.device()),
+      host_(context),
+      z_loss_(static_cast<float>(config.z_loss)),
+      inv_temperature_(inverse_temperature(static_cast<float>(config.temperature))),
+      noise_{.alpha = static_cast<float>(config.neftune_noise_alpha), .seed = config.noise_seed, .first = 0} {
+  HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
+}
+
+void MicroBatchRunner::reserve(const PeakBytes& peak) {
+  pass_.reserve(peak.tape);
+  arena_.reserve(peak.columns);
+}
+
+void MicroBatchRunner::read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const {
+  if (is_dry_run())
+    column.assign(staging.logp.size(), 0);
+  else
+    staging.to_tokens(rows.as<float>(), column);
+}
+
+Tensor MicroBatchRunner::rows_of(const MicroBatchData& staging, std::span<const float> column) {
+  staging.to_rows(column, row_values_);
+  return upload(context_, arena_, std::span<const float>(row_values_));
+}
+
+double MicroBatchRunner::evaluate(MicroBatchData& staging, const Objective& objective, double scale,
+                                  MetricSums& metrics) const {
+  const TokenGrad grad = staging.zeroed_grad();
+  if (is_dry_run()) return 0;
+  const TokenBatch batch = staging.batch(scale);
+  check_batch(objective.needs(), batch);
+  return objective.loss(batch, grad, metrics);
+}
+
+MicroBatchRunner::Packed MicroBatchRunner::pack(const MicroBatchData& staging) {
+  arena_.release({});
+  const Batch batch = pack_batch(context_, arena_, staging.parts());
+  const std::vector<Tensor> columns = upload(context_, arena_, {staging.rows(), staging.targets()});
+  return {batch, columns[0], columns[1]};
+}
+
+Tensor MicroBatchRunner::forward(const Packed& packed, const MicroBatchPosition& place) {
+  noise_.first = (static_cast<uint64_t>(place.step) << 32) + static_cast<uint64_t>(place.first_sample);
+  phases_.mark(Phase::data);
+  const Tensor hidden = pass_.forward(packed.batch, packed.rows, noise_,
+                                      DropoutStream{.step = place.step, .first_token = place.first_token});
+  phases_.mark(Phase::forward);
+  return hidden;
+}
+
+void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
+                                         const MicroBatchPosition& place, Tensor logp) {
+  if (staging.rows().empty()) return;
+  MetricSums unused;
+  evaluate(staging, objective, scale, unused);
+  const Packed packed = pack(staging);
+  const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
+  const Tensor hidden = forward(packed, place);
+  const Tensor lse = arena_.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
+  Param& head = model_.lm_head();
+  logprob_fused(context_, {.logp = logp,
+                           .lse = lse,
+                           .dhidden = dhidden,
+                           .dw = head.grad,
+                           .grad = grad,
+                           .hidden = hidden,
+                           .w = head.value,
+                           .targets = packed.targets,
+                           .inv_temperature = inv_temperature_});
+  phases_.mark(Phase::lm_head);
+  pass_.backward(dhidden);
+  phases_.mark(Phase::backward);
+}
+
+double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& objective, double scale, Critic* critic,
+                                     MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden) {
+  const Needs needs = objective.needs();
+  const Tensor targets = packed.targets;
+  const int64_t rows = targets.size();
+  const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows});
+  const Tensor entropy = needs.entropy ? arena_.take(DType::f32, {rows}) : Tensor();
+  const Tensor value = needs.critic ? arena_.take(DType::f32, {rows, 1}) : Tensor();
+  Param& head = model_.lm_head();
+  logprob_forward(context_, {.logp = logp,
+                             .lse = lse,
+                             .entropy = entropy,
+                             .hidden = hidden,
+                             .w = head.value,
+                             .targets = targets,
+                             .inv_temperature = inv_temperature_});
+  if (needs.critic) critic->forward(value, packed.batch, packed.rows, hidden);
+  phases_.mark(Phase::lm_head);
+  host_.clear();
+  const Tensor host_logp = host_.fetch(logp), host_entropy = needs.entropy ? host_.fetch(entropy) : Tensor(),
+               host_value = needs.critic ? host_.fetch(value) : Tensor();
+  context_.synchronize();
+  read_rows(staging, host_logp, staging.logp);
+  if (needs.entropy) read_rows(staging, host_entropy, staging.entropy);
+  if (needs.critic) read_rows(staging, host_value, staging.value);
+  const double loss = evaluate(staging, objective, scale, metrics);
+  if (!std::isfinite(loss)) return loss;
+
+  LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
+  if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
+  const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
+  phases_.mark(Phase::data);
+  logprob_backward(context_, {.dhidden = dhidden,
+                              .dw = head.grad,
+                              .grad = grad,
+                              .lse = lse,
+                              .entropy = grad.entropy ? entropy : Tensor(),
+                              .hidden = hidden,
+                              .w = head.value,
+                              .targets = targets,
+                              .inv_temperature = inv_temperature_});
+  if (needs.critic) critic->backward(dhidden, dvalue, hidden);
+  phases_.mark(Phase::lm_head);
+  return loss;
+}
+
+double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective, double scale,
+                             const MicroBatchPosition& place, Critic* critic, MetricSums& metrics) {
+  if (staging.rows().empty()) {
+    if (objective.needs().critic) staging.value.assign(staging.logp.size(), 0);
+    return evaluate(staging, objective, scale, metrics);
+  }
+  const Packed packed = pack(staging);
+  const Tensor hidden = forward(packed, place), dhidden = dhidden_for(packed.rows);
+  const double loss = run_lm_head(staging, objective, scale, critic, metrics, packed, hidden, dhidden);
+  if (!std::isfinite(loss)) return loss;
+  pass_.backward(dhidden);
+  phases_.mark(Phase::backward);
+  return loss;
+}
+
+void MicroBatchRunner::measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) {
+  const ScratchScope scope(context_);
+  const Packed packed = pack(staging);
+  const int64_t rows = packed.rows.size();
+  const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows}),
+               entropy = arena_.take(DType::f32, {rows});
+  phases_.mark(Phase::data);
+  const Tensor hidden = infer(context_, model_, packed.batch, packed.rows, nullptr);
+  logprob_forward(context_, {.logp = logp,
+                             .lse = lse,
+                             .entropy = entropy,
+                             .hidden = hidden,
+                             .w = model_.lm_head().value,
+                             .targets = packed.targets,
+                             .inv_temperature = inv_temperature_});
+  phases_.mark(Phase::forward);
+  host_.clear();
+  const Tensor host_logp = host_.fetch(logp), host_entropy = host_.fetch(entropy);
+  context_.synchronize();
+  read_rows(staging, host_logp, staging.logp);
+  read_rows(staging, host_entropy, staging.entropy);
+  evaluate(staging, objective, scale, metrics);
+}
+
+std::vector<float> MicroBatchRunner::values(const MicroBatchData& staging, Critic& critic) {
+  std::vector<float> out(staging.logp.size(), 0.0f);
+  if (staging.rows().empty()) return out;
+  const ScratchScope scope(context_);
+  const Packed packed = pack(staging);
+  const Tensor value = arena_.take(DType::f32, {packed.rows.size(), 1});
+  critic.score(value, packed.batch, packed.rows);
+  host_.clear();
+  const Tensor host_value = host_.fetch(value);
+  context_.synchronize();
+  read_rows(staging, host_value, out);
+  return out;
+}
+
+}  // namespace hone
