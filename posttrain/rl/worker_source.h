@@ -1,6 +1,6 @@
 #pragma once
+#include "posttrain/rl/replica_backend.h"
 #include "posttrain/rl/rollout_queue.h"
-#include "posttrain/rl/weight_sync.h"
 #include "train/stage.h"
 
 namespace hone {
