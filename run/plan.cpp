@@ -10,7 +10,7 @@
 #include "model/flops.h"
 #include "model/io/adapter.h"
 #include "model/quantized_model.h"
-#include "posttrain/rl/weight_sync.h"
+#include "posttrain/rl/replica_backend.h"
 #include "rollout/kv/kv_storage.h"
 #include "train/stage.h"
 #include "train/trainer.h"

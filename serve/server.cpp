@@ -8,6 +8,7 @@
 
 #include "core/base/stopwatch.h"
 #include "core/net/http_error.h"
+#include "core/net/serve_gate.h"
 #include "serve/index_page.h"
 #include "serve/response.h"
 #include "serve/server_metrics.h"

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "core/net/bearer_keys.h"
-#include "core/net/http_error.h"
 #include "core/net/http_server.h"
+#include "core/net/serve_gate.h"
 #include "serve/openai_request.h"
 
 namespace hone {

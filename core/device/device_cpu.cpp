@@ -17,7 +17,7 @@ class CpuDevice : public Device {
     constexpr size_t alignment = 256;
     if (void* data = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment)) return data;
     fail("out of memory: asked for ", bytes, " bytes, ", free_bytes(),
-         " are free; a smaller micro_batch_tokens or max_length, or recompute = \"block\", needs less");
+         " are free; a smaller micro_batch_tokens or max_length, or recompute = \"full\", needs less");
   }
   void deallocate(void* data, size_t) noexcept override { std::free(data); }
   void* allocate_host(size_t bytes) override { return allocate(bytes); }

@@ -125,7 +125,7 @@ class CudaDevice : public Device {
       cudaGetLastError();
       fail("out of GPU memory: asked for ", bytes, " bytes, ", free_bytes(),
            " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"selective\" or "
-           "\"block\", needs less");
+           "\"full\", needs less");
     }
     HONE_CUDA_CHECK(code);
     return data;

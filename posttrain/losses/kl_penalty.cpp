@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "posttrain/losses/advantage.h"
+#include "posttrain/losses/kl_estimators.h"
 #include "posttrain/losses/surrogate.h"
 
 namespace hone {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "posttrain/losses/advantage.h"
+#include "posttrain/losses/kl_estimators.h"
 
 namespace hone {
 namespace {

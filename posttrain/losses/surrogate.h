@@ -8,11 +8,6 @@
 
 namespace hone {
 
-// A part of a token's loss and its derivative with respect to the token's logp.
-struct Term {
-  double loss = 0, dlogp = 0;
-};
-
 // logp - other of a token, clamped to +-20 so that no ratio overflows. Beyond the limit it is constant: `live` is
 // false, and derivatives are 0.
 struct LogRatio {
@@ -43,15 +38,6 @@ PolicyTerm clipped_surrogate(LogRatio ratio, double logp, double advantage, cons
 PolicyTerm cispo(LogRatio ratio, double logp, double advantage, const Clip& clip);
 // The same with w = clip(r, 1 - low, 1 + high), as in the paper and verl.
 PolicyTerm cispo_relative(LogRatio ratio, double logp, double advantage, const Clip& clip);
-
-// Estimates of KL(policy || reference) from one token, d = logp - reference_logp (Schulman 2020): k1 = d, k2 = d^2 / 2,
-// k3 = exp(-d) - 1 + d. As a loss, k1 has a gradient of mean 0, k2 has the gradient of the divergence, k3 an
-// approximation of it.
-Term kl_k1(double logp, double reference_logp);
-Term kl_k2(double logp, double reference_logp);
-Term kl_k3(double logp, double reference_logp);
-using KlEstimator = Term (*)(double logp, double reference_logp);
-const Registry<KlEstimator>& kl_estimators();  // k1, k2, k3
 
 // The denominator of the ratio: old_logp, else behavior_logp, else logp itself (ratio 1).
 std::span<const float> denominator_logp(const TokenBatch& batch);

@@ -2,22 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
-#include <set>
 
 #include "core/base/log.h"
 #include "core/base/suggest.h"
 
 namespace hone {
-
-void FilterGroups::fields(Fields& f) {
-  f("enable", enable,
-    "dynamic sampling: a step trains only on groups whose rewards differ; other prompts replace the other groups");
-  f("metric", metric, "part of the reward that must differ within a group, by name; empty = the complete reward");
-  f("max_num_gen_batches", max_num_gen_batches, "maximum batches of prompts sampled for one step");
-  f.require("max_num_gen_batches", max_num_gen_batches > 0 && max_num_gen_batches <= 10000,
-            "max_num_gen_batches must be in [1, 10000]");
-}
 
 void TaskScheduleConfig::fields(Fields& f) {
   f("prompts_per_step", prompts_per_step, "prompts sampled for each rollout batch");
@@ -25,29 +14,6 @@ void TaskScheduleConfig::fields(Fields& f) {
   f("curriculum", curriculum, "sets prompts aside that are too easy or too hard");
   f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_step_samples,
             concat("prompts_per_step must be in [1, ", max_step_samples, "]"));
-}
-
-bool has_reward_spread(const Group& group, const std::string& metric) {
-  std::optional<double> first;
-  for (const Sample& sample : group.samples) {
-    if (!sample.scored) continue;
-    const auto part = sample.reward_parts.find(metric);
-    if (!metric.empty() && part == sample.reward_parts.end()) continue;
-    const double value = metric.empty() ? sample.reward : part->second;
-    if (first && *first != value) return true;
-    first = value;
-  }
-  return false;
-}
-
-// Throws an Error for a metric that no scored completion has: it is misspelled.
-static void check_metric(std::span<const Group> groups, const std::string& metric) {
-  std::set<std::string> known;
-  for (const Group& group : groups)
-    for (const Sample& sample : group.samples)
-      for (const auto& [name, score] : sample.reward_parts) known.insert(name);
-  HONE_CHECK(metric.empty() || known.empty() || known.contains(metric), "filter_groups: the reward has no part '",
-             metric, "'; it has ", join(std::vector(known.begin(), known.end())));
 }
 
 TaskSchedule::TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed)
@@ -77,7 +43,7 @@ std::vector<ScheduledTask> TaskSchedule::next_tasks(PendingTasks& pending) {
 
 void TaskSchedule::take(PendingTasks& pending, std::vector<Group> groups) {
   const FilterGroups& filter = config_.filter_groups;
-  if (filter.enable) check_metric(groups, filter.metric);
+  if (filter.enable) check_filter_metric(groups, filter.metric);
   for (Group& group : groups) {
     double passed = 0, num_scored = 0;
     for (const Sample& sample : group.samples) {

@@ -7,17 +7,9 @@
 
 #include "data/sample.h"
 #include "posttrain/rl/curriculum.h"
+#include "posttrain/rl/dynamic_sampling.h"
 
 namespace hone {
-
-// Dynamic sampling (DAPO: Yu et al. 2025, section 3.2), by verl's names: groups whose completions all have the
-// same reward are dropped, and other tasks are sampled.
-struct FilterGroups {
-  bool enable = false;
-  std::string metric;  // part of the reward that must differ, by name; empty: the complete reward
-  int64_t max_num_gen_batches = 10;
-  void fields(Fields& f);
-};
 
 struct TaskScheduleConfig {
   int64_t prompts_per_step = 16;
@@ -25,9 +17,6 @@ struct TaskScheduleConfig {
   CurriculumConfig curriculum;
   void fields(Fields& f);
 };
-
-// True if two scored completions of the group differ in the metric.
-bool has_reward_spread(const Group& group, const std::string& metric);
 
 // A task to sample, from this epoch of the order. `id` is the request's id, which decides its random numbers.
 struct ScheduledTask {

@@ -1,7 +1,7 @@
 #pragma once
 // Completions for training from the workers of a run (rollout/remote).
+#include "posttrain/rl/replica_backend.h"
 #include "posttrain/rl/rollout_queue.h"
-#include "posttrain/rl/weight_sync.h"
 #include "train/stage.h"
 
 namespace hone {

@@ -68,7 +68,7 @@ class ChoiceReader {
     std::string_view text = trimmed(answer_part(completion));
     if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return boxed(text, boxes);
     text = trimmed(corrected(text));
-    if (const auto letter = only_letter(text)) return text == "a" ? std::nullopt : letter;  // "a" is the article
+    if (const auto letter = only_letter(text)) return letter;
     bool hedged = false;
     if (const auto letter = decided(text, hedged); letter || hedged) return letter;
     return labeled(text);

@@ -13,6 +13,7 @@
 #include "core/comm/device_link.h"
 #include "core/net/bearer_keys.h"
 #include "core/net/http_error.h"
+#include "core/net/serve_gate.h"
 #include "rollout/remote/worker_session.h"
 
 namespace hone {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/device/device.h"
-#include "core/net/http_error.h"
 #include "core/net/http_server.h"
+#include "core/net/serve_gate.h"
 
 namespace hone {
 

@@ -54,7 +54,7 @@ TEST_F(CliTest, OldNamesAreAcceptedWithAWarning) {
       const Finished done = run_hone(words);
       EXPECT_EQ(done.code, 2);
       EXPECT_NE(done.err.find(concat(old_name, " is now called ", name)), std::string::npos) << done.err;
-      EXPECT_NE(done.err.find(concat(name, ": 'x'")), std::string::npos) << done.err;
+      EXPECT_NE(done.err.find(name, done.err.find('\n')), std::string::npos) << done.err;  // CLI11's words differ
     }
   for (const char* command : {"chat", "serve"}) {
     const Finished done = run_hone({command, "--model", "/nowhere", "--format", "plain"});
@@ -213,7 +213,7 @@ TEST_F(CliTest, ExportsAModelFolderInAnotherDtypeAndKeepsAnExistingOne) {
   expect_error({"export", "--model", model, "--out", out}, 1, {out, "exists; give a new folder"});
   expect_error({"export", "--model", folder.path().string(), "--out", half + "2"}, 1, {folder.path().string()});
   expect_error({"export", "--model", model, "--out", half + "2", "--dtype", "int8"}, 2,
-               {"dtype must be auto, f32 or bf16"});
+               {"--dtype is 'int8'", "auto, f32 or bf16"});
 }
 
 TEST_F(CliTest, IdsNeedNoTokenizer) {

@@ -97,7 +97,7 @@ TEST_F(CompareTest, SamplesThatDoNotMatchAreErrors) {
   write_file_atomic(folder.path() / "c.jsonl",
                     R"({"doc_id": 0, "doc_hash": "z", "where": "y:1", "metrics": {"acc": 1}})");
   expect_error([&] { compare_evaluations(samples("d.jsonl", "1"), folder.path() / "c.jsonl", 100, 1); },
-               "not of the same rows");
+               "samples are of different rows");
   write_file_atomic(folder.path() / "e.jsonl",
                     R"({"doc_id": 0, "doc_hash": "a", "where": "y:1", "metrics": {"loss": 1}})");
   expect_error([&] { compare_evaluations(samples("d.jsonl", "1"), folder.path() / "e.jsonl", 100, 1); },

@@ -37,7 +37,7 @@ std::vector<float> values_named(Model& model, const std::string& name) {
 TEST_F(ModelTest, InitializationDependsOnSeedAndNameAlone) {
   const std::string name = "model.layers.1.self_attn.k_proj.weight";
   const std::vector<float> values = values_named(*initialized(tiny_config("llama"), 7), name);
-  ASSERT_EQ(drawn.size(), 144u);
+  ASSERT_EQ(values.size(), 144u);
   EXPECT_EQ(values_named(*initialized(with(tiny_config("llama"),
                                            {{"num_attention_heads", 8}, {"num_hidden_layers", 3}, {"vocab_size", 50}}),
                                       7),
@@ -56,7 +56,7 @@ TEST_F(ModelTest, InitialValuesAreNormalWithTheConfigsSpread) {
   const std::vector<float> values = values_named(*model, "model.embed_tokens.weight");
   double mean = 0, square = 0, fourth = 0;
   for (const float value : values) mean += value, square += double{value} * value, fourth += std::pow(double{value}, 4);
-  const auto n = static_cast<double>(drawn.size());
+  const auto n = static_cast<double>(values.size());
   EXPECT_NEAR(mean / n, 0, 4 * 0.05 / std::sqrt(n));
   EXPECT_NEAR(std::sqrt(square / n), 0.05, 4 * 0.05 / std::sqrt(2 * n));
   EXPECT_NEAR(fourth * n / (square * square), 3, 0.1);  // kurtosis of a normal distribution

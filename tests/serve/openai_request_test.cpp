@@ -95,7 +95,7 @@ TEST_F(OpenAiRequestTest, ErrorsNameTheMember) {
   expect_refused(false, "[]", "", "must be a JSON object");
   expect_refused(false, R"({"prompt": "a", "temprature": 1})", "temprature", "did you mean 'temperature'");
   expect_refused(false, R"({"prompt": "a", "temperature": "hot"})", "temperature", "must be a number, not");
-  expect_refused(false, R"({"prompt": "a", "temperature": -1})", "temperature", "temperature must be in");
+  expect_refused(false, R"({"prompt": "a", "temperature": -1})", "temperature", "temperature must be 0 (greedy) or in");
   expect_refused(false, R"({"prompt": "a", "top_p": 0})", "top_p", "top_p must be in [");
   expect_refused(false, R"({"prompt": "a", "n": 1.5})", "n", "must be an integer");
   expect_refused(false, R"({"prompt": "a", "n": 0})", "n", "must be positive");

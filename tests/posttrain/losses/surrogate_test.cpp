@@ -6,6 +6,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "posttrain/losses/kl_estimators.h"
 #include "tests/support/support.h"
 
 namespace hone {

@@ -203,7 +203,6 @@ TEST(ChoiceText, ALetterInsideSomethingElseIsNotAChoice) {
                "A*",
                "A-",
                "A+",
-               "a",
                "A) or",
                "(A) or",
                "A: or B",

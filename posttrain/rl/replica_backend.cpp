@@ -1,4 +1,4 @@
-#include "posttrain/rl/weight_sync.h"
+#include "posttrain/rl/replica_backend.h"
 
 #include <algorithm>
 
