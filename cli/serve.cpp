@@ -49,6 +49,8 @@ class ServeCommand : public Command {
         "allowed-hosts", config_.access.allowed_hosts,
         "host name under which clients may reach the server, in addition to localhost; * = all (may be repeated)");
     a.option("max-body-bytes", config_.http.max_body_bytes, "maximum body of a request in bytes");
+    a.option("max-total-body-bytes", config_.http.max_total_body_bytes,
+             "maximum bytes of all request bodies that are being read; 64 KiB of each are free; beyond it: status 503");
     a.option("max-header-bytes", config_.http.max_header_bytes, "maximum header of a request in bytes");
     a.option("max-connections", config_.http.max_connections, "maximum number of open connections; further ones wait");
     a.option("request-timeout", config_.http.request_timeout, "seconds for a request's header to arrive");

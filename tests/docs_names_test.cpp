@@ -213,7 +213,7 @@ std::set<std::string> options_in(const std::string& text) {
 
 const std::map<std::string, CommandHelp>& commands_of_hone() {
   static const std::map<std::string, CommandHelp> commands = [] {
-    static const std::regex row(R"(\n  ([a-z]+) +[a-z])"), choices(R"(\n  \w+ TEXT:\{([^}]*)\})");
+    static const std::regex row(R"(\n  ([a-z]+(?:-[a-z]+)*) +[a-z])"), choices(R"(\n  \w+ TEXT:\{([^}]*)\})");
     const std::string help = run_hone({"--help"}).out;
     std::map<std::string, CommandHelp> out;
     for (const std::string& name : matches(help.substr(help.find("Subcommands:")), row)) {
@@ -230,7 +230,7 @@ const std::map<std::string, CommandHelp>& commands_of_hone() {
 
 // Checks each `hone COMMAND ...` of a text; an option counts up to the end of its command.
 void check_commands(const std::string& text, const std::string& where) {
-  static const std::regex call(R"((?:^|[\s;&|(])hone ([a-z]+)((?:[^;&|#\n]|\\\n)*))");
+  static const std::regex call(R"((?:^|[\s;&|(])hone ([a-z]+(?:-[a-z]+)*)((?:[^;&|#\n]|\\\n)*))");
   for (std::sregex_iterator i(text.begin(), text.end(), call), end; i != end; ++i) {
     const std::string name = (*i)[1], rest = (*i)[2];
     const auto command = commands_of_hone().find(name);

@@ -58,7 +58,7 @@ TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
   EXPECT_NE(read({file("list.jsonl", "[1]\n")}).find("list.jsonl:1: a row must be an object"), std::string::npos);
   EXPECT_NE(read({file("torn.jsonl", "{}\n{\"x\n")}).find("torn.jsonl:2:"), std::string::npos);
   EXPECT_NE(read({file("none.jsonl", "\n \n")}).find("none.jsonl has no rows"), std::string::npos);
-  EXPECT_NE(read({}).find("no files"), std::string::npos);
+  EXPECT_NE(read({}).find("set files or a generator"), std::string::npos);
 }
 
 TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {

@@ -57,7 +57,7 @@ TEST(NumTrainEpochs, AreInsteadOfSteps) {
       << "the resolved recipe reads back";
   const std::string both = error_of([] { read("kind = \"sft\"\nsteps = 10\nnum_train_epochs = 2\n"); });
   EXPECT_NE(both.find("recipe.toml:3:"), std::string::npos) << both;
-  EXPECT_NE(both.find("steps = 10 and num_train_epochs = 2: give one of them"), std::string::npos) << both;
+  EXPECT_NE(both.find("steps = 10 and num_train_epochs = 2: set only one of them"), std::string::npos) << both;
   EXPECT_NE(error_of([] { read("kind = \"sft\"\nsteps = 0\n"); }).find("steps must be positive"), std::string::npos);
   EXPECT_NE(error_of([] { read("kind = \"sft\"\nsteps = -3\n"); }).find("steps must be positive"), std::string::npos);
   EXPECT_NE(error_of([] { read("kind = \"sft\"\nnum_train_epochs = -1\n"); }).find("num_train_epochs must be in"),
