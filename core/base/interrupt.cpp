@@ -29,7 +29,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only 
 // The handler: async-signal-safe calls only (POSIX).
 void on_signal(int number) {
   if (count.fetch_add(1) > 0) end_process(number);
-  constexpr std::string_view note = "\nstopping when what is under way is done; a second signal stops at once\n";
+  constexpr std::string_view note = "\nstopping after the current step; a second signal stops at once\n";
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, note.data(), note.size());
 }
 

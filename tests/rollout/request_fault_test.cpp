@@ -45,16 +45,16 @@ bool has_marked_draw(const Tensor& params) {
        return fault == Fault::prefill && has_marked_ids(ids);
      }});
 
-[[maybe_unused]] const bool bad_draw = sample_rows.add(
-    {"fault", DeviceKind::cpu,
-     [](Context&, const SampleRows&) {
-       if (fault == Fault::no_memory) throw std::bad_alloc();
-       throw std::runtime_error("a fault in the draw");
-     },
-     1000,
-     [](const SampleRows& rows) {
-       return (fault == Fault::draw || fault == Fault::no_memory) && has_marked_draw(rows.params);
-     }});
+[[maybe_unused]] const bool bad_draw =
+    sample_rows.add({"fault", DeviceKind::cpu,
+                     [](Context&, const SampleRows&) {
+                       if (fault == Fault::no_memory) throw std::bad_alloc();
+                       throw std::runtime_error("a fault in the draw");
+                     },
+                     1000,
+                     [](const SampleRows& rows) {
+                       return (fault == Fault::draw || fault == Fault::no_memory) && has_marked_draw(rows.params);
+                     }});
 
 class RequestFaultTest : public TinyEngineTest {
  protected:

@@ -21,7 +21,7 @@ TEST(InterruptDeathTest, TheFirstSignalSetsTheFlagAndTheRunGoesOn) {
     std::exit(interrupted() && num_interrupts() == 1 ? 0 : 2);
   };
   for (const int number : {SIGTERM, SIGINT})
-    EXPECT_EXIT(run(number), testing::ExitedWithCode(0), "stopping when what is under way is done");
+    EXPECT_EXIT(run(number), testing::ExitedWithCode(0), "stopping after the current step");
 }
 
 TEST(InterruptDeathTest, TheSecondEndsTheProcessWhicheverItIs) {
@@ -63,7 +63,7 @@ TEST(InterruptDeathTest, AHangupAsksToStop) {
     std::raise(SIGHUP);
     std::exit(interrupted() ? 0 : 2);
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "stopping when what is under way is done");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "stopping after the current step");
 }
 
 TEST(InterruptDeathTest, AHangupThatIsIgnoredFromTheStartStaysIgnored) {
