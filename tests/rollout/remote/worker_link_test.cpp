@@ -238,7 +238,7 @@ TEST_F(WorkerLinkTest, ConcurrentChunksSurviveABrokenNetwork) {
     expect_bits(generate(*from, requests(4)), expected(requests(4), version));
     network.join();
     proxy.set_bytes_per_second(0);
-    EXPECT_EQ(proxy.most_asking(), 8) << "so many blocks at once";
+    EXPECT_EQ(proxy.most_asking(), 8) << "blocks in flight";
     change(static_cast<uint64_t>(version));
   }
 }
