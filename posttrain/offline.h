@@ -20,8 +20,7 @@ class IndexLoader;
 class OfflineTraining {
  public:
   OfflineTraining(const char* objective, int64_t batch_size, const char* unit, double learning_rate)
-      : unit_(unit), own_objective_(objective), batch_size_(batch_size) {
-    objective_ = Choice<ObjectiveSettings>(objective);
+      : unit_(unit), own_objective_(objective), batch_size_(batch_size), objective_(objective) {
     loop_.schedule = linear_decay(learning_rate);
   }
   void fields(Fields& f);

@@ -28,8 +28,8 @@ std::vector<BenchCase> projections(Context& context) {
                    at = bench_values(context, places);
       const KvWriteTarget cache{bench_numbers(context, {rows, m.kv_heads, m.head_dim}),
                                 bench_numbers(context, {rows, m.kv_heads, m.head_dim}), at};
-      const auto add = [&]<class Args>(const Op<Args>& op, const Tensor& w, const Tensor& input, double written_bytes,
-                                       const Args& args) {
+      const auto add = [&](const auto& op, const Tensor& w, const Tensor& input, double written_bytes,
+                           const auto& args) {
         const double numbers = static_cast<double>(w.size()),
                      bytes = static_cast<double>(w.bytes() + input.bytes()) + written_bytes;
         out.push_back(bench_case(op, context, concat(rows, " rows, ", m.name), 2 * numbers * static_cast<double>(rows),
