@@ -1,6 +1,6 @@
 #pragma once
 // Batch: the input of a model, T tokens of S sequences packed end to end. Training, prefill and decode use the same
-// type.
+// type. KvView: the KV cache that a prefill or decode pass reads and writes.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,6 +22,18 @@ struct Batch {
 struct BatchPart {
   std::span<const int32_t> tokens;
   int32_t start = 0;
+};
+
+// The KV cache as a model sees it during one call. Plain data; rollout/kv owns the memory.
+struct KvView {
+  std::vector<Tensor> k, v;              // per layer: [num_slots, Hk, d]
+  std::vector<Tensor> k_scale, v_scale;  // per layer, for e4m3 planes (u8): [num_slots, Hk] f32; else empty
+  Tensor slots;                          // [T] i32: slot of each new token
+  Tensor block_table;                    // [S, max_blocks] i32
+  Tensor lengths;                        // [S] i32: keys of each sequence, new ones included
+  int64_t block_size = 0;
+  // As PagedKv::prefetchable (kernels/attention/attention.h): no sequence reads keys that this call writes for another.
+  bool prefetchable = false;
 };
 
 // Packs parts into `arena` (device memory) with one copy. The batch is valid until the arena releases that memory.

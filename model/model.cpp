@@ -127,10 +127,10 @@ void Model::free_values(Context& context, std::span<Param* const> dropped) {
 }
 
 void Model::initialize(Context& context, uint64_t seed) {
-  for (const Param* param : params()) initialise_param(context, *param, seed);
+  for (const Param* param : params()) initialize_param(context, *param, seed);
 }
 
-void initialise_param(Context& context, const Param& param, uint64_t seed) {
+void initialize_param(Context& context, const Param& param, uint64_t seed) {
   std::vector<float> drawn;
   int64_t row = 0;
   for (const Param::Slice& slice : param.slices) {

@@ -9,7 +9,6 @@
 #include "core/base/registry.h"
 #include "core/io/json.h"
 #include "model/batch.h"
-#include "model/kv_view.h"
 #include "model/lora_config.h"
 #include "model/tape.h"
 
@@ -118,7 +117,7 @@ Registry<Family>& families();
 std::unique_ptr<Model> make_model(const Json& config, std::string_view source);
 
 // Fills an allocated parameter with random values from (seed, its name).
-void initialise_param(Context& context, const Param& param, uint64_t seed);
+void initialize_param(Context& context, const Param& param, uint64_t seed);
 
 // Throw Error if an id, or an id that the tokenizer can make, is outside of the vocabulary. what: the ids' name in
 // messages.

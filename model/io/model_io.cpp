@@ -101,7 +101,7 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else
-    for (const Param* param : model->adapter_params()) initialise_param(context, *param, options.seed);
+    for (const Param* param : model->adapter_params()) initialize_param(context, *param, options.seed);
   return model;
 }
 

@@ -104,20 +104,20 @@ Floats rows_of(const Floats& x, const std::vector<int64_t>& rows) {
 // and so do keys that no window of the sequence's last `late` queries covers.
 struct Cache {
   Cache(const Case& c, const Inputs& in, DType dtype, int64_t block_size, int64_t late = 0)
-      : size(block_size), max_layers((c.longest() + size - 1) / size + 1) {
-    const int64_t blocks = max_layers * c.sequences(), row = c.kv_heads * c.dim;
+      : size(block_size), max_blocks((c.longest() + size - 1) / size + 1) {
+    const int64_t blocks = max_blocks * c.sequences(), row = c.kv_heads * c.dim;
     Floats keys = test::poisoned({blocks * size, c.kv_heads, c.dim}, 16), values = keys;
-    Ids ids({c.sequences(), max_layers});
+    Ids ids({c.sequences(), max_blocks});
     const Ids begin = offsets_of(c.lengths);
     for (int64_t s = 0; s < c.sequences(); ++s)
-      for (int64_t b = 0; b < max_layers; ++b)
-        ids[s * max_layers + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
+      for (int64_t b = 0; b < max_blocks; ++b)
+        ids[s * max_blocks + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
     for (int64_t s = 0; s < c.sequences(); ++s)
       for (int64_t length = c.lengths[static_cast<size_t>(s)],
                    j = late > 0 && c.window > 0 ? std::max<int64_t>(length - late - c.window + 1, 0) : 0;
            j < length; ++j)
         for (int64_t i = 0; i < row; ++i) {
-          const int64_t slot = int64_t{ids[s * max_layers + j / size]} * size + j % size;
+          const int64_t slot = int64_t{ids[s * max_blocks + j / size]} * size + j % size;
           keys[slot * row + i] = in.k[(begin[s] + j) * row + i],
                             values[slot * row + i] = in.v[(begin[s] + j) * row + i];
         }
@@ -126,7 +126,7 @@ struct Cache {
   PagedKv view(const OnGpu& lengths) const {
     return {.k = *k, .v = *v, .block_table = *table, .lengths = lengths, .block_size = size};
   }
-  int64_t size, max_layers;
+  int64_t size, max_blocks;
   std::optional<OnGpu> k, v, table;
 };
 

@@ -94,7 +94,7 @@ TEST_P(LoraTest, SwitchedOffTheModelIsItsBase) {
 
 TEST_P(LoraTest, AFreshAdapterChangesNothing) {
   const auto model = this->model();
-  for (const Param* param : model->adapter_params()) initialise_param(context_, *param, 5);
+  for (const Param* param : model->adapter_params()) initialize_param(context_, *param, 5);
   const std::vector<float> fresh = hidden(*model);
   const AdapterScope off(*model);
   EXPECT_EQ(hidden(*model), fresh);
@@ -149,7 +149,7 @@ TEST_P(LoraTest, OnlyAdaptersHaveGradients) {
 
 TEST_P(LoraTest, StartsAsPeftDoes) {
   const auto model = this->model({.r = 4, .target_modules = {"all-linear"}});
-  for (const Param* param : model->adapter_params()) initialise_param(context_, *param, 5);
+  for (const Param* param : model->adapter_params()) initialize_param(context_, *param, 5);
   for (const Linear* linear : model->linear_modules()) {
     for (const float b : linear->lora->b.value.as<float>()) EXPECT_EQ(b, 0);
     const double bound = 1 / std::sqrt(static_cast<double>(linear->weight.shape[1]));

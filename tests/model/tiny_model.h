@@ -103,17 +103,17 @@ class TinyCache {
       const auto length = static_cast<int64_t>(parts[i].tokens.size()), start = int64_t{parts[i].start};
       for (int64_t p = start; p < start + length; ++p)
         slots_.push_back(static_cast<int32_t>(block(ids[i], p / block_size) * block_size + p % block_size));
-      for (int64_t b = 0; b < max_layers; ++b) table_.push_back(static_cast<int32_t>(block(ids[i], b)));
+      for (int64_t b = 0; b < max_blocks; ++b) table_.push_back(static_cast<int32_t>(block(ids[i], b)));
       lengths_.push_back(static_cast<int32_t>(start + length));
     }
     view_.slots = host_view(std::span(slots_));
-    view_.block_table = host_view(std::span(table_)).view({static_cast<int64_t>(parts.size()), max_layers});
+    view_.block_table = host_view(std::span(table_)).view({static_cast<int64_t>(parts.size()), max_blocks});
     view_.lengths = host_view(std::span(lengths_));
     return view_;
   }
 
  private:
-  static constexpr int64_t block_size = 4, max_layers = 10, pool = 32;
+  static constexpr int64_t block_size = 4, max_blocks = 10, pool = 32;
   int64_t block(int64_t sequence, int64_t index) const { return (index * num_sequences_ + sequence) * 5 % pool; }
 
   Context& context_;

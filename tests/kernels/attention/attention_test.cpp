@@ -86,18 +86,18 @@ std::vector<double> textbook(const Case& c, const Call& call) {
 
 // Keys and values of a call in a paged cache. Blocks are assigned in descending order; slots without a key hold NaN.
 struct Cache {
-  Cache(const Case& c, const Call& call, int64_t block_size) : max_layers(1), size(block_size) {
+  Cache(const Case& c, const Call& call, int64_t block_size) : max_blocks(1), size(block_size) {
     for (const int32_t length : c.lengths)
-      max_layers = std::max<int64_t>(max_layers, (length + block_size - 1) / block_size);
-    const int64_t blocks = max_layers * c.sequences();
+      max_blocks = std::max<int64_t>(max_blocks, (length + block_size - 1) / block_size);
+    const int64_t blocks = max_blocks * c.sequences();
     k = poisoned({blocks * block_size, c.kv_heads, c.dim}), v = k;
-    table = Ids({c.sequences(), max_layers});
+    table = Ids({c.sequences(), max_blocks});
     for (int64_t s = 0; s < c.sequences(); ++s)
-      for (int64_t b = 0; b < max_layers; ++b)
-        table[s * max_layers + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
+      for (int64_t b = 0; b < max_blocks; ++b)
+        table[s * max_blocks + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
     for (int64_t s = 0; s < c.sequences(); ++s)
       for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j) {
-        const int64_t slot = int64_t{table[s * max_layers + j / block_size]} * block_size + j % block_size,
+        const int64_t slot = int64_t{table[s * max_blocks + j / block_size]} * block_size + j % block_size,
                       row = c.kv_heads * c.dim;
         for (int64_t i = 0; i < row; ++i)
           k[slot * row + i] = call.k[(call.offsets[s] + j) * row + i],
@@ -107,7 +107,7 @@ struct Cache {
   PagedKv view(const Ids& lengths) const {
     return {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = size};
   }
-  int64_t max_layers, size;
+  int64_t max_blocks, size;
   Floats k{{1}}, v{{1}};
   Ids table{{1, 1}};
 };
@@ -397,7 +397,7 @@ TEST(Attention, ReadsACacheInFp8) {
       for (int64_t s = 0; s < c.sequences(); ++s)
         for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j)
           for (int64_t h = 0; h < c.kv_heads; ++h) {
-            const int64_t slot = int64_t{rows.table[s * rows.max_layers + j / 3]} * 3 + j % 3,
+            const int64_t slot = int64_t{rows.table[s * rows.max_blocks + j / 3]} * 3 + j % 3,
                           row = (call.offsets[s] + j) * c.kv_heads + h;
             Floats head({1, c.dim});
             for (int64_t i = 0; i < c.dim; ++i) head[i] = from[row * c.dim + i];
