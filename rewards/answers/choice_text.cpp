@@ -81,11 +81,13 @@ class ChoiceReader {
     return is_letter(c) || is_digit(c) || c == '_' || c == '\'' || static_cast<unsigned char>(c) >= 0x80;
   }
 
-  // True if the letter is part of something else: "A+", "A-", "A*", "A^2", "A.M.". False for "**A**" and "A. Paris".
+  // True if the letter is part of something else: "A+", "A-", "A*", "A^2", "A.M.", "A\\B". False for "**A**" and "A.
+  // Paris".
   static bool continues_word(std::string_view text, size_t at) {
     if (at >= text.size()) return false;
     const char c = text[at], next = at + 1 < text.size() ? text[at + 1] : ' ';
     const char before = at >= 2 ? text[at - 2] : ' ';
+    if (c == '\\') return next >= 'A' && next <= 'Z';
     if (c == '\'') return before != '\'' && before != '"';
     if (joins_word(c) || std::string_view("+^_#%&@=<>~|").find(c) != std::string_view::npos) return true;
     if (c == '-') return !is_space(next) || trimmed(text.substr(at + 1)).empty();
@@ -381,7 +383,9 @@ class ChoiceReader {
     for (size_t i = 0; i < found.size(); ++i)
       if (found[i].letter != found.front().letter && is_label(found[i]) && !is_denied(text, found, i))
         return std::nullopt;
-    if (trimmed(text.substr(found.front().end)).starts_with('?')) return std::nullopt;
+    const std::string_view rest = trimmed(text.substr(found.front().end));
+    // "A: no" rejects A. "A: No" may repeat the text of the option.
+    if (rest.starts_with('?') || (rest.starts_with(':') && trimmed(rest.substr(1)) == "no")) return std::nullopt;
     return is_denied(text, found, 0) ? std::nullopt : std::optional(found.front().letter);
   }
 

@@ -159,6 +159,7 @@ std::vector<std::string> extract_answer(std::string_view text, const MathSources
   if (sources.latex)
     if (auto boxed = boxed_readings(text)) return std::move(*boxed);
   const std::string_view all = trimmed(text);
+  if (sources.expression && is_double_factorial(all)) return {std::string(all)};
   text = corrected(text);
   if (const std::string_view marked = marked_answer(text, sources); !marked.empty())
     return readings(marked, sources, SentenceRole::marked, true);

@@ -120,6 +120,21 @@ bool is_of_nothing(const Parts& parts, size_t at) {
 // True for "18-gon" and "18-sided", which do not mean eighteen of something. False for a unit ("18-year").
 bool is_compound(const Parts& parts, size_t at) { return at + 1 < parts.size() && parts[at + 1].hyphenated; }
 
+// True for the date "May 18" or "18 May". "In May 18 clips were sold" counts clips.
+bool is_date(const Parts& parts, size_t at) {
+  if (parts[at].end - parts[at].begin > 2) return false;  // a day has at most two digits
+  const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
+  return at > 0 && math::is_month(word(at - 1)) ? word(at + 1).empty()
+                                                : math::is_month(word(at + 1)) && word(at + 2).empty();
+}
+
+// True for a map of a variable: "x → 18".
+bool is_mapped(const Parts& parts, size_t at) {
+  if (at == 0 || !parts[at - 1].word.ends_with("→")) return false;
+  const size_t left = parts[at - 1].word.size() - std::string_view("→").size();
+  return (left == 0 && at > 1 ? parts[at - 2].word.size() : left) == 1;
+}
+
 bool changes_before(const Parts& parts, size_t at) {
   size_t left = at;
   while (left > 0 && contains(fillers, parts[left - 1].word)) --left;
@@ -473,7 +488,8 @@ void times_for_x(std::string& text) {
 bool is_negation(std::string_view word) { return word == "not" || word == "never" || is_negated(word); }
 
 bool words_change_value(const std::vector<StatementPart>& parts, size_t at) {
-  return changes_before(parts, at) || changes_after(parts, at) || is_compound(parts, at) || is_of_nothing(parts, at);
+  return changes_before(parts, at) || changes_after(parts, at) || is_compound(parts, at) || is_of_nothing(parts, at) ||
+         is_date(parts, at) || is_mapped(parts, at);
 }
 
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role) {

@@ -196,6 +196,7 @@ class StatementReader {
         operand_or_script_at(next))
       return extend(end, true);
     if (run == "pi" || run == "inf" || run == "infinity") return extend(end);
+    if (joins_equations(run, next)) return add(Kind::word, end);
     // "8 m/s", "8 M&Ms"
     if (run.size() == 1 && open_ && !after_sign_ && ((ahead == '/' && is_unit_letter(run[0])) || ahead == '&'))
       return add(Kind::word, end);
@@ -203,6 +204,12 @@ class StatementReader {
     if (names && (sign_joins(end, next) || (open_ && after_sign_ && run.size() == 1))) return extend(end);
     if (names && run.size() == 1 && open_ && !is_article(run) && !is_unit_letter(run[0])) return extend(end);
     add(Kind::word, end);
+  }
+  // Returns true for the "v" (or) of "x = 17 v x = 18".
+  bool joins_equations(std::string_view run, size_t next) const {
+    return run == "v" && open_ && !after_sign_ && before() == ' ' && operand_at(next) &&
+           text_.substr(parts_.back().begin, at_ - parts_.back().begin).find('=') != std::string_view::npos &&
+           text_.find('=', next) != std::string_view::npos;
   }
   bool operand_or_script_at(size_t at) const {
     return operand_at(at) || (at < text_.size() && (text_[at] == '_' || text_[at] == '^'));
@@ -383,6 +390,7 @@ class StatementReader {
     const bool apart = next > at_ + size;
     if (at_ == 0 && apart && size == 1) return skip();  // a list's bullet
     if (!options_.expressions) return close(size);
+    if (open_ && next >= text_.size()) return extend(at_ + size, true);  // "18-" is not 18
     const bool operand = operand_at(next) || (next < text_.size() && text_[next] == '-');
     if (operand) return extend(at_ + size, true);
     // "5-year", "5 - that is all"
@@ -447,6 +455,13 @@ bool is_abbreviation(std::string_view word) {
 
 std::vector<StatementPart> statement_parts(std::string_view text, const StatementOptions& options) {
   return StatementReader(text, options).run();
+}
+
+bool is_double_factorial(std::string_view text) {
+  constexpr std::string_view sign = "!!";
+  text = trimmed(text);
+  return text.size() > sign.size() && text.ends_with(sign) &&
+         std::all_of(text.begin(), text.end() - static_cast<ptrdiff_t>(sign.size()), is_digit);
 }
 
 bool is_number_word(std::string_view word) { return contains(number_words, word); }

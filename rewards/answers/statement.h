@@ -30,6 +30,9 @@ struct StatementOptions {
 // Returns the parts in order. Time is linear in the text, except for brackets that do not close.
 std::vector<StatementPart> statement_parts(std::string_view text, const StatementOptions& options = {});
 
+// Returns true if the text is only "18!!". After other words the marks are an exclamation.
+bool is_double_factorial(std::string_view text);
+
 // True for number words: "one" to "twenty" and the tens.
 bool is_number_word(std::string_view word);
 

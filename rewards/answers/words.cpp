@@ -18,12 +18,17 @@ constexpr std::string_view functions[] = {"sin",    "cos",  "tan",  "cot",  "sec
 constexpr std::string_view trigonometric[] = {"sin", "cos", "tan", "cot", "sec", "csc"};
 constexpr std::string_view bases[] = {"two", "three",  "four",   "five",     "six",      "seven",   "eight",  "nine",
                                       "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"};
+constexpr std::string_view months[] = {"january", "february", "march",     "april",   "may",      "june",
+                                       "july",    "august",   "september", "october", "november", "december",
+                                       "jan",     "feb",      "sept",      "oct",     "nov"};
 
 }  // namespace
 
 bool is_function_name(std::string_view name) { return contains(functions, name); }
 
 bool is_trigonometric(std::string_view name) { return contains(trigonometric, name); }
+
+bool is_month(std::string_view word) { return contains(months, word); }
 
 int multiplier_zeros(std::string_view word) {
   if (word == "hundred") return 2;

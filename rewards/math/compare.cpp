@@ -86,6 +86,12 @@ class Comparison {
       return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '(';
     };
     if (is_pair(g, a) || is_pair(a, g)) return same_in_order(g.children(), a.children());
+    // The set \{[1,2]\} has one member, the interval.
+    const auto holds_interval = [](const Part& set, const Part& interval) {
+      return set.kind() == Kind::set && set.get().count == 1 && interval.kind() == Kind::tuple &&
+             interval.get().open == '[';
+    };
+    if (holds_interval(g, a) || holds_interval(a, g)) return false;
     return same_members(distinct_members(g), distinct_members(a));
   }
   // Removes equal members of a set and of alternatives: "5 or 5" is 5. "5, 5" keeps two answers.
@@ -140,13 +146,20 @@ class Comparison {
   // -1 if the relation itself is the answer.
   int32_t value(const Part& p) {
     const Relation r = relation(p);
-    if (r.sides.size() == 1) return r.sides[0].node;
+    if (r.sides.size() == 1) return approximates(p) ? r.sides[0].node : -1;
     if (r.signs.back() == 'i') return is_name(r.sides[r.sides.size() - 2]) ? r.sides.back().node : -1;
     if (r.signs.find_first_not_of('=') != std::string::npos) return -1;
     const auto before_last = r.sides.end() - 1;
     if (std::any_of(r.sides.begin(), before_last, is_name)) return r.sides.back().node;
     if (std::all_of(r.sides.begin(), r.sides.end(), is_constant)) return holds(r) ? r.sides.back().node : -1;
     return is_name(r.sides.back()) && r.sides.size() == 2 && is_constant(r.sides[0]) ? r.sides[0].node : -1;
+  }
+  // Returns false for integers that are not near each other: "18 \approx 17".
+  bool approximates(const Part& p) {
+    constexpr double tolerance = 0.05;
+    const std::vector<Part> sides = p.children();
+    return !is_whole(sides[0]) || !is_whole(sides[1]) || values_.same(sides[0], sides[1], true, true) ||
+           values_.differ_by_at_most(tolerance, sides[0], sides[1]);
   }
   // Returns true if the constant sides of a chain are equal to the precision written: "10/3 = 3.33".
   bool holds(const Relation& r) {

@@ -104,6 +104,7 @@ constexpr std::string_view scaling[] = {"dozen", "squared", "cubed", "factorial"
 constexpr std::string_view joining[] = {"or", "to",   "through", "and", "vs", "versus", "alternatively",
                                         "v",  "oder", "ou",      "или", "或", "或者",   "和",
                                         "到", "至"};
+constexpr std::string_view alternatives[] = {"or", "alternatively"}, after_or[] = {"more", "less", "fewer"};
 // Words before a number that only says where or when: "In 2020, 18 were left".
 constexpr std::string_view before_details[] = {"in", "of", "on", "by", "after", "from", "at", "since", "until", "with"};
 constexpr std::string_view before_lists[] = {"is",        "are",    "was",   "were",   "be",      "equals",
@@ -180,6 +181,11 @@ bool is_number(std::string_view text, const StatementPart& part) {
   return part.kind == Kind::expression && holds_digit(text.substr(part.begin, part.end - part.begin));
 }
 
+bool holds_one_number(std::string_view text, const StatementPart& part) {
+  const std::string_view value = text.substr(part.begin, part.end - part.begin);
+  return value.find_first_not_of("0123456789.,") == std::string_view::npos;
+}
+
 // True for two values without words between them: "17, 18", "17 18", "x = 17, y = 18". "In 2020, 18 were left" is one
 // value.
 bool is_listed(std::string_view text, const std::vector<StatementPart>& parts, size_t at) {
@@ -244,10 +250,17 @@ std::optional<NumberText> value_in(std::string_view text, const std::vector<Stat
   const size_t other = last ? at - 2 : at + 2;
   if (contains(joining, word(last ? at - 1 : at + 1)) && (last ? at >= 2 : true) && is_value(other))
     return std::nullopt;
+  // "17, alternatively 18"
+  if (at >= 3 && contains(alternatives, word(at - 1)) && parts[at - 2].kind == Kind::comma && is_value(at - 3))
+    return std::nullopt;
+  // "17 → 18" is a map. "10 + 8 → 18" is a calculation.
+  if (at >= 2 && word(at - 1) == "→" && is_value(at - 2) && holds_one_number(text, parts[at - 2]) &&
+      holds_one_number(text, parts[at]))
+    return std::nullopt;
   if (is_negated_beside(parts, at) || has_other_in_remark(text, parts, at)) return std::nullopt;
   if (is_listed(text, parts, at) || is_supposed(text, parts, at)) return std::nullopt;
-  if (word(at + 1) == "or" && (word(at + 2) == "more" || word(at + 2) == "less" || word(at + 2) == "fewer"))
-    return std::nullopt;
+  const bool doubted = word(at + 2) == "not" && at + 3 == parts.size();  // "18 or not"
+  if (word(at + 1) == "or" && (doubted || contains(after_or, word(at + 2)))) return std::nullopt;
   const bool negative = at > 0 && word(at - 1) == "minus" && !(at > 1 && is_value(at - 2));
   if (words_change_value(parts, at) || contains(scaling, word(at + 1)) ||
       (at > 0 && contains(multiples, word(at - 1)) && !negative))
@@ -393,6 +406,7 @@ std::optional<NumberText> number_answer(std::string_view completion, const std::
       });
       return changed ? std::nullopt : number_of_boxes(text, boxes);
     }
+  if (is_double_factorial(text)) return std::nullopt;
   text = corrected(text);
   std::optional<NumberText> out;
   for (const std::string& marker : markers) {

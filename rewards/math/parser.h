@@ -309,11 +309,21 @@ class Parser {
     const size_t begin = at_;
     if (!skip_unit_word()) return false;
     while (!failed_ && (skip_unit_word() || skip_divisor_unit(begin))) {}
+    if (raises_counted(text_.substr(begin, at_ - begin))) failed_ = true;
     const Kind kind = tree_.at(left).kind;
     const bool measurable = last_unit_ < first_node && kind != Kind::word && kind != Kind::tuple &&
                             kind != Kind::list && kind != Kind::set && kind != Kind::set_union && kind != Kind::matrix;
     if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = quantity(left, begin, at_);
     return true;
+  }
+  // Returns true for "apples^2": a power of a word that is no unit.
+  static bool raises_counted(std::string_view phrase) {
+    const size_t power = phrase.find('^');
+    if (power == std::string_view::npos) return false;
+    while (!phrase.empty() && (phrase.size() > power || !is_letter(phrase.back()))) phrase.remove_suffix(1);
+    size_t begin = phrase.size();
+    while (begin > 0 && is_letter(phrase[begin - 1])) --begin;
+    return begin < phrase.size() && !read_unit(phrase.substr(begin));
   }
   // Takes the currency sign after a number, "5 €", unless the sign belongs to the next number.
   bool take_currency() {

@@ -210,11 +210,13 @@ bool ValueComparison::rounds_alike(const Part& g, const Part& a, const Point& sh
 }
 
 bool ValueComparison::nearly_same(const Part& g, const Part& a) const {
-  constexpr Real tolerance = 0.01L;
   const auto rounds = [](const Part& p) { return p.tree->decimal || p.holds(Kind::divide) || p.holds(Kind::function); };
-  if (!rounds(g) && !rounds(a)) return false;
+  return (rounds(g) || rounds(a)) && differ_by_at_most(0.01, g, a);
+}
+
+bool ValueComparison::differ_by_at_most(double tolerance, const Part& g, const Part& a) const {
   const auto x = evaluate(*g.tree, g.node, point(g, {})), y = evaluate(*a.tree, a.node, point(a, {}));
-  return x && y && std::abs(x->value - y->value) <= tolerance * std::max(std::abs(x->value), std::abs(y->value));
+  return x && y && std::abs(x->value - y->value) <= Real{tolerance} * std::max(std::abs(x->value), std::abs(y->value));
 }
 
 int ValueComparison::proportional(const Sides& g, const Sides& a) {

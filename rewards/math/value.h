@@ -18,6 +18,8 @@ class ValueComparison {
   // Returns true if two constants, one of them a decimal or irrational, differ by at most a hundredth of their size: a
   // rounded equality.
   bool nearly_same(const Part& g, const Part& a) const;
+  // Returns true if the relative difference is within the tolerance.
+  bool differ_by_at_most(double tolerance, const Part& g, const Part& a) const;
 
   // Returns the sign of the constant c for which left - right of one relation is c times that of the other; 0 if there
   // is no such constant.

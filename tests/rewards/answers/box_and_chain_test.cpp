@@ -161,7 +161,18 @@ TEST(Chains, AFalseEqualityOrOneThatStatesNoValueDoesNotScore) {
                                           "答案是17，不是18",
                                           "答案是18或19",
                                           "可能是18",
-                                          "至少18"};
+                                          "至少18",
+                                          "x → 18",
+                                          "x→18",
+                                          "x=17 v x=18",
+                                          "17, alternatively 18",
+                                          "18 or not",
+                                          "May 18",
+                                          "18 May",
+                                          "The deadline is June 18.",
+                                          "18-",
+                                          "18 -",
+                                          "18!!"};
   const std::vector<std::string> right = {
       "x = 18",          "Therefore x = 18.",   "Total = 18",     "9 * 2 = 18",
       "x = 36/2 = 18",   "f(2) = 18",           "54/3 = 18",      "AB = 18",
@@ -170,10 +181,45 @@ TEST(Chains, AFalseEqualityOrOneThatStatesNoValueDoesNotScore) {
       "2x = 2 * 9 = 18", "2/3 of 27 = 18 clips"};
   for (const char* reward : {"math", "number"}) expect_paid(reward, "18", wrong, 0);
   expect_paid("number", "18", right, 1);
+  expect_paid("number", "18", {"17→18", "17 → 18"}, 0);
   expect_paid("math", "18", {right.begin(), right.begin() + 15}, 1);
   expect_paid("math", "3.33", {"10/3 = 3.33", "\\boxed{10/3 = 3.33}"}, 1);
   expect_paid("math", "0.5", {"1/2 = 50%", "1/2 = 0.5"}, 1);
   expect_paid("number", "1", {"0 = 1", "2 = 1"}, 0);
+}
+
+TEST(Chains, AnApproximationByADistantIntegerStatesNoValue) {
+  expect_paid("math", "18", {"18 ≈ 17", "18 \\approx 17", "$18 \\approx 17$", "18 \\sim 17", "17 ≈ 18"}, 0);
+  expect_paid("math", "3/4", {"$\\frac{3}{4} \\approx 0.75$", "\\boxed{\\frac{3}{4} \\approx 0.8}"}, 1);
+  expect_paid("math", "9\\pi", {"$9\\pi \\approx 28$"}, 1);
+  expect_paid("math", "1234567", {"$1234567 \\approx 1200000$"}, 1);
+}
+
+TEST(Math, APowerOfWhatWasCountedIsNotTheCount) {
+  expect_paid("math", "45 apples", {"45 apples^2", "$45\\text{ apples}^2$"}, 0);
+  expect_paid("math", "45 apples", {"45 apples", "45", "$45\\text{ apples}$"}, 1);
+  expect_paid("math", "45", {"45 cm^2", "$45\\text{ cm}^2$", "45 ft^2 of tile", "45 units^2"}, 1);
+}
+
+TEST(Math, ASetOfAnIntervalIsNotTheInterval) {
+  expect_paid("math", "[1,2]", {"\\{[1,2]\\}", "$\\{[1,2]\\}$"}, 0);
+  expect_paid("math", "\\{[1,2]\\}", {"$\\{[1,2]\\}$"}, 1);
+}
+
+TEST(Chains, ADashAnArrowOrAMonthBesideAStatedValueKeepsIt) {
+  const std::vector<std::string> right = {"In May 18 clips were sold",
+                                          "In May, 18 clips were sold",
+                                          "He has 18 in May",
+                                          "18 - that is all",
+                                          "- 18",
+                                          "→ 18",
+                                          "\\Rightarrow x = 18",
+                                          "\\implies x = 18",
+                                          "The answer is 18!",
+                                          "The answer is 18!!"};
+  for (const char* reward : {"math", "number"}) expect_paid(reward, "18", right, 1);
+  expect_paid("number", "18", {"10 + 8 → 18 clips", "36/2 → x = 18", "2x = 36 → x = 18"}, 1);
+  expect_paid("math", "\\text{June 20}", {"June 20", "The answer is June 20."}, 1);
 }
 
 TEST(Chains, ThoseOfAlignedFormulasAreRead) {
@@ -218,6 +264,9 @@ TEST(ChoiceText, ALetterInsideSomethingElseIsNotAChoice) {
                "A...",
                "A#",
                "A/B",
+               "A\\B",
+               "\\boxed{A\\B}",
+               "A: no",
                "A$",
                "$A",
                "A.I.",
@@ -252,6 +301,9 @@ TEST(ChoiceText, ALetterInsideSomethingElseIsNotAChoice) {
                "a)",
                "A. Paris",
                "A) 42",
+               "A: No",
+               "(A) No",
+               "\\(A\\)",
                "Answer: a",
                "\\boxed{a}",
                "The answer is A.",
