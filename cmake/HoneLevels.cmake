@@ -1,6 +1,7 @@
-# Each row of the table of levels (docs/dev/architecture.md) is an OBJECT library of the files in its folder and below, without those of rows
-# inside it: a new file is built without touching a list, and the linker cannot drop a file that only registers itself. The library is
-# called as the row, with _ for /. *_cuda.cpp and *.cu belong to CUDA builds, nccl_*.cpp to those of them where NCCL is.
+# Each row of the table of levels (docs/dev/architecture.md) is an OBJECT library of the files in its folder and below,
+# without those of rows inside it. So a new file is built without an edit of a list, and the linker cannot drop a file
+# that only registers itself. The library has the name of the row, with _ for /. *_cuda.cpp and *.cu belong to CUDA
+# builds, nccl_*.cpp to CUDA builds on a machine with NCCL.
 
 # Sources below a folder, without those below the folders that follow it.
 function(hone_sources out folder)
@@ -68,6 +69,7 @@ function(hone_program name folder)
   list(FILTER inner INCLUDE REGEX "^${folder}/")
   hone_sources(sources ${folder} ${inner})
   add_executable(${name} ${sources})
-  set_property(SOURCE ${CMAKE_SOURCE_DIR}/${folder}/main.cpp APPEND PROPERTY COMPILE_DEFINITIONS HONE_VERSION="${PROJECT_VERSION}")
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/${folder}/main.cpp APPEND PROPERTY
+    COMPILE_DEFINITIONS HONE_VERSION="${PROJECT_VERSION}")
   hone_link(${name} ${folder})
 endfunction()

@@ -161,8 +161,8 @@ bool is_fixed_for_begun_stage(const std::string& key) {
 
 void refuse_change(const fs::path& folder, const std::string& key, const std::string& before, const std::string& now,
                    const std::string& why) {
-  fail((folder / "recipe.toml").string(), ": ", key, " is ", now, ", this run was begun with ", before, ": ", why,
-       "; put it back, or start a new run");
+  fail((folder / "recipe.toml").string(), ": ", key, " is ", now, ", but the run began with ", before, ": ", why,
+       "; set it back, or start a new run");
 }
 
 // Files may move; their contents may not change.
@@ -171,13 +171,12 @@ void check_same_inputs(const RunState& state, const fs::path& folder, const Reci
   for (const auto& [key, digest] : state.inputs.as_object()) {
     const Json* given = now.find(key);
     HONE_CHECK(!given || given->dump() == digest.dump(), (folder / "recipe.toml").string(), ": ", key,
-               ": its files have other contents than those that this run was begun with; put them back, or start a ",
-               "new run");
+               ": the contents of its files have changed since the run began; restore them, or start a ", "new run");
   }
 }
 
 void log_change(const std::string& key, const std::string& before, const std::string& now) {
-  log::warning("the run goes on with ", key, " = ", now, " (it was ", before, ")");
+  log::warning("the run continues with ", key, " = ", now, " (it was ", before, ")");
 }
 
 // Compares the stages: completed ones, the current one if it has a checkpoint, and later ones.
@@ -198,7 +197,7 @@ void check_stages(const RunState& state, const fs::path& folder, const JsonArray
       const std::string whole = concat("stage.", name, ".", key);
       if (is_done && !is_place(key)) refuse_change(folder, whole, old, given, "the stage is done");
       if (is_begun && is_fixed_for_begun_stage(key))
-        refuse_change(folder, whole, old, given, "the stage's checkpoints are made with it");
+        refuse_change(folder, whole, old, given, "the stage's checkpoints depend on it");
       log_change(whole, old, given);
     });
   }
@@ -228,7 +227,7 @@ std::string check_kinds(const Json& before, int64_t stages_done, const fs::path&
       if (given_text == old->dump()) continue;
       if (is_done) refuse_change(folder, whole, old->dump(), given_text, "the stage is done");
       if (is_begun && is_fixed_for_begun_stage(key))
-        refuse_change(folder, whole, old->dump(), given_text, "the stage's checkpoints are made with it");
+        refuse_change(folder, whole, old->dump(), given_text, "the stage's checkpoints depend on it");
       hints += concat("; ", whole, " was ", old->dump(), ": remove the keys of that kind from ",
                       (folder / "recipe.toml").string());
     }
@@ -289,7 +288,7 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
 void check_same_recipe(const RunState& state, const fs::path& folder, const Recipe& recipe) {
   if (state.recipe.is_null()) {
     log::warning((folder / "run.json").string(),
-                 ": it does not say what recipe the run was begun with, so changes of the recipe are not seen");
+                 ": it has no recipe (written by an old version), so changes of the recipe are not checked");
     return;
   }
   const std::string where = (folder / "run.json").string() + ": recipe";
@@ -298,8 +297,7 @@ void check_same_recipe(const RunState& state, const fs::path& folder, const Reci
                   new_stages = now.at("stage").as_array();
   for (Json* one : {&before, &now}) one->set("stage", nullptr);
   each_change(before, now, "", [&](const std::string& key, const std::string& old, const std::string& given) {
-    if (state.has_results() && is_fixed_for_run(key))
-      refuse_change(folder, key, old, given, "what the run holds is made with it");
+    if (state.has_results() && is_fixed_for_run(key)) refuse_change(folder, key, old, given, "results depend on it");
     log_change(key, old, given);
   });
   if (state.has_results()) check_same_inputs(state, folder, recipe);

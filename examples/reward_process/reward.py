@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-r"""A reward process, in any language: one JSON object per line in, one out. The score is the share of the answer's words
-that the completion contains.
+r"""A reward process, in any language: one JSON object per line in, one out. The score is the share of the
+answer's words that the completion contains.
 
   hone reward --reward "{kind = 'process', command = ['python3', 'examples/reward_process/reward.py']}" \
       --in examples/rows.jsonl --json

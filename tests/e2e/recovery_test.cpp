@@ -123,7 +123,7 @@ TEST_F(RecoveryTest, AnEditedRecipeOrStateIsRefusedByName) {
   write_file_atomic(recipe_file, text.substr(0, place) + "hidden_size = 64" + text.substr(place + 16));
   const Finished wider = resume();
   EXPECT_EQ(wider.code, 1);
-  EXPECT_NE(wider.err.find("model.hidden_size is 64, this run was begun with 32"), std::string::npos) << wider.err;
+  EXPECT_NE(wider.err.find("model.hidden_size is 64, but the run began with 32"), std::string::npos) << wider.err;
   write_file_atomic(recipe_file, text);
 
   const std::string state_file = (at() / "run.json").string();
@@ -139,7 +139,7 @@ TEST_F(RecoveryTest, AnEditedRecipeOrStateIsRefusedByName) {
 
   const Finished longer = resume({"stage.pretrain.steps=" + std::to_string(newest() + 2)});
   EXPECT_EQ(longer.code, 0) << longer.err;
-  EXPECT_NE(longer.err.find("the run goes on with stage.pretrain.steps"), std::string::npos) << longer.err;
+  EXPECT_NE(longer.err.find("the run continues with stage.pretrain.steps"), std::string::npos) << longer.err;
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs GPU tests under compute-sanitizer, each in its own process and with few cases (HONE_GPU_CASES in gpu_check.h):
 #   sanitize.sh PROGRAM FOLDER [TOOL...]     tools: racecheck initcheck memcheck; default: all
-# FOLDER gets the output of each test. Fails if a test fails or times out, and for each report except racecheck's reports
-# of cuBLASLt's kernels.
+# FOLDER gets the output of each test. Fails if a test fails or times out, and for each report except
+# racecheck's reports of cuBLASLt's kernels.
 # Environment: CUDA_VISIBLE_DEVICES; SANITIZE_JOBS, tests at a time; SANITIZE_SECONDS, time limit of a test;
 # SANITIZE_FILTER, a regular expression of test names.
 set -euo pipefail

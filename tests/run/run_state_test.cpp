@@ -129,7 +129,7 @@ TEST_F(RunStateTest, ADamagedRecipeIsNamedWithTheFile) {
 
 TEST_F(RunStateTest, AKeyThatTheRunIsMadeOfCannotChange) {
   for (const auto& [change, key] : std::vector<std::pair<std::string, std::string>>{
-           {"model.hidden_size=64", "model.hidden_size is 64, this run was begun with 32"},
+           {"model.hidden_size=64", "model.hidden_size is 64, but the run began with 32"},
            {"model.num_hidden_layers=7", "model.num_hidden_layers is 7"},
            {"model.lora.r=4", "model.lora.r is 4"},
            {"seed=4", "seed is 4"},
@@ -140,7 +140,7 @@ TEST_F(RunStateTest, AKeyThatTheRunIsMadeOfCannotChange) {
            {"stage.pretrain.generator.digits=2", "stage.pretrain.generator.digits is 2"}}) {
     const std::string error = error_of_change({change});
     EXPECT_NE(error.find(key), std::string::npos) << change << "\n" << error;
-    EXPECT_NE(error.find("put it back, or start a new run"), std::string::npos) << error;
+    EXPECT_NE(error.find("set it back, or start a new run"), std::string::npos) << error;
   }
 }
 
@@ -153,13 +153,13 @@ TEST_F(RunStateTest, TheKindOfABegunStageCannotChangeAndTheErrorSaysSo) {
     return error_of([&] { read_run_recipe(folder.path(), {&change, 1}); });
   };
   for (const auto& [change, words] : std::vector<std::pair<std::string, std::string>>{
-           {"stage.pretrain.optimizer=sgd", "stage.pretrain.optimizer is \"sgd\", this run was begun with \"adamw\""},
-           {"stage.sft.objective=kto", "stage.sft.objective is \"kto\", this run was begun with \"sft\""},
-           {"stage.sft.kind=preference", "stage.sft.kind is \"preference\", this run was begun with \"sft\""},
-           {"stage.tokenizer.kind=sft", "stage.tokenizer.kind is \"sft\", this run was begun with \"tokenizer\""}}) {
+           {"stage.pretrain.optimizer=sgd", "stage.pretrain.optimizer is \"sgd\", but the run began with \"adamw\""},
+           {"stage.sft.objective=kto", "stage.sft.objective is \"kto\", but the run began with \"sft\""},
+           {"stage.sft.kind=preference", "stage.sft.kind is \"preference\", but the run began with \"sft\""},
+           {"stage.tokenizer.kind=sft", "stage.tokenizer.kind is \"sft\", but the run began with \"tokenizer\""}}) {
     const std::string error = error_of_override(change);
     EXPECT_NE(error.find(words), std::string::npos) << change << "\n" << error;
-    EXPECT_NE(error.find("put it back, or start a new run"), std::string::npos) << error;
+    EXPECT_NE(error.find("set it back, or start a new run"), std::string::npos) << error;
   }
   EXPECT_EQ(error_of_override("stage.pretrain.learning_rate=1e-4"), "no error");
 }
@@ -210,13 +210,15 @@ TEST_F(MovedInputs, AModelMayMove) {
 // The reference of the first stage would be read from it.
 TEST_F(MovedInputs, AnotherModelIsRefused) {
   write_model(folder.path() / "other", std::string(1 << 15, 'y'));
-  EXPECT_NE(error_with("other").find("recipe.toml: model.path: its files have other contents"), std::string::npos)
+  EXPECT_NE(error_with("other").find("recipe.toml: model.path: the contents of its files have changed"),
+            std::string::npos)
       << error_with("other");
 }
 
 TEST_F(MovedInputs, AnotherTokenizerIsRefused) {
   write_file_atomic(folder.path() / "model" / "tokenizer.json", "{\"model\": {\"type\": \"BPE\"}}");
-  EXPECT_NE(error_with("model").find("recipe.toml: tokenizer: its files have other contents"), std::string::npos)
+  EXPECT_NE(error_with("model").find("recipe.toml: tokenizer: the contents of its files have changed"),
+            std::string::npos)
       << error_with("model");
 }
 
@@ -282,7 +284,7 @@ TEST(RunState, OldNamesInRunJsonAreTodaysKeys) {
   EXPECT_EQ(error_with(text), "no error");
   std::string changed = text;
   changed.replace(changed.find("\"error\""), 7, "\"skip\"");
-  EXPECT_NE(error_with(changed).find("stage.kto.overlong_rows is \"skip\", this run was begun with \"error\""),
+  EXPECT_NE(error_with(changed).find("stage.kto.overlong_rows is \"skip\", but the run began with \"error\""),
             std::string::npos)
       << error_with(changed);
   // recipe.toml keeps the old names, whichever of them run.json has.
