@@ -169,8 +169,8 @@ TEST_F(RunTest, ATornCheckpointIsRefusedByNameAndTheOneBeforeUsed) {
 TEST_F(RunTest, LeavesWhatItPromises) {
   const fs::path at = run("a");
   for (const char* name :
-       {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "loss.svg",
-        "reward.svg", "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
+       {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "report.html",
+        "grpo-loss.svg", "grpo-reward.svg", "accuracy.svg", "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
     EXPECT_TRUE(fs::exists(at / name)) << name;
   EXPECT_FALSE(fs::is_empty(at / "tensorboard"));
   std::vector<int64_t> evaluated;  // before the first stage, every eval_steps of it, after each stage
