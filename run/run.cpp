@@ -94,18 +94,17 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
     EvalResult result = spec.evaluate(on, entry.options);
     result.samples.clear();
     const std::string prefix = "eval/" + spec.name + "/";
-    const auto add_interval = [&](const std::string& name, double low, double high) {
-      row[prefix + name + "/low"] = low;
-      row[prefix + name + "/high"] = high;
-    };
-    if (result.accuracy) {
-      row[prefix + "accuracy"] = result.accuracy->value;
-      add_interval("accuracy", result.accuracy->low, result.accuracy->high);
+    if (const auto& accuracy = result.accuracy) {
+      row[prefix + "accuracy"] = accuracy->value;
+      row[prefix + "accuracy/low"] = accuracy->low;
+      row[prefix + "accuracy/high"] = accuracy->high;
     }
-    if (result.sampled_accuracy) {
-      row[prefix + "sampled_accuracy"] = result.sampled_accuracy->value;
-      if (const auto& interval = result.sampled_accuracy->interval)
-        add_interval("sampled_accuracy", interval->low, interval->high);
+    if (const auto& sampled = result.sampled_accuracy) {
+      row[prefix + "sampled_accuracy"] = sampled->value;
+      if (sampled->interval) {
+        row[prefix + "sampled_accuracy/low"] = sampled->interval->low;
+        row[prefix + "sampled_accuracy/high"] = sampled->interval->high;
+      }
     }
     for (const auto& [name, value] : result.metrics) row[prefix + name] = value;
     if (result.accuracy)

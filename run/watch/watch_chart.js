@@ -48,12 +48,13 @@ function logTicks(low, high) {
   return out.length ? out : [low, high];
 }
 
-// An exponential moving average without the bias of its start.
-function smoothed(ys, weight) {
+// An exponential moving average without the bias of its start. It starts anew at the places `breaks` (of stages).
+function smoothed(ys, weight, xs = [], breaks = []) {
   if (weight <= 0) return ys;
   const out = new Array(ys.length);
-  let sum = 0, mass = 0;
+  let sum = 0, mass = 0, next = 0;
   for (let i = 0; i < ys.length; ++i) {
+    for (; next < breaks.length && xs[i] >= breaks[next]; ++next) sum = mass = 0;
     if (Number.isFinite(ys[i])) {
       sum = weight * sum + (1 - weight) * ys[i];
       mass = weight * mass + (1 - weight);
@@ -131,7 +132,7 @@ class Chart {
     this.curves = curves;
     this.settings = settings;
     this.marks = marks;
-    this.shown = curves.map(curve => smoothed(curve.ys, this.options.stacked || curve.raw ? 0 : settings.smooth));
+    this.shown = curves.map(curve => smoothed(curve.ys, this.options.stacked || curve.raw ? 0 : settings.smooth, curve.xs, curve.breaks));
     const last = curves.length === 1 ? this.shown[0].findLast(Number.isFinite) : null;
     this.now.textContent = last === null || last === undefined ? "" : numberText(last);
     this.canvas.setAttribute("aria-label", `${this.title}. ` + curves.map((c, i) => {
@@ -270,7 +271,7 @@ class Chart {
         const y = this.shown[c][i];
         if (!Number.isFinite(y) || (log && y <= 0)) continue;
         paint.beginPath(); paint.arc(px(xs[i]), py(y), 2.4, 0, 7); paint.fill();
-        if (low && high && xs.length < 13 && Number.isFinite(low[i])) {
+        if (low && high && curve.raw && xs.length < 13 && Number.isFinite(low[i])) {
           paint.beginPath(); paint.moveTo(px(xs[i]), py(low[i])); paint.lineTo(px(xs[i]), py(high[i])); paint.stroke();
         }
       }

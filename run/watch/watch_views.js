@@ -54,7 +54,7 @@ function curvesOf(spec, metrics) {
   for (const run of runs)
     metrics.forEach((metric, m) => {
       if (!run.has(metric)) return;
-      const curve = {...run.points(metric, state.axis), raw: metric.startsWith("eval"), color: runs.length === 1 ? (metrics.length === 1 ? run.color : colorOf(m)) : run.color, dash: runs.length > 1 ? dashes[m % dashes.length] : [],
+      const curve = {...run.points(metric, state.axis), raw: metric.startsWith("eval"), breaks: state.stage ? [] : run.marks(state.axis).map(mark => mark.x), color: runs.length === 1 ? (metrics.length === 1 ? run.color : colorOf(m)) : run.color, dash: runs.length > 1 ? dashes[m % dashes.length] : [],
         name: runs.length === 1 ? (metrics.length === 1 ? run.name : metric) : metrics.length === 1 ? run.name : `${run.name} · ${metric}`};
       if (runs.length > 1 && metrics.length > 1) curve.label = metric;
       if (m === 0) addBand(curve, run, spec, metric);
@@ -72,7 +72,7 @@ function addBand(curve, run, spec, metric) {
   } else if (spec.spread && run.has(spec.spread) && shownRuns().length === 1) {
     const spread = run.points(spec.spread, state.axis).ys;
     if (spread.length !== curve.xs.length) return;
-    const middle = smoothed(curve.ys, state.smooth), around = smoothed(spread, state.smooth);
+    const middle = smoothed(curve.ys, state.smooth, curve.xs, curve.breaks), around = smoothed(spread, state.smooth, curve.xs, curve.breaks);
     curve.low = middle.map((y, i) => y - around[i]);
     curve.high = middle.map((y, i) => y + around[i]);
   }
@@ -351,7 +351,8 @@ async function tick(force) {
     const running = [...state.runs.values()].filter(run => run.state === "running").length;
     setLive(true, `${running} running, ${state.runs.size} in all`);
     document.title = focusRun() ? `${focusRun().name} · hone watch` : "hone watch";
-    if (changed || force) show(); else showRuns();
+    const reading = state.tab === "samples" && samples.list.querySelector("details[open]");  // do not fold what is being read
+    if (force || (changed && !reading)) show(); else showRuns();
   } catch (problem) { setLive(false, `no answer (${problem.message}); trying again`); }
   ticking = false;
   if (state.again) { state.again = false; tick(true); }
