@@ -93,7 +93,7 @@ void Recipe::fields(Fields& f) {
   f("model", model, "the model to start from");
   f("rollout", rollout, "the inference engine that samples");
   f("tracker", tracker, "a process that receives the metrics, for example for Weights & Biases");
-  f("eval", eval, "evaluation tasks, run before and after every training stage");
+  f("eval", eval, "evaluation tasks, run before the first training stage, after each, and every eval_steps steps");
   f("stage", stage, "stages, in order");
   f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..",
             "name is the name of a folder: it may not be empty, have a /, or be . or ..");
