@@ -119,7 +119,8 @@ ReportFacts stage_settings(const Json& recipe, const std::string& stage) {
     if (!name || *name != Json(stage)) continue;
     for (const char* key : shown)
       if (const Json* value = member(one, key))
-        if (const std::string text = text_of(*value); !text.empty() && text != "{}") out.emplace_back(key, text);
+        if (const std::string text = text_of(*value); !text.empty() && text != "{}" && text != "0.0")
+          out.emplace_back(key, text);
   }
   return out;
 }

@@ -10,7 +10,8 @@ namespace {
 std::string facts_html(const ReportFacts& facts) {
   std::string out = "<dl class=\"facts\">\n";
   for (const auto& [name, value] : facts)
-    out += "<div><dt>" + html_text(name) + "</dt><dd>" + html_text(value) + "</dd></div>\n";
+    out += (value.size() > 48 ? "<div class=\"wide\"><dt>" : "<div><dt>") + html_text(name) + "</dt><dd>" +
+           html_text(value) + "</dd></div>\n";
   return out + "</dl>\n";
 }
 

@@ -65,7 +65,10 @@ Json rollout_row(int64_t step, size_t group, const Task& task, const Sample& sam
     if (std::ranges::any_of(versions, [&](int64_t v) { return v != sample.weight_version; }))
       row.set("versions", array_of(versions));
   }
-  if (std::ranges::any_of(mask, [](float m) { return m != 1; })) row.set("mask", array_of(mask));
+  if (std::ranges::any_of(mask, [](float m) { return m != 1; })) {
+    const std::vector<int32_t> ones(mask.begin(), mask.end());
+    row.set("mask", array_of(std::span<const int32_t>(ones)));
+  }
   return row;
 }
 

@@ -77,9 +77,11 @@ TEST_F(WatchPageTest, ShowsFollowsSearchesAndCompares) {
 
   browser.point_at("#curves canvas");
   EXPECT_TRUE(soon([&] { return text("#tip").find("step") == 0; })) << text("#tip");
+  browser.click("#menu");  // the window is narrow: runs and settings are behind a button
   browser.type("#find-metric", "odd");
   EXPECT_TRUE(soon([&] { return text("#curves figcaption b") == "odd/metric"; })) << text("#curves");
 
+  browser.click("#menu");
   browser.click("[data-tab=samples]");
   ASSERT_TRUE(soon([&] { return count(".sample") == 40; })) << text("#samples");
   EXPECT_EQ(count("img"), 0);  // text of the model is never HTML

@@ -38,7 +38,7 @@ TEST(RolloutFile, ARowHasEverythingOfACompletion) {
       rollout_row(7, 2, make_task(), make_sample()).dump(),
       R"({"step": 7, "task": "t1", "group": 2, "prompt": "<user>2+2?", "prompt_ids": [5, 6], "completion": "abc", )"
       R"("completion_ids": [7, 8, 9], "answer": "4", "finish_reason": "stop", "reward": 0.5, )"
-      R"("rewards": {"format": 0, "math": 1}, "advantage": 0.75, "logp": [-0.5, 0, -0.25], "version": 3, )"
+      R"("rewards": {"format": 0.0, "math": 1.0}, "advantage": 0.75, "logp": [-0.5, 0.0, -0.25], "version": 3, )"
       R"("mask": [1, 0, 1]})");
 }
 
@@ -49,7 +49,7 @@ TEST(RolloutFile, WhatDiffersBetweenTokensIsAnArray) {
   sample.weight_version = 2;
   sample.scored = false;
   const Json row = rollout_row(1, 0, make_task(), sample);
-  EXPECT_EQ(row.at("advantage").dump(), "[0.75, 0, -1]");
+  EXPECT_EQ(row.at("advantage").dump(), "[0.75, 0.0, -1.0]");
   EXPECT_EQ(row.at("versions").dump(), "[2, 3, 3]");
   EXPECT_EQ(row.at("version").as_int(), 2);
   EXPECT_TRUE(row.at("reward").is_null());
