@@ -56,7 +56,6 @@ std::string section(const char* title, const std::vector<ArgumentInfo>& argument
   for (const ArgumentInfo& argument : arguments) {
     if (argument.is_option() != options) continue;
     out += ".TP\n" + shown_name(argument) + "\n" + roff(argument.doc);
-    if (argument.kind == ArgumentInfo::Kind::repeated) out += " (may be repeated)";
     if (argument.required) out += " (required)";
     if (!argument.default_value.empty()) out += roff(" [" + argument.default_value + "]");
     out += "\n";
