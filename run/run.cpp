@@ -96,14 +96,14 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
     const std::string prefix = "eval/" + spec.name + "/";
     if (const auto& accuracy = result.accuracy) {
       row[prefix + "accuracy"] = accuracy->value;
-      row[prefix + "accuracy/low"] = accuracy->low;
-      row[prefix + "accuracy/high"] = accuracy->high;
+      row[prefix + "accuracy_low"] = accuracy->low;
+      row[prefix + "accuracy_high"] = accuracy->high;
     }
     if (const auto& sampled = result.sampled_accuracy) {
       row[prefix + "sampled_accuracy"] = sampled->value;
       if (sampled->interval) {
-        row[prefix + "sampled_accuracy/low"] = sampled->interval->low;
-        row[prefix + "sampled_accuracy/high"] = sampled->interval->high;
+        row[prefix + "sampled_accuracy_low"] = sampled->interval->low;
+        row[prefix + "sampled_accuracy_high"] = sampled->interval->high;
       }
     }
     for (const auto& [name, value] : result.metrics) row[prefix + name] = value;

@@ -54,10 +54,10 @@ RunCurves read_run(const std::filesystem::path& path) {
   return out;
 }
 
-// The curve with the interval of its /low and /high metrics as a band, where both have its points.
+// The curve with the interval of its _low and _high metrics as a band, where both have its points.
 Curve with_band(const Curves& all, const std::string& name) {
   Curve out = all.at(name);
-  const auto low = all.find(name + "/low"), high = all.find(name + "/high");
+  const auto low = all.find(name + "_low"), high = all.find(name + "_high");
   if (low == all.end() || high == all.end() || low->second.points.size() != out.points.size() ||
       high->second.points.size() != out.points.size())
     return out;

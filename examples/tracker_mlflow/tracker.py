@@ -4,7 +4,7 @@
   [tracker]
   command = ["python3", "examples/tracker_mlflow/tracker.py", "--uri", "http://127.0.0.1:5000"]
 
-Without --uri, MLflow writes to the folder mlruns. A resumed run continues the same run of the service.
+Without --uri, MLflow takes its default, a store on this machine. A resumed run continues the same run of the service.
 """
 import argparse
 import json

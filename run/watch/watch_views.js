@@ -63,7 +63,7 @@ function curvesOf(spec, metrics) {
   return out;
 }
 function addBand(curve, run, spec, metric) {
-  const [low, high] = spec.band ?? [`${metric}/low`, `${metric}/high`];
+  const [low, high] = spec.band ?? [`${metric}_low`, `${metric}_high`];
   if (run.has(low) && run.has(high)) {
     const lows = run.points(low, state.axis).ys, highs = run.points(high, state.axis).ys;
     if (lows.length !== curve.xs.length || highs.length !== curve.xs.length) return;
@@ -88,7 +88,7 @@ function wantedCharts() {
   const add = (group, spec, found) => { found.forEach(m => used.add(m)); out.push({group, spec, metrics: found, key: `${group}/${spec.title}`}); };
   for (const [group, specs] of groups) {
     if (group === "Evaluation")
-      for (const metric of metrics) if (/^eval\/.+/.test(metric) && !/\/(low|high)$/.test(metric)) add(group, {title: metric.slice(5), share: /accuracy$/.test(metric)}, [metric]);
+      for (const metric of metrics) if (/^eval\/.+/.test(metric) && !/_(low|high)$/.test(metric)) add(group, {title: metric.slice(5), share: /accuracy$/.test(metric)}, [metric]);
     for (const spec of specs) {
       const found = spec.find ? metrics.filter(m => spec.find.test(m)) : spec.metrics.filter(m => metrics.includes(m));
       if (found.length) add(group, spec, found);
@@ -160,7 +160,7 @@ function tiles() {
   for (const [title, metric, note] of [["Reward", "reward", "reward_std"], ["Loss", "loss"], ["Token accuracy", "mean_token_accuracy"], ["Length", "completions/mean_length"], ["Entropy", "entropy"], ["KL", "kl"]])
     if (run.has(metric)) out.append(tile(title, text(metric), note && run.has(note) ? `± ${text(note)}` : `step ${numberText(run.last.get(metric)[0])}`));
   for (const [metric, [, accuracy]] of run.last)
-    if (/^eval\/[^/]+\/accuracy$/.test(metric)) out.append(tile(metric.split("/")[1], `${(100 * accuracy).toFixed(1)}%`, run.has(metric + "/low") ? `95%: ${(100 * value(metric + "/low")).toFixed(1)} – ${(100 * value(metric + "/high")).toFixed(1)}` : "accuracy"));
+    if (/^eval\/[^/]+\/accuracy$/.test(metric)) out.append(tile(metric.split("/")[1], `${(100 * accuracy).toFixed(1)}%`, run.has(metric + "_low") ? `95%: ${(100 * value(metric + "_low")).toFixed(1)} – ${(100 * value(metric + "_high")).toFixed(1)}` : "accuracy"));
   if (run.has("tokens_per_second")) out.append(tile("Tokens/s", text("tokens_per_second"), run.has("mfu") ? `MFU ${(100 * value("mfu")).toFixed(1)}%` : `${text("step_time")} s a step`));
   if (run.has("memory/peak_gb")) out.append(tile("Memory", `${text("memory/allocated_gb")} GB`, `peak ${text("memory/peak_gb")} GB`));
   return out;

@@ -79,10 +79,10 @@ TEST_F(ReportTest, CurvesAreDrawnForWhatWasLogged) {
 TEST_F(ReportTest, StagesHaveTheirOwnAxesAndEvaluationsThatOfTheRun) {
   write(
       "metrics.jsonl",
-      "{\"step\": 0, \"eval/sums/accuracy\": 0.1, \"eval/sums/accuracy/low\": 0, \"eval/sums/accuracy/high\": 0.3}\n"
+      "{\"step\": 0, \"eval/sums/accuracy\": 0.1, \"eval/sums/accuracy_low\": 0, \"eval/sums/accuracy_high\": 0.3}\n"
       "{\"step\": 1, \"stage\": 1, \"loss\": 9}\n{\"step\": 2, \"stage\": 1, \"loss\": 8}\n"
       "{\"step\": 2, \"eval_loss\": 7}\n"
-      "{\"step\": 2, \"eval/sums/accuracy\": 0.4, \"eval/sums/accuracy/low\": 0.3, \"eval/sums/accuracy/high\": 0.5}\n"
+      "{\"step\": 2, \"eval/sums/accuracy\": 0.4, \"eval/sums/accuracy_low\": 0.3, \"eval/sums/accuracy_high\": 0.5}\n"
       "{\"step\": 3, \"stage\": 2, \"loss\": 0.5, \"reward\": 0.25}\n");
   const std::vector<ReportChart> charts = report_charts(folder.path() / "metrics.jsonl", {"tokenizer", "sft", "grpo"});
   std::map<std::string, Chart> by_file;
