@@ -141,7 +141,7 @@ class Chart {
     }).join("; "));
     // Of several runs with several metrics the legend names the metrics; the list of runs has the colors.
     const named = new Map(curves.map(curve => [curve.label ?? curve.name, curve]));
-    this.legend.replaceChildren(...(named.size < 2 && !this.options.stacked ? [] : [...named].slice(0, 12).map(([label, curve]) => {
+    this.legend.replaceChildren(...(named.size < 2 && settings.numRuns < 2 && !this.options.stacked ? [] : [...named].slice(0, 12).map(([label, curve]) => {
       const item = element("span"), mark = swatch("i", curve.label ? "var(--muted)" : curve.color, this.options.stacked ? "area" : curve.dash?.length ? "dashed" : "");
       item.append(mark, label);
       return item;

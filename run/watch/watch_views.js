@@ -36,7 +36,7 @@ const timeParts = ["time/sampling", "time/wait_rollout", "time/forward", "time/l
 const dashes = [[], [5, 3], [2, 2], [8, 3, 2, 3]];
 
 const axisNames = {step: "step", hours: "hours", tokens: "tokens"};
-const settings = () => ({smooth: state.smooth, log: state.log, outliers: state.outliers, axisName: axisNames[state.axis]});
+const settings = () => ({smooth: state.smooth, log: state.log, outliers: state.outliers, axisName: axisNames[state.axis], numRuns: shownRuns().length});
 
 function allMetrics() {
   const out = new Set();
@@ -88,7 +88,7 @@ function wantedCharts() {
   const add = (group, spec, found) => { found.forEach(m => used.add(m)); out.push({group, spec, metrics: found, key: `${group}/${spec.title}`}); };
   for (const [group, specs] of groups) {
     if (group === "Evaluation")
-      for (const metric of metrics) if (/^eval\/.+/.test(metric) && !/_(low|high)$/.test(metric)) add(group, {title: metric.slice(5), share: /accuracy$/.test(metric)}, [metric]);
+      for (const metric of [...metrics].sort((a, b) => /accuracy$/.test(b) - /accuracy$/.test(a))) if (/^eval\/.+/.test(metric) && !/_(low|high)$/.test(metric)) add(group, {title: metric.slice(5), share: /accuracy$/.test(metric)}, [metric]);
     for (const spec of specs) {
       const found = spec.find ? metrics.filter(m => spec.find.test(m)) : spec.metrics.filter(m => metrics.includes(m));
       if (found.length) add(group, spec, found);

@@ -69,7 +69,6 @@ TEST_F(TrackerTest, GetsTheConfigurationAndEveryRow) {
 
 TEST_F(TrackerTest, AResumedRunContinuesWhereTheProcessIs) {
   { Tracker(shell("cat >> \"$1\""), folder.path(), about).notify(0); }
-  std::string id;
   {
     Tracker tracker(shell("cat >> \"$1\""), folder.path(), about);
     write_rows(tracker, 1, 5);
