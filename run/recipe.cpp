@@ -11,7 +11,7 @@ void LoraSource::fields(Fields& f) {
 }
 
 void ModelSource::fields(Fields& f) {
-  f("path", path, "model folder to start from (config.json, safetensors, tokenizer); empty = random weights");
+  f("path", path, "model folder (config.json, safetensors, tokenizer) or .gguf file to start from; empty = random weights");
   f("config", config, "config.json with the shape of random weights; empty = the keys below");
   f("family", family, "model_type of random weights (hone list families)");
   f("hidden_size", hidden_size, "width of the residual stream");
@@ -86,7 +86,7 @@ void Recipe::fields(Fields& f) {
   f("numerics", numerics,
     "exact: sampler and learner compute the same bits | fast: GEMMs of a GPU may depend on the number of rows");
   f("threads", threads, "CPU threads; 0 = all. Results do not depend on it");
-  f("tokenizer", tokenizer, "tokenizer folder or file; empty = the model folder's, or a tokenizer stage's");
+  f("tokenizer", tokenizer, "tokenizer folder or file, or .gguf file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
   f("rollout", rollout, "the inference engine that samples");
   f("eval", eval, "evaluation tasks, run before and after every training stage");

@@ -15,7 +15,7 @@ void CriticConfig::fields(Fields& f) {
   f("trunk", trunk,
     "shared: a value head on the policy | separate: a second model with its own optimizer and gradient norm");
   f("path", path,
-    "separate: model folder that it starts from; a reward model's head is loaded too; empty = a copy of the policy at "
+    "separate: model folder or .gguf file that it starts from; a reward model's head is loaded too; empty = a copy of the policy at "
     "the start of the stage");
   f("learning_rate_factor", learning_rate_factor, "learning rate of the critic as a multiple of the policy's");
   f.require("trunk", trunk == "shared" || trunk == "separate", "trunk must be shared or separate");

@@ -162,10 +162,14 @@ Json with_stop_ids(Json generation_config, const Tokenizer& tokenizer) {
   JsonArray ids;
   if (const Json* given = generation_config.find(key); given && !given->is_null())
     ids = given->is_array() ? given->as_array() : JsonArray{*given};
-  const size_t before = ids.size();
+  const JsonArray before = ids;
+  const auto is_stop = [&](const Json& id) {
+    return id.is_int() && std::ranges::find(stops, id.as_int()) != stops.end();
+  };
+  std::erase_if(ids, [&](const Json& id) { return !is_stop(id); });  // of another tokenizer
   for (const int32_t stop : stops)
     if (std::ranges::find(ids, Json(int64_t{stop})) == ids.end()) ids.push_back(int64_t{stop});
-  if (ids.size() > before) generation_config.set(key, ids.size() == 1 ? ids[0] : Json(ids));
+  if (ids != before) generation_config.set(key, ids.size() == 1 ? ids[0] : Json(ids));
   return generation_config;
 }
 

@@ -22,8 +22,8 @@ std::string config_source(const std::filesystem::path& model);  // the name of t
 
 // generation_config.json of a model, or of an adapter's base; {} if there is none.
 Json read_generation_config(const std::filesystem::path& model);
-// The same with the ids that end a generation for this tokenizer (none: unchanged). A list of the file that has them
-// all stays as it is.
+// The same with the ids that end a generation for this tokenizer. A list with the same ids stays as it is, in its
+// order.
 Json with_stop_ids(Json generation_config, const Tokenizer& tokenizer);
 
 }  // namespace hone
