@@ -42,7 +42,7 @@ int64_t GgufKeys::count(std::string_view key) const {
     value = &all.front();
   }
   const int64_t out = value->as_int(what);
-  HONE_CHECK(out >= 1, what, " is ", out, "; it must be 1 or more");
+  HONE_CHECK(out >= 1 && out <= INT32_MAX, what, " is ", out, "; it must be 1 to ", INT32_MAX);
   return out;
 }
 

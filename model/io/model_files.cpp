@@ -48,7 +48,8 @@ std::optional<fs::path> model_within(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code ignored;
   auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored);
-  for (; entry != fs::recursive_directory_iterator() && found.size() < 1000; entry.increment(ignored)) {
+  constexpr int max_entries = 20000;
+  for (int i = 0; entry != fs::recursive_directory_iterator() && i < max_entries; entry.increment(ignored), ++i) {
     if (entry.depth() > 3) entry.pop(ignored);
     if (entry == fs::recursive_directory_iterator()) break;
     const fs::path name = entry->path().filename();

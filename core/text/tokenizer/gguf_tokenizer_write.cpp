@@ -158,11 +158,17 @@ void write_gguf_tokenizer(const std::filesystem::path& path, int64_t vocab_size,
   const auto set_id = [&](const char* name, std::optional<int32_t> id) {
     if (id) out.set_u32(concat("tokenizer.ggml.", name, "_token_id"), *id);
   };
-  set_id("bos", tokenizer.bos());
-  set_id("eos", tokenizer.eos());
+  // A tokenizer.json without tokenizer_config.json names the ends in its post-processor only.
+  const auto first_of = [](std::optional<int32_t> id, const std::vector<int32_t>& frame) {
+    return id || frame.empty() ? id : std::optional(frame.front());
+  };
+  const std::optional<int32_t> bos = first_of(tokenizer.bos(), parts.frame.before),
+                               eos = first_of(tokenizer.eos(), parts.frame.after);
+  set_id("bos", bos);
+  set_id("eos", eos);
   // Other ids that end a generation.
   std::vector<int32_t> ends = tokenizer.stop_ids();
-  std::erase_if(ends, [&](int32_t id) { return id == tokenizer.eos(); });
+  std::erase_if(ends, [&](int32_t id) { return id == eos; });
   if (!ends.empty()) set_id("eot", ends[0]);
   if (ends.size() > 1) set_id("eom", ends[1]);
   set_id("unknown", tokenizer.find(tokenizer.special_token("unk_token")));
@@ -170,8 +176,8 @@ void write_gguf_tokenizer(const std::filesystem::path& path, int64_t vocab_size,
   const auto has = [](const std::vector<int32_t>& ids, std::optional<int32_t> id) {
     return id && std::ranges::find(ids, *id) != ids.end();
   };
-  out.set_flag("tokenizer.ggml.add_bos_token", has(parts.frame.before, tokenizer.bos()));
-  out.set_flag("tokenizer.ggml.add_eos_token", has(parts.frame.after, tokenizer.eos()));
+  out.set_flag("tokenizer.ggml.add_bos_token", has(parts.frame.before, bos));
+  out.set_flag("tokenizer.ggml.add_eos_token", has(parts.frame.after, eos));
   write_templates(files, out);
 }
 

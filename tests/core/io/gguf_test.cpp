@@ -88,8 +88,8 @@ TEST(Gguf, ReadsWhatItWrites) {
   EXPECT_EQ(file.metadata.at("llama.block_count").as_int(), 2);
   EXPECT_EQ(file.metadata.at("llama.attention.layer_norm_rms_epsilon").as_double(), 1e-5);  // not 9.99e-06
   EXPECT_EQ(file.metadata.at("tokenizer.ggml.add_bos_token").as_bool(), true);
-  EXPECT_EQ(file.metadata.at("tokenizer.ggml.tokens").dump(), R"(["a","é",""])");
-  EXPECT_EQ(file.metadata.at("tokenizer.ggml.token_type").dump(), "[1,3,-1]");
+  EXPECT_EQ(file.metadata.at("tokenizer.ggml.tokens").dump(), R"(["a", "é", ""])");
+  EXPECT_EQ(file.metadata.at("tokenizer.ggml.token_type").dump(), "[1, 3, -1]");
   EXPECT_EQ(file.metadata.at("tokenizer.ggml.scores").as_array()[1].as_double(), -1000);
   EXPECT_EQ(file.metadata.at("tokenizer.ggml.scores").as_array()[2].as_double(), 0.1);
   ASSERT_EQ(file.tensors.size(), 2u);
@@ -162,8 +162,8 @@ TEST(Gguf, KeysHaveOneValueOfAKnownType) {
       "key 'k' appears twice");
   expect_problem(Bytes().header(0, 1).text("k").put(uint32_t{99}).data(32), "key 'k': value type 99 is unknown");
   expect_problem(Bytes().header(0, 1).text("k").put(uint32_t{7}).put(uint8_t{2}), "key 'k': a boolean is 2");
-  expect_problem(Bytes().header(0, 1).text("").put(uint32_t{7}).put(uint8_t{1}), "key 0 has an empty name");
-  expect_problem(Bytes().header(0, 1).text("a\nb").put(uint32_t{7}).put(uint8_t{1}), "control characters");
+  expect_problem(Bytes().header(0, 1).text("").put(uint32_t{7}).put(uint8_t{1}).data(32), "key 0 has an empty name");
+  expect_problem(Bytes().header(0, 1).text("a\nb").put(uint32_t{7}).put(uint8_t{1}).data(32), "control characters");
   expect_problem(Bytes().header(0, 1).text("k").put(uint32_t{10}).put(UINT64_MAX), "key 'k': 18446744073709551615 is");
   Bytes nested;
   nested.header(0, 1).text("k").put(uint32_t{9});

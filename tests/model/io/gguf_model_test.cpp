@@ -77,7 +77,7 @@ TEST_P(GgufFamily, ExportAndImportKeepTensorsAndConfig) {
                           "rope_scaling", "tie_word_embeddings", "n_embd", "n_layer", "n_head", "n_positions",
                           "layer_norm_epsilon", "activation_function", "torch_dtype"}) {
     const Json* said = after.find(key);
-    if (said) EXPECT_EQ(*said, before.find(key) ? *before.find(key) : Json()) << key;
+    EXPECT_TRUE(!said || *said == (before.find(key) ? *before.find(key) : Json())) << key;
   }
   const std::string expected = std::string(family) == "mistral" ? "llama" : family;  // without a window they are one
   EXPECT_EQ(after.at("model_type").as_string(), expected);
@@ -93,7 +93,8 @@ TEST_P(GgufFamily, AFileAndItsImportedFolderHaveTheSameLogprobsToTheBit) {
     const auto direct = logprobs(file), imported = logprobs(folder), original = logprobs(from);
     for (size_t i = 0; i < direct.size(); ++i) {
       EXPECT_EQ(direct[i].logp, imported[i].logp);
-      for (size_t t = 1; t < direct[i].logp.size(); ++t) EXPECT_NEAR(direct[i].logp[t], original[i].logp[t], 0.05);
+      for (size_t t = 1; t < direct[i].logp.size(); ++t)
+        EXPECT_NEAR(direct[i].logp[t], original[i].logp[t], std::string_view(type) == "F16" ? 0.01 : 0.5);
     }
   }
 }
@@ -276,7 +277,7 @@ TEST_F(GgufModelTest, ARealFileIsImportedAndLoadedAlike) {
   EXPECT_EQ(config.at("rms_norm_eps").as_double(), 1e-5);
   EXPECT_EQ(config.at("tie_word_embeddings").as_bool(), true);
   EXPECT_EQ(parse_json(read_file(path("smollm2") / "generation_config.json"), "g").dump(),
-            R"({"bos_token_id":1,"eos_token_id":2,"pad_token_id":2})");
+            R"({"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2})");
   const Tokenizer tokenizer = Tokenizer::load(path("smollm2"));
   EXPECT_FALSE(tokenizer.chat_template().empty());
   const std::vector<std::vector<int32_t>> text = {tokenizer.encode("The capital of France is Paris.")};
