@@ -27,7 +27,7 @@ class GgufModel : public TensorFile {
     std::string name;  // Hugging Face's
     const GgufTensor* tensor;
     bool transposed = false;
-    int64_t interleaved_heads = 0;  // above 0: rows of q or k with so many heads
+    int64_t interleaved_heads = 0;  // above 0: rows of q or k, and their number of heads
   };
   void add(const GgufTensor& tensor);
   const NamedSource& source_of(std::string_view name) const;
