@@ -32,6 +32,8 @@ std::string kind_of_file(const fs::path& path) {
   if (begins("\x89HDF")) return "an HDF5 file of Keras";
   if (extension == ".tflite" || beginning.substr(std::min<size_t>(4, beginning.size())).starts_with("TFL3"))
     return "a TensorFlow Lite file";
+  if (extension == ".bin" || extension == ".pt" || extension == ".pth")
+    return "weights as PyTorch and other programs write them, without what is needed to read them";
   if (extension == ".toml") return "a TOML file, as recipes are";
   return {};
 }

@@ -247,6 +247,7 @@ TEST_F(GgufModelTest, AWrongModelPathSaysWhatItIs) {
   expect(put(path("w") / "model.onnx", "x"), "but an ONNX graph");
   expect(put(path("w") / "model.h5", "\x89HDF\r\n"), "but an HDF5 file of Keras");
   expect(put(path("w") / "ggml.bin", "tjggrest"), "but a GGML file, the format before GGUF");
+  expect(put(path("w") / "weights.bin", "x"), "but weights as PyTorch and other programs write them");
   expect(put(path("w") / "recipe.toml", "x"), "but a TOML file");
   expect(put(path("s") / "model.safetensors", "x"), "but a safetensors file; give a Hugging Face folder");
   put(path("c") / "model.safetensors", "x");
