@@ -81,7 +81,7 @@ BoundedRegex::Result BoundedRegex::search(std::string_view text) const {
 
 BoundedRegex::Result BoundedRegex::each(std::string_view text,
                                         FunctionRef<void(std::span<const std::string_view>)> match) const {
-  const MatchData data(pcre2_match_data_create_from_pattern(code.get(), nullptr));
+  const MatchData data(pcre2_match_data_create_from_pattern(impl_->any_code.get(), nullptr));
   uint64_t steps_left = impl_->step_limit;
   Result result = Result::not_found;
   std::vector<std::string_view> groups;
