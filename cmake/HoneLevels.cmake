@@ -69,7 +69,7 @@ function(hone_program name folder)
   list(FILTER inner INCLUDE REGEX "^${folder}/")
   hone_sources(sources ${folder} ${inner})
   add_executable(${name} ${sources})
-  set_property(SOURCE ${CMAKE_SOURCE_DIR}/${folder}/main.cpp APPEND PROPERTY
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/${folder}/main.cpp ${CMAKE_SOURCE_DIR}/${folder}/eval.cpp APPEND PROPERTY
     COMPILE_DEFINITIONS HONE_VERSION="${PROJECT_VERSION}")
   hone_link(${name} ${folder})
 endfunction()
