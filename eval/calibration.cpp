@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "core/base/check.h"
+
 namespace hone {
 
 std::vector<double> choice_probabilities(std::span<const double> logp) {
@@ -16,14 +18,15 @@ std::vector<double> choice_probabilities(std::span<const double> logp) {
   return out;
 }
 
-static bool contains(std::span<const size_t> right, size_t choice) {
-  return std::find(right.begin(), right.end(), choice) != right.end();
-}
-
 double brier_score(std::span<const double> probabilities, std::span<const size_t> right) {
+  HONE_CHECK(!right.empty(), "brier score: no choice is right");
+  if (right.size() > 1) {
+    const double missing = 1 - right_mass(probabilities, right);
+    return 2 * missing * missing;
+  }
   double out = 0;
   for (size_t c = 0; c < probabilities.size(); ++c) {
-    const double difference = probabilities[c] - (contains(right, c) ? 1 : 0);
+    const double difference = probabilities[c] - (c == right.front() ? 1 : 0);
     out += difference * difference;
   }
   return out;

@@ -10,7 +10,8 @@ namespace hone {
 // softmax of the choices' log-likelihoods.
 std::vector<double> choice_probabilities(std::span<const double> logp);
 
-// Brier score of one problem: the sum over choices of (probability - [it is right])^2, in [0, 2] (Brier 1950).
+// Brier score of one problem: the sum over choices of (probability - [it is right])^2, in [0, 2] (Brier 1950). Several
+// right choices count as one, and the others as one.
 double brier_score(std::span<const double> probabilities, std::span<const size_t> right);
 
 // The sum of the probabilities of the right choices.

@@ -38,13 +38,21 @@ std::string digits_of(std::string_view line) {
   return joined == 0 || joined + 1 == out.size() ? out : "";
 }
 
-// Puts each row of "gives [[1,0],[0,1]]" on a line of its own.
+// Puts each row in brackets ("[1, 0]", also over several lines) on a line of its own.
 std::string one_row_a_line(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text.substr(i).starts_with("[[")) out.push_back('\n');
-    out.push_back(text[i]);
-    if (text[i] == ']') out.push_back('\n');
+    const bool opens_grid = text.substr(i).starts_with("[[");
+    if (opens_grid) out.push_back('\n');
+    const size_t end = text[i] == '[' ? text.find_first_not_of("0123456789, \t\r\n", i + 1) : std::string_view::npos;
+    if (end == std::string_view::npos || text[end] != ']') {
+      out.push_back(text[i]);
+      continue;
+    }
+    for (; i < end; ++i) out.push_back(text[i] == '\n' ? ' ' : text[i]);
+    out.push_back(']');
+    const size_t next = text.find_first_not_of(" \t\r", end + 1);
+    if (next != std::string_view::npos && text[next] != '\n') out.push_back('\n');
   }
   return out;
 }

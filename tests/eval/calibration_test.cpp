@@ -15,6 +15,7 @@ TEST(Calibration, ProbabilitiesBrierAndMass) {
   EXPECT_DOUBLE_EQ(p[0], 0.5);
   EXPECT_DOUBLE_EQ(p[1], 0.25);
   EXPECT_DOUBLE_EQ(brier_score(p, std::vector<size_t>{0}), 0.25 + 0.0625 + 0.0625);
+  EXPECT_DOUBLE_EQ(brier_score(p, std::vector<size_t>{0, 2}), 2 * 0.0625);
   EXPECT_DOUBLE_EQ(right_mass(p, std::vector<size_t>{0, 2}), 0.75);
   EXPECT_DOUBLE_EQ(choice_probabilities(std::vector<double>{-1e4, -1e4})[1], 0.5);
 }
