@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "core/config/config.h"
 #include "core/io/jsonl.h"
-#include "eval/overlap.h"
+#include "eval/contamination_files.h"
 #include "pretrain/corpus.h"
 
 namespace hone {

@@ -89,7 +89,7 @@ void Recipe::fields(Fields& f) {
   f("tokenizer", tokenizer, "tokenizer folder or file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
   f("rollout", rollout, "the inference engine that samples");
-  f("eval", eval, "evaluation tasks, run before and after every training stage");
+  f("eval", eval, "evaluation tasks, run before the first training stage, after each, and every eval_steps steps");
   f("stage", stage, "stages, in order");
   f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..",
             "name is the name of a folder: it may not be empty, have a /, or be . or ..");

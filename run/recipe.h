@@ -38,7 +38,7 @@ struct ModelSource {
   Json make_config(int64_t tokenizer_vocab_size) const;
 };
 
-// An evaluation task, run before and after every training stage.
+// An evaluation task, run before the first training stage, after each, and every eval_steps steps.
 struct EvalEntry {
   std::string task;  // a name or file (eval/task.h)
   EvalOptions options;

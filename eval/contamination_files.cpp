@@ -1,4 +1,4 @@
-#include "eval/overlap.h"
+#include "eval/contamination_files.h"
 
 #include <algorithm>
 
