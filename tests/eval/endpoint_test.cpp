@@ -191,6 +191,21 @@ TEST(Endpoint, ATimeoutIsRepeated) {
   EXPECT_GE(endpoint.usage().retries, 1);
 }
 
+TEST(Endpoint, HttpsChecksTheCertificate) {
+  const HttpServer server([](const ReceivedRequest&) { return http_response(completion_body("safe")); }, "localhost");
+  EndpointConfig config = config_of(server);
+  config.base_url = server.url("localhost", "/v1");
+  config.max_retries = 0;
+  ASSERT_TRUE(config.base_url.starts_with("https://"));
+  const std::vector<Task> tasks = tasks_of({"a"});
+  const std::string why = refusal([&] { Endpoint(config).complete(tasks, greedy(), "test"); });
+  EXPECT_NE(why.find("certificate"), std::string::npos) << why;
+  ::setenv("SSL_CERT_FILE", server.certificate_file().c_str(), 1);
+  Endpoint trusting(config);
+  EXPECT_EQ(trusting.complete(tasks, greedy(), "test")[0].completions[0].text, "safe");
+  ::unsetenv("SSL_CERT_FILE");
+}
+
 TEST(Endpoint, ScoresAreTheTokensBeyondTheContext) {
   const HttpServer server([](const ReceivedRequest& request) {
     const Json body = parse_json(request.body, "body");
