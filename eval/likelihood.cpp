@@ -100,9 +100,9 @@ class ProblemEncoder {
 
 void log_work(const SharedPrefixLogprobs::Stats& stats, double waited) {
   log::info(
-      format_text("eval: %lld tokens, %lld of them computed in %lld passes; %.2f s in the model, %.2f s waiting "
-                  "for encoded texts",
-                  static_cast<long long>(stats.tokens), static_cast<long long>(stats.computed_tokens),
+      format_text("eval: computed %lld of %lld tokens (passes: %lld); %.2f s in the model, %.2f s waiting for "
+                  "encoded texts",
+                  static_cast<long long>(stats.computed_tokens), static_cast<long long>(stats.tokens),
                   static_cast<long long>(stats.passes), stats.seconds, waited));
 }
 
