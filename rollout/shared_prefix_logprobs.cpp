@@ -68,21 +68,21 @@ void SharedPrefixLogprobs::flush() {
 
 int64_t SharedPrefixLogprobs::row_of(const PlannedText& text, int64_t position) {
   if (position >= text.start && position < text.end) return text.first_row + position - text.start;
-  return text.twin && position < text.twin_length ? row_of(*text.twin, position) : -1;
+  return text.overlap && position < text.overlap_length ? row_of(*text.overlap, position) : -1;
 }
 
 // Finds the text of the pass that has the most first tokens in common with `text`. Texts of one prompt are neighbors,
 // so the search ends at the first one that differs within the prompt.
-void SharedPrefixLogprobs::find_twin(PlannedText& text) const {
+void SharedPrefixLogprobs::find_overlap(PlannedText& text) const {
   const auto last_given = static_cast<int64_t>(text.first) - 1;  // its hidden state predicts the first token
-  text.twin = nullptr;
-  text.twin_length = 0;
+  text.overlap = nullptr;
+  text.overlap_length = 0;
   for (auto other = pass_.rbegin(); other != pass_.rend(); ++other) {
     const int64_t common = common_inputs(text.ids, (*other)->ids);
     if (common <= last_given) break;
-    if (common <= text.twin_length || row_of(**other, last_given) < 0) continue;
-    text.twin = other->get();
-    text.twin_length = common;
+    if (common <= text.overlap_length || row_of(**other, last_given) < 0) continue;
+    text.overlap = other->get();
+    text.overlap_length = common;
     if (common == num_inputs(text.ids)) break;
   }
 }
@@ -128,14 +128,14 @@ bool SharedPrefixLogprobs::plan(PlannedText& text) {
   const auto last_given = static_cast<int64_t>(text.first) - 1;
   const int64_t num_predicted = inputs - last_given;
   if (!pass_.empty() && pass_predicted_ + num_predicted > options_.batch_tokens) return false;
-  find_twin(text);
+  find_overlap(text);
   text.end = inputs;
-  if (text.twin_length == inputs) {  // the pass computes all of it already
+  if (text.overlap_length == inputs) {  // the pass computes all of it already
     text.start = inputs;
     pass_predicted_ += num_predicted;
     return true;
   }
-  match_prefix(text, std::max(last_given, text.twin_length));
+  match_prefix(text, std::max(last_given, text.overlap_length));
   // The prompt of a text that is longer than a pass is computed by passes of its own, in whole blocks.
   const bool too_long = text.end - text.start > options_.batch_tokens;
   const int64_t part_end = std::min(text.start + options_.batch_tokens, last_given) / size * size;

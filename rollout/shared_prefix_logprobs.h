@@ -59,9 +59,9 @@ class SharedPrefixLogprobs {
     size_t first = 0;
     int64_t start = 0, end = 0;
     int64_t first_row = 0;  // of token `start` in the pass
-    const PlannedText* twin =
-        nullptr;  // an earlier text of the pass; rows of the first twin_length tokens are its rows
-    int64_t twin_length = 0;
+    const PlannedText* overlap =
+        nullptr;  // an earlier text of the pass; rows of the first overlap_length tokens are its rows
+    int64_t overlap_length = 0;
     std::vector<int32_t> blocks;
     uint64_t prefix_id = 0;         // of the last block that is in the prefix cache
     int64_t num_cached_blocks = 0;  // blocks before the first that is not in the prefix cache
@@ -70,7 +70,7 @@ class SharedPrefixLogprobs {
   void check(const std::vector<int32_t>& ids, size_t first) const;
   void reserve_cache(int64_t inputs);
   bool plan(PlannedText& text);
-  void find_twin(PlannedText& text) const;
+  void find_overlap(PlannedText& text) const;
   void match_prefix(PlannedText& text, int64_t max_tokens);
   void cache_full_blocks(PlannedText& text);
   void release_blocks(PlannedText& text);
@@ -88,7 +88,7 @@ class SharedPrefixLogprobs {
   OnResult on_result_;
   std::unique_ptr<KvCache> cache_;
   int64_t longest_ = 0;                             // inputs that cache_ is made for
-  std::vector<std::unique_ptr<PlannedText>> pass_;  // twins point to them
+  std::vector<std::unique_ptr<PlannedText>> pass_;  // overlaps point to them
   int64_t pass_tokens_ = 0, pass_predicted_ = 0;
   size_t num_added_ = 0;
   Stats stats_;
