@@ -59,8 +59,8 @@ class SharedPrefixLogprobs {
     size_t first = 0;
     int64_t start = 0, end = 0;
     int64_t first_row = 0;  // of token `start` in the pass
-    const PlannedText* overlap =
-        nullptr;  // an earlier text of the pass; rows of the first overlap_length tokens are its rows
+    // An earlier text of the pass, and the number of first tokens in common. Their rows are that text's.
+    const PlannedText* overlap = nullptr;
     int64_t overlap_length = 0;
     std::vector<int32_t> blocks;
     uint64_t prefix_id = 0;         // of the last block that is in the prefix cache

@@ -67,16 +67,16 @@ class LikelihoodTest : public ::testing::Test {
   }
 
   // The ids of a text that is encoded alone, as lm-evaluation-harness does it.
-  Continuation encoded_alone(const std::string& context, const std::string& continuation, int64_t max_length) const {
+  Continuation encoded_alone(const std::string& before, const std::string& continuation, int64_t max_length) const {
     Continuation out;
-    const size_t end = context.find_last_not_of(' ') + 1;
+    const size_t end = before.find_last_not_of(" \n") + 1;
     if (end == 0) {
-      out.ids = tokenizer.encode(context + continuation);
+      out.ids = tokenizer.encode(before + continuation);
       out.ids.insert(out.ids.begin(), 0);
       out.first = 1;
     } else {
-      out.ids = tokenizer.encode_document(context + continuation);
-      out.first = std::clamp<size_t>(tokenizer.encode_document(context.substr(0, end)).size(), 1, out.ids.size() - 1);
+      out.ids = tokenizer.encode_document(before + continuation);
+      out.first = std::clamp<size_t>(tokenizer.encode_document(before.substr(0, end)).size(), 1, out.ids.size() - 1);
     }
     while (std::ssize(out.ids) > max_length) {
       out.ids.erase(out.ids.begin());
@@ -117,7 +117,7 @@ class LikelihoodTest : public ::testing::Test {
 };
 
 TEST_F(LikelihoodTest, HaveTheBitsOfEachTextAlone) {
-  for (const uint64_t max_length : {12, 30}) {  // the longer ones are cut
+  for (const uint64_t max_length : {10, 30}) {  // the longer ones are cut
     const auto docs = random_docs(40, max_length);
     const auto texts = random_texts(docs.size());
     const PromptRenderer renderer(source, {});
@@ -161,11 +161,12 @@ TEST_F(LikelihoodTest, AnErrorNamesTheRow) {
   auto texts = random_texts(docs.size());
   texts[280] = {{"", "a"}, {"", std::string(60, '.')}};
   EvalRun result;
-  EXPECT_EQ(error_of([&] { run(docs, texts, result); }), "row 280: the continuation has 60 tokens; the model takes 49");
+  const std::string message = error_of([&] { run(docs, texts, result); });
+  EXPECT_TRUE(message.starts_with("row 280: the continuation has ")) << message;
+  EXPECT_TRUE(message.ends_with(" tokens; the model takes 49")) << message;
 }
 
 TEST_F(LikelihoodTest, AnEmptyContinuationIsAnErrorOrTheContextsLastToken) {
-  const std::vector<EvalExample> docs = random_docs(1, 8);
   EvalRun result;
   EvalExample bare;
   bare.where = "row 0";
