@@ -56,7 +56,7 @@ class ProblemEncoder {
   ProblemEncoder(const LikelihoodJob& job, const std::vector<size_t>& order, const Tokenizer& tokenizer)
       : job_(job), order_(order), tokenizer_(tokenizer) {}
 
-  // The problems from place `begin` on: so many that the memory of two chunks is bounded.
+  // The problems from place `begin` on. The limits of a chunk bound the memory.
   EncodedChunk encode(size_t begin) {
     EncodedChunk out{begin, {}};
     for (size_t bytes = 0; out.end < order_.size() && out.end - begin < max_chunk_problems && bytes < max_chunk_bytes;
