@@ -29,7 +29,7 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 |---|---|---|---|
 | 0 | `core/base/` | errors, registry, log, RNG, thread pool | nothing |
 | 0 | `core/device/` | devices, streams, tensors, buffers | core/base |
-| 0 | `core/io/` | files, JSON, safetensors, checkpoints, writers of metric files, SVG | core/{base,device} |
+| 0 | `core/io/` | files, JSON, rows (CSV, Parquet, ...), safetensors, checkpoints, writers of metric files, SVG | core/{base,device} |
 | 0 | `core/config/` | TOML settings (`fields()`) | core/{base,io} |
 | 0 | `core/text/` | tokenizer, Jinja, chat formats, detokenizer | core/{base,io,config} |
 | 1 | `core/net/` | HTTP client and server | core/{base,io,config} |
