@@ -9,7 +9,7 @@
 #include "core/io/jsonl.h"
 #include "data/conversation.h"
 #include "data/convert.h"
-#include "eval/overlap.h"
+#include "eval/contamination_files.h"
 #include "pretrain/corpus.h"
 
 namespace hone {

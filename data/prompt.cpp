@@ -8,7 +8,7 @@
 namespace hone {
 
 void PromptFormat::fields(Fields& f) {
-  f("chat", chat, "chat format of prompts: empty (plain text) | chatml | llama3 | plain | template | auto");
+  f("chat", chat, "chat format of prompts: empty (the text itself) | chatml | llama3 | plain | template | auto");
   f("system", system, "system message of every conversation; empty = none");
   const std::vector<std::string> known = ChatFormat::names();
   f.require("chat", chat.empty() || std::find(known.begin(), known.end(), chat) != known.end(),

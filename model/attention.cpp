@@ -1,5 +1,7 @@
 #include "model/attention.h"
 
+#include "kernels/attention/attention.h"
+
 namespace hone {
 namespace {
 

@@ -1,6 +1,5 @@
 #pragma once
 // Causal grouped-query self-attention with its projections.
-#include "kernels/attention/attention.h"
 #include "kernels/rope/qkv.h"
 #include "model/modules.h"
 

@@ -2,7 +2,24 @@
 
 #include <cmath>
 
+#include "model/transformer.h"
+
 namespace hone {
+
+namespace {
+
+class LlamaLike : public Transformer<RmsNorm, GatedMlp> {
+ public:
+  explicit LlamaLike(const LlamaLikeConfig& config);
+
+ private:
+  void allocate_tables(Context& context) override;
+
+  RopeConfig rotary_;
+  Buffer rotary_bytes_;
+};
+
+}  // namespace
 
 LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture, std::optional<int64_t> head_dim) {
   LlamaLikeConfig out;
@@ -74,5 +91,7 @@ void LlamaLike::allocate_tables(Context& context) {
   }
   for (auto& layer : layers_) layer.attention.cos_sin = table;
 }
+
+std::unique_ptr<Model> make_llama_like(const LlamaLikeConfig& config) { return std::make_unique<LlamaLike>(config); }
 
 }  // namespace hone

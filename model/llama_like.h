@@ -1,8 +1,8 @@
 #pragma once
-// LlamaLike: the decoder of llama, qwen2, qwen3 and mistral, with RMSNorm, RoPE and a gated MLP. A family's file sets
-// the differences.
+// The decoder of llama, qwen2, qwen3 and mistral, with RMSNorm, RoPE and a gated MLP. A family's file sets the
+// differences.
 #include "model/config_reader.h"
-#include "model/transformer.h"
+#include "model/model.h"
 
 namespace hone {
 
@@ -20,15 +20,6 @@ struct LlamaLikeConfig {
 LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture,
                                 std::optional<int64_t> head_dim = std::nullopt);
 
-class LlamaLike : public Transformer<RmsNorm, GatedMlp> {
- public:
-  explicit LlamaLike(const LlamaLikeConfig& config);
-
- private:
-  void allocate_tables(Context& context) override;
-
-  RopeConfig rotary_;
-  Buffer rotary_bytes_;
-};
+std::unique_ptr<Model> make_llama_like(const LlamaLikeConfig& config);
 
 }  // namespace hone

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/decoder_layer/decoder_layer.h"
-#include "kernels/quant/quantize.h"
+#include "kernels/quant/quantized_matrix.h"
 #include "model/lora.h"
 #include "model/model.h"
 

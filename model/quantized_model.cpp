@@ -1,5 +1,6 @@
 #include "model/quantized_model.h"
 
+#include "kernels/quant/quantize.h"
 #include "model/modules.h"
 
 namespace hone {

@@ -3,7 +3,7 @@
 // norms, biases, adapters and lm_head are read from the source model. The source model, and training, do not change.
 #include <memory>
 
-#include "kernels/quant/quantize.h"
+#include "kernels/quant/quantized_matrix.h"
 #include "model/model.h"
 
 namespace hone {

@@ -17,8 +17,8 @@ void OfflineTraining::fields(Fields& f) {
   objective_.fields(f, "objective", "what is optimized (hone list objectives)");
   require_data(f, objective_.kind(), *objective_, make_objective(own_objective_)->needs().data);
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
-    "true: the reference scores all rows before training and is then freed; false: it scores each row when it is first "
-    "needed. The bits are the same");
+    "true: the reference's log-probs of all rows are computed before training, and the reference is then freed; false: "
+    "those of a row are computed when it is first needed. The bits are the same");
   f("eval_files", eval_files_,
     "JSON Lines files of rows that are held out: their eval_loss is measured every eval_steps and at the end");
   f("eval_share", eval_share_, "share of the rows that is held out instead of eval_files; 0 = none");
@@ -160,6 +160,7 @@ void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load
     StepReport report = trainer.step(ready(batch, prepared), objective, learning_rate);
     report.metrics.merge(prepared.means());
     add_margin(report.metrics);
+    report.metrics["epoch"] = static_cast<double>(order.num_given()) / static_cast<double>(train.size());
     return report;
   };
   HeldOut held_out{.measure = {}, .early_stop = early_stop_};

@@ -29,8 +29,11 @@ uint64_t AsyncEngine::submit(std::vector<GenerationRequest> requests, std::share
   if (completions > max_pending_completions_ - state_.pending_completions) return 0;
   const uint64_t id = next_id_++;
   AsyncRequest& request = requests_[id];
-  request = {
-      .listener = listener, .tickets = {}, .completions = completions, .unfinished = requests.size(), .since = {}};
+  request = {.listener = std::move(listener),
+             .tickets = {},
+             .completions = completions,
+             .unfinished = requests.size(),
+             .since = {}};
   for (size_t i = 0; i < requests.size(); ++i) {
     Engine::OnToken on_token;
     if (wants_tokens)

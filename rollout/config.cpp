@@ -1,4 +1,6 @@
 // The settings of sampling, speculative decoding and the engine: help texts and bounds.
+#include <algorithm>
+
 #include "model/quantized_model.h"
 #include "rollout/proposer.h"
 

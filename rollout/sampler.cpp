@@ -5,6 +5,7 @@
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/sampling/logits_logprob.h"
+#include "kernels/sampling/sample.h"
 
 namespace hone {
 namespace {

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/sampling/logit_processors.h"
 #include "model/model.h"
 #include "rollout/sampling_state.h"
 

@@ -2,8 +2,7 @@
 // SamplingState: everything but the logits that the next sampled token of a sequence depends on.
 #include <vector>
 
-#include "kernels/sampling/logit_processors.h"
-#include "kernels/sampling/sample.h"
+#include "kernels/sampling/row_params.h"
 #include "rollout/sequence.h"
 
 namespace hone {

@@ -10,6 +10,7 @@
 #include "eval/task.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
+#include "run/tracker.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -38,7 +39,7 @@ struct ModelSource {
   Json make_config(int64_t tokenizer_vocab_size) const;
 };
 
-// An evaluation task, run before and after every training stage.
+// An evaluation task, run before the first training stage, after each, and every eval_steps steps.
 struct EvalEntry {
   std::string task;  // a name or file (eval/task.h)
   EvalOptions options;
@@ -56,8 +57,10 @@ struct StageSpec {
 struct Recipe {
   std::string name = "run", runs = "runs", device = "auto", dtype = "auto", numerics = "exact", tokenizer;
   int64_t seed = 0, threads = 0;
+  double peak_tflops = 0;
   ModelSource model;
   RolloutConfig rollout;
+  TrackerConfig tracker;
   std::vector<EvalEntry> eval;
   std::vector<StageSpec> stage;
   std::string source;  // the file it was read from, for messages

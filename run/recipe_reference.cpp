@@ -20,7 +20,7 @@ docs/reference/recipes` writes these pages from the program.
 
 A recipe is a TOML file. Its keys outside of `[[stage]]` belong to the run. Its `[[stage]]` tables run in their order.
 `hone run RECIPE.toml key=value ...` runs a recipe with overrides. An override names a key by its path, and a stage by
-its name or place: `stage.grpo.steps=50`, `stage.0.vocab_size=512`. `${NAME}` in a string is the environment variable
+its name or index: `stage.grpo.steps=50`, `stage.0.vocab_size=512`. `${NAME}` in a string is the environment variable
 NAME. An unknown key, and a value of the wrong type, are errors with file, line and column. The run folder holds the
 resolved recipe: every key with the value that was used. [Resume a run](../../howto/resume-a-run.md) says which keys may
 change when a run is resumed.
@@ -81,7 +81,7 @@ std::vector<ReferencePage> recipe_reference() {
                               "Keys of the table `reward`. [Rewards](../rewards.md) says what each reward scores.",
                               "Reward", rewards()));
   out.push_back(registry_page("generators.md", "Generators",
-                              "Keys of a generated data set, beside `generator`, and of `hone data generate`.",
+                              "Keys of the table `generator`, beside its `kind`, and of `hone data generate`.",
                               "Generator", generators()));
   out.push_back(registry_page("tasks.md", "Task kinds",
                               "Keys of an evaluation task, a TOML file. [Evaluation](../../explain/evaluation.md) has "

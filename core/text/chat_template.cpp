@@ -67,7 +67,8 @@ JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages,
 
 // Nothing if the template refuses the conversation: the search also tries conversations that do not occur (roles that
 // do not alternate, an unfinished tool call).
-std::optional<std::string> ChatTemplate::try_render(std::vector<Message> messages, bool add_generation_prompt) const {
+std::optional<std::string> ChatTemplate::try_render(const std::vector<Message>& messages,
+                                                    bool add_generation_prompt) const {
   try {
     return render(messages, add_generation_prompt).text;
   } catch (const Error&) {

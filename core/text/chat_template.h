@@ -45,7 +45,7 @@ class ChatTemplate {
     std::string before, after;
   };
 
-  std::optional<std::string> try_render(std::vector<Message> messages, bool add_generation_prompt) const;
+  std::optional<std::string> try_render(const std::vector<Message>& messages, bool add_generation_prompt) const;
   std::optional<Surroundings> around(const std::vector<Message>& messages, const std::string& marker) const;
   void learn_turn(const Tokenizer& tokenizer);
   size_t end_of_turn_in(std::string_view text) const;

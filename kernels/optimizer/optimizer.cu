@@ -1,4 +1,4 @@
-// Optimizer updates on a GPU (sum of squares and clipping: optimizer_norm.cu).
+// Optimizer updates on a GPU (sum of squares and clipping: grad_norm.cu).
 //
 // Use       adamw_update, sgd_update, rmsprop_update; every alignment.
 // Tile      one group of 4 (f32 states) or 8 (bf16 states) elements per thread, 256 threads per block.

@@ -2,24 +2,9 @@
 // Logit processors of a decode loop that runs without the host: they change single logits before sampling (biases,
 // penalties, ids that must not be sampled yet), restore them afterwards, and count the sampled tokens.
 #include "kernels/op.h"
+#include "kernels/sampling/row_params.h"
 
 namespace hone {
-
-// The change of one logit of a row.
-struct LogitAdjustment {
-  int32_t id = -1;     // -1: unused; unused ones follow the others of the row
-  int32_t times = -1;  // number of times it was sampled; 0: penalized because the prompt has it; -1: not penalized
-  float bias = 0;
-  int32_t stops = 0;  // 1: must not be sampled while RowPenalties::stops_after is above 0
-  float was = 0;      // the original logit, between apply_logit_processors and restore_logits
-};
-// The penalties of a row.
-struct RowPenalties {
-  double frequency_penalty = 0, presence_penalty = 0;
-  float repetition_penalty = 1;  // above 0
-  int32_t counts = 0;            // 1: sampled tokens are penalized from then on
-  int32_t stops_after = 0;       // tokens to sample before ids with `stops` may be sampled
-};
 
 // S rows of at most E adjustments, an id at most once per row. Ids outside of the logits and a repetition_penalty of 0
 // or less are Errors; on a GPU such ids are skipped and penalties are not checked.

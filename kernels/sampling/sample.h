@@ -1,18 +1,9 @@
 #pragma once
 // Samples tokens from logits. A row's token depends on its logits, its parameters and (seed, stream, position) alone.
 #include "kernels/op.h"
+#include "kernels/sampling/row_params.h"
 
 namespace hone {
-
-// One row's parameters. Temperature 0 is greedy (ties to the lowest id); its log-probs are those of temperature 1.
-struct RowSamplingParams {
-  float temperature = 1, top_p = 1, min_p = 0;
-  int32_t top_k = 0;                            // 0 = all
-  uint64_t seed = 0, stream = 0, position = 0;  // of the Philox number
-};
-
-// The factor on a row's logits. The learner passes the same to logprob_forward.
-inline float inverse_temperature(float temperature) { return temperature == 0 ? 1 : 1 / temperature; }
 
 // Candidates are the top_k most likely tokens (ties to the lower id); of these, most likely first, the shortest prefix
 // that holds at least top_p of their probability; of these, the tokens at least min_p times as likely as the most

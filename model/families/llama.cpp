@@ -10,7 +10,7 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
   decoder.mlp_bias = config.flag("mlp_bias", false);
   decoder.resolved = config.resolved();
-  return std::make_unique<LlamaLike>(decoder);
+  return make_llama_like(decoder);
 }
 
 [[maybe_unused]] const bool added = families().add("llama", make);

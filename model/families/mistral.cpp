@@ -10,7 +10,7 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   if (!config.has("sliding_window")) config.set("sliding_window", 4096);  // transformers' default; null is no window
   decoder.windows = read_windows(config, decoder.shape.num_layers, 0);
   decoder.resolved = config.resolved();
-  return std::make_unique<LlamaLike>(decoder);
+  return make_llama_like(decoder);
 }
 
 [[maybe_unused]] const bool added = families().add("mistral", make);

@@ -11,7 +11,7 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   if (config.flag("use_sliding_window", false))
     decoder.windows = read_windows(config, decoder.shape.num_layers, config.count("max_window_layers", 28));
   decoder.resolved = config.resolved();
-  return std::make_unique<LlamaLike>(decoder);
+  return make_llama_like(decoder);
 }
 
 [[maybe_unused]] const bool added = families().add("qwen2", make);

@@ -69,12 +69,14 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
   f("delta", delta,
     "dual clip: upper bound of the ratio if the advantage is negative (verl's clip_ratio_c, 3 there); 0 = none");
   f("loss_type", loss_type,
-    "what token losses are averaged over: dapo | bnpo (the step's tokens), grpo (sequences' means), dr_grpo (a "
-    "constant), seq-mean-token-sum; or how "
-    "the ratio is clipped: cispo (at epsilon_high) | cispo_relative (to [1 - epsilon, 1 + epsilon_high]), over tokens");
+    "how token losses are averaged: dapo | bnpo: over the step's tokens; grpo: over each sequence's tokens, then over "
+    "sequences; dr_grpo: each sequence's sum / max_completion_length, then over sequences; seq-mean-token-sum: each "
+    "sequence's sum, over sequences. Or how the ratio is clipped, with the average of dapo: cispo (at epsilon_high) | "
+    "cispo_relative (to [1 - epsilon, 1 + epsilon_high])");
   f("importance_sampling_level", importance_sampling_level,
     "token | sequence (GSPO: the mean log-ratio) | trajectory (the sum): whose ratio is clipped");
-  f("max_completion_length", max_completion_length, "dr_grpo: divisor of a sequence's sum, in tokens");
+  f("max_completion_length", max_completion_length,
+    "dr_grpo: divisor of a sequence's sum, in tokens; must then be above 0");
   f(keys.beta, beta, "weight of the KL divergence from the reference in the loss; 0 = none");
   f("kl_loss_type", kl_loss_type, "k1 | k2 | k3: estimator of this divergence in the loss");
   f("use_bias_correction_kl", use_bias_correction_kl, "multiply each token's divergence by its ratio (DeepSeek-V3.2)");

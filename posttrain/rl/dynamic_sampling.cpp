@@ -12,7 +12,8 @@ void FilterGroups::fields(Fields& f) {
   f("enable", enable,
     "dynamic sampling: a step trains only on groups whose rewards differ; other prompts replace the other groups");
   f("metric", metric, "part of the reward that must differ within a group, by name; empty = the complete reward");
-  f("max_num_gen_batches", max_num_gen_batches, "maximum batches of prompts sampled for one step");
+  f("max_num_gen_batches", max_num_gen_batches,
+    "maximum batches of prompts sampled for one step; then dropped groups fill the step, with a warning");
   f.require("max_num_gen_batches", max_num_gen_batches > 0 && max_num_gen_batches <= 10000,
             "max_num_gen_batches must be in [1, 10000]");
 }

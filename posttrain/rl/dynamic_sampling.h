@@ -1,5 +1,6 @@
 #pragma once
-// Dynamic sampling: drops groups whose completions all have the same reward.
+// Dynamic sampling: its settings, and which groups it drops. TaskSchedule (task_schedule.h) drops them and takes
+// other tasks.
 #include <span>
 #include <string>
 

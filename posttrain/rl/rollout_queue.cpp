@@ -10,8 +10,8 @@ namespace hone {
 
 void RolloutQueueConfig::fields(Fields& f) {
   f("max_staleness", max_staleness,
-    "maximum staleness of a sampled token in optimizer steps; 0 = synchronous, k = up to k batches are generated ahead "
-    "of the learner");
+    "maximum staleness of a sampled token in steps of the stage; 0 = synchronous, k = up to k batches are generated "
+    "ahead of the learner");
   f("deterministic", deterministic,
     "with max_staleness above 0: one policy version samples a batch, and the run repeats bit for bit; false: running "
     "completions take new weights, and batches overlap");

@@ -93,7 +93,7 @@ void TaskSchedule::abandon(std::span<const PendingTasks> batches) {
 
 const Task& TaskSchedule::task(const std::string& id) const {
   const auto found = std::ranges::find_if(tasks_, [&](const Task& task) { return task.id == id; });
-  HONE_CHECK(found != tasks_.end(), "rounds: task ", id, " is not among the ", tasks_.size(), " loaded tasks");
+  HONE_CHECK(found != tasks_.end(), "task schedule: task ", id, " is not among the ", tasks_.size(), " loaded tasks");
   return *found;
 }
 
@@ -112,11 +112,11 @@ void TaskSchedule::load_state(const StateSection& section) {
   again_.clear();
   for (const Json& row : section.values.at("asked_again", "rounds").as_array("asked_again")) {
     const JsonArray& scheduled = row.as_array("asked_again");
-    HONE_CHECK(scheduled.size() == 3, "rounds state: asked_again has an entry of ", scheduled.size(),
+    HONE_CHECK(scheduled.size() == 3, "saved task schedule: asked_again has an entry of ", scheduled.size(),
                " numbers, not 3");
     again_.push_back({scheduled[0].as_int(), scheduled[1].as_int(), static_cast<uint64_t>(scheduled[2].as_int())});
     const int64_t task = again_.back().task;
-    HONE_CHECK(task >= 0 && task < std::ssize(tasks_), "rounds state: task ", task, " is scheduled, there are ",
+    HONE_CHECK(task >= 0 && task < std::ssize(tasks_), "saved task schedule: task ", task, " is scheduled, there are ",
                tasks_.size());
   }
 }

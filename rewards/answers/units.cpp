@@ -13,7 +13,7 @@ namespace {
 
 using enum Quantity;
 
-struct NamedUnit {
+struct NamedUnit {           // NOLINT(clang-analyzer-optin.performance.Padding): the order of the table below
   std::string_view symbols;  // separated by spaces, case-sensitive
   std::string_view names;    // in any case, also with a plural s
   Quantity quantity = length;

@@ -55,7 +55,8 @@ class Code : public Reward {
     f.require("block", block_ == "first" || block_ == "last", "block must be 'first' or 'last', not '" + block_ + "'");
     f("max_code_kb", max_code_kb_, "maximum size of a program in KiB; a longer one scores 0");
     f.require("max_code_kb", max_code_kb_ >= 1 && max_code_kb_ <= 65536, "max_code_kb must be in [1, 65536]");
-    f("sandbox", sandbox_config_, "limits of a run; each input is one run, all Python tests together are one run");
+    f("sandbox", sandbox_config_,
+      "limits of a run of the program: it runs once for each input, and once for all Python tests together");
   }
 
   void prepare() override {

@@ -106,7 +106,7 @@ class Comparison {
       if (!equal(g[i], a[i])) return false;
     return true;
   }
-  bool same_members(std::vector<Part> g, std::vector<Part> a) {
+  bool same_members(const std::vector<Part>& g, std::vector<Part> a) {
     if (g.size() != a.size()) return false;
     for (const Part& wanted : g) {
       const auto found = std::find_if(

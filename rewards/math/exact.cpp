@@ -38,7 +38,7 @@ Fraction inverse(Fraction a) {
   return {-a.top, -a.bottom};
 }
 
-Fraction absolute(Fraction a) { return a.sign() < 0 ? negative(a) : a; }
+Fraction absolute(const Fraction& a) { return a.sign() < 0 ? negative(a) : a; }
 
 Integer floor_of(const Fraction& a) {
   Integer quotient, rest;

@@ -9,7 +9,8 @@
 
 namespace hone::math {
 
-using Integer = boost::multiprecision::cpp_int;
+// Without expression templates: each operation returns an Integer.
+using Integer = boost::multiprecision::number<boost::multiprecision::cpp_int_backend<>, boost::multiprecision::et_off>;
 
 // In lowest terms, bottom > 0.
 struct Fraction {
@@ -24,7 +25,7 @@ Fraction operator-(const Fraction& a, const Fraction& b);
 Fraction operator*(const Fraction& a, const Fraction& b);
 // x must not be 0.
 Fraction inverse(Fraction a);
-Fraction absolute(Fraction a);
+Fraction absolute(const Fraction& a);
 // Returns the largest integer that is not above it.
 Integer floor_of(const Fraction& a);
 

@@ -327,7 +327,7 @@ bool number_of_line(std::string_view line, bool last, std::optional<NumberText>&
 
 // Reads "18" or "18 clips". Returns nothing if there are several numbers.
 std::optional<NumberText> number_of_box(std::string_view content) {
-  if (const auto value = number_value(content)) return value;
+  if (auto value = number_value(content)) return value;
   std::optional<NumberText> first, last;
   if (!number_of_line(content, false, first) || !number_of_line(content, true, last) || !first || !last ||
       first->digits != last->digits)

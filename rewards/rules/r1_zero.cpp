@@ -94,7 +94,7 @@ class R1Zero : public Reward {
     return false;
   }
   // Returns the content of a box inside the answer, if there is one.
-  static std::string unboxed(std::string answer) {
+  static std::string unboxed(const std::string& answer) {
     std::string inside;
     return boxed(answer, inside) ? inside : answer;
   }

@@ -51,7 +51,7 @@ std::string device_model(const std::string& description) {
 }
 
 // The part of `problem` after `target`: the same problem with another message is then logged once.
-std::string after(std::string problem, const std::string& target) {
+std::string after(const std::string& problem, const std::string& target) {
   const size_t at = problem.find(target);
   return at == std::string::npos ? problem : problem.substr(at + target.size());
 }

@@ -11,7 +11,8 @@ class DataConvertTest : public CommandCase {
 };
 
 TEST_F(DataConvertTest, WritesTheContainerOfTheNameAndTheForm) {
-  const std::string in = write("in.json", R"([{"instruction": "a", "output": "b"}, {"instruction": "c", "output": "d"}])");
+  const std::string in =
+      write("in.json", R"([{"instruction": "a", "output": "b"}, {"instruction": "c", "output": "d"}])");
   ASSERT_EQ(run_hone({"data", "convert", in, "--to", path("out.parquet"), "--format", "openai"}).code, 0);
   const Finished shown = run_hone({"data", "convert", path("out.parquet"), "--to", "-", "--rows", "1"});
   EXPECT_EQ(shown.code, 0) << shown.err;

@@ -127,8 +127,10 @@ TEST_F(PromptsTest, ARowsHashIsOfItsContents) {
 // Conversations of any form are questions without their last reply.
 TEST_F(PromptsTest, ConversationsOfAnyFormAreQuestions) {
   std::ofstream(folder.path() / "rows.jsonl")
-      << R"({"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]})" << "\n"
-      << R"({"instruction": "Q", "output": "A"})" << "\n";
+      << R"({"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]})"
+      << "\n"
+      << R"({"instruction": "Q", "output": "A"})"
+      << "\n";
   PromptSource s = source("");
   s.prompt = "{prompt}";
   for (const EvalExample& doc : load(s)) {

@@ -1,7 +1,6 @@
 #pragma once
 // Models on a GPU with the weights of a CPU model.
 #include "kernels/elementwise/cast.h"
-#include "kernels/lm_head/logprob.h"
 #include "model/forward.h"
 #include "model/token_logprobs.h"
 #include "tests/gpu/gpu_check.h"

@@ -1,4 +1,5 @@
 // Models on a GPU compared with the CPU.
+#include "kernels/lm_head/logprob.h"
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 #include "tests/model/golden.h"

@@ -1,11 +1,11 @@
 #include "core/io/rows/row_writer.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <map>
 
+#include "core/io/compression.h"
 #include "core/io/parquet/writer.h"
+#include "core/io/replaced_file.h"
 #include "core/io/rows/row_reader.h"
 
 namespace hone {
@@ -100,30 +100,6 @@ class CsvRowWriter : public RowWriter {
 };
 
 }  // namespace
-
-ReplacedFile::ReplacedFile(const std::filesystem::path& path) : path_(path), temporary_(path.string() + ".tmp") {
-  if (path == "-") temporary_ = path;
-  if (path != "-") check_replaceable(path);
-  writer_ = std::make_unique<CompressedWriter>(temporary_, path.string(), FileWriter::Mode::truncate);
-}
-
-ReplacedFile::~ReplacedFile() {
-  if (!writer_) return;
-  writer_.reset();
-  if (temporary_ != "-") ::unlink(temporary_.c_str());
-}
-
-void ReplacedFile::finish() {
-  if (path_ == "-") {
-    writer_->flush();
-    writer_.reset();
-    return;
-  }
-  writer_->sync();
-  std::filesystem::rename(temporary_, path_);
-  writer_.reset();
-  sync_to_disk(path_.has_parent_path() ? path_.parent_path() : ".");
-}
 
 std::unique_ptr<RowWriter> create_jsonl_rows(const std::filesystem::path& path) {
   return std::make_unique<JsonlRowWriter>(path);

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/io/compressed_writer.h"
 #include "core/io/json.h"
 
 namespace hone {
@@ -30,20 +29,5 @@ std::unique_ptr<RowWriter> create_row_file(const std::filesystem::path& path);
 std::unique_ptr<RowWriter> create_jsonl_rows(const std::filesystem::path& path);
 std::unique_ptr<RowWriter> create_json_rows(const std::filesystem::path& path);
 std::unique_ptr<RowWriter> create_csv_rows(const std::filesystem::path& path, char delimiter);
-
-// A file that replaces `path` at finish(). Compressed if the name ends in .gz or .zst. Removed if it is not finished.
-class ReplacedFile {
- public:
-  explicit ReplacedFile(const std::filesystem::path& path);
-  ~ReplacedFile();
-  ReplacedFile(const ReplacedFile&) = delete;
-  ReplacedFile& operator=(const ReplacedFile&) = delete;
-  void write(std::string_view bytes) { writer_->write(bytes); }
-  void finish();
-
- private:
-  std::filesystem::path path_, temporary_;
-  std::unique_ptr<CompressedWriter> writer_;
-};
 
 }  // namespace hone

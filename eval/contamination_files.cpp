@@ -1,10 +1,10 @@
-#include "eval/overlap.h"
+#include "eval/contamination_files.h"
 
 #include <algorithm>
 
 #include "core/base/log.h"
 #include "core/io/file.h"
-#include "core/io/rows/row_reader.h"
+#include "core/io/rows/rows.h"
 #include "pretrain/token_file.h"
 #include "rewards/answers/text.h"
 
@@ -83,7 +83,10 @@ Contamination find_overlaps(const EvalTaskSpec& task, std::span<const std::strin
                             const Tokenizer* tokenizer, int64_t ngram) {
   Contamination out(ngram);
   task.task->each_row([&](const Json& row, const std::string& where) { out.add_row(row, where); });
-  for (const std::string& path : files) {
+  std::vector<std::string> paths;
+  for (const std::string& name : files)
+    for (std::string& path : row_files(name)) paths.push_back(std::move(path));
+  for (const std::string& path : paths) {
     log::info("contamination: reading ", path);
     if (is_row_file(path))
       add_rows(out, path, text_key);
