@@ -106,8 +106,9 @@ TEST_F(PreferenceDataTest, APromptThatTheConversationsRepeatIsAskedOnce) {
 
 TEST_F(PreferenceDataTest, MessagesThatDifferInAToolCallAreNotTheSame) {
   const auto row = [](const char* call) {
-    return std::string(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [")") +
-           call + R"("]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}])";
+    return std::string(
+               R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{"name": ")") +
+           call + R"("}]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}])";
   };
   const std::vector<Group> found =
       load_preferences(pairs("{\"chosen\": " + row("f") + ", \"rejected\": " + row("g") + "}\n"), tokenizer);

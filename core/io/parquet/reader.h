@@ -12,7 +12,7 @@
 #include <memory>
 #include <string_view>
 
-#include "core/io/rows/row_reader.h"
+#include "core/io/row_stream.h"
 
 namespace hone {
 

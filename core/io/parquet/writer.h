@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "core/io/rows/row_writer.h"
+#include "core/io/row_stream.h"
 
 namespace hone {
 

@@ -1,23 +1,14 @@
 #pragma once
-// RowReader: the rows of a file, one at a time. Each container has its own reader: JSON Lines, JSON, CSV, Parquet. All
-// but Parquet stream gzip and zstd; memory holds a row (Parquet: a page of each column), not the file.
+// Opens a file of rows. Each container has its own reader: JSON Lines, JSON, CSV, Parquet. All but Parquet stream gzip
+// and zstd; memory holds a row (Parquet: a page of each column), not the file.
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "core/io/json.h"
+#include "core/io/row_stream.h"
 
 namespace hone {
-
-class RowReader {
- public:
-  virtual ~RowReader() = default;
-  // False at the end. A row is an object. Throws an Error that names the file and the line or row.
-  virtual bool next(Json& row) = 0;
-  // The place of the last row, for messages: "file:line" for JSON Lines and CSV, else "file row N", from 1.
-  virtual std::string where() const = 0;
-};
 
 enum class RowFormat { unknown, text, jsonl, json, csv, parquet };
 

@@ -1,26 +1,14 @@
 #pragma once
-// RowWriter: writes rows as JSON Lines, JSON, CSV or Parquet, by the name of the file. The file appears complete at
-// finish(): it is written beside its place and renamed.
+// Creates a file of rows: JSON Lines, JSON, CSV or Parquet. The file appears complete at finish(): it is written beside
+// its place and renamed (core/io/replaced_file.h).
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "core/io/json.h"
+#include "core/io/row_stream.h"
 
 namespace hone {
-
-class RowWriter {
- public:
-  virtual ~RowWriter() = default;
-  // True if the container must know all rows before the first is written (columns, types). Then call survey() for each
-  // row, and write() for the same rows again.
-  virtual bool needs_survey() const { return false; }
-  virtual void survey(const Json&, const std::string&) {}
-  // where: the row's place, for errors. A value that the container cannot hold is an Error that names row and column.
-  virtual void write(const Json& row, const std::string& where) = 0;
-  virtual void finish() = 0;
-};
 
 // The name decides: .jsonl, .ndjson | .json | .csv, .tsv | .parquet, also with .gz or .zst. "-" is JSON Lines on
 // standard output.
