@@ -214,7 +214,13 @@ std::string conversation_format(const Json& row, const ConversationColumns& colu
 
 Json with_conversation(const Json& row, const ConversationColumns& columns, const std::string& where) {
   const std::string format = conversation_format(row, columns, where);
-  return format.empty() ? row : ConversationRow(row, columns, where).build(format);
+  Json out = format.empty() ? row : ConversationRow(row, columns, where).build(format);
+  // In a Parquet file a column that a row lacks is null.
+  const bool pair = present(out, "chosen") && present(out, "rejected");
+  std::erase_if(out.object_ref(), [&](const auto& member) {
+    return member.second.is_null() && (member.first == "messages" || (pair && member.first == "prompt"));
+  });
+  return out;
 }
 
 std::vector<Message> prompt_of(std::vector<Message> messages) {

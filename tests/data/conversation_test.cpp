@@ -112,6 +112,13 @@ TEST(Conversation, TheKeysDecideOverTheColumns) {
   EXPECT_EQ(row_of(messages, {.formatting = "none", .messages_column = {}}), parse_json(messages, "row"));
 }
 
+TEST(Conversation, ANullConversationIsNone) {
+  EXPECT_EQ(row_of(R"({"messages": null, "prompt": "a", "completion": "b"})").dump(),
+            R"({"prompt": "a", "completion": "b"})");
+  EXPECT_EQ(row_of(R"({"prompt": null, "chosen": "a", "rejected": "b"})").dump(),
+            R"({"chosen": "a", "rejected": "b"})");
+}
+
 TEST(Conversation, ListsMayBeTheTextOfJson) {
   const Json row = row_of(R"({"messages": " [{\"role\": \"user\", \"content\": \"Q\"}]"})");
   EXPECT_EQ(row.at("messages").dump(), R"([{"role": "user", "content": "Q"}])");
