@@ -1,5 +1,5 @@
 #pragma once
-// Writes a file that is compressed if its name ends in .gz or .zst; "-" is standard output.
+// Files that are compressed if their name ends in .gz or .zst; "-" is standard output.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -10,6 +10,7 @@
 
 namespace hone {
 
+// Writes a file piece by piece.
 class CompressedWriter {
  public:
   // `name` decides about the compression; by default it is the path.
@@ -30,6 +31,23 @@ class CompressedWriter {
   std::unique_ptr<Packer> packer_;  // null: not compressed
   std::string packed_;
   bool open_ = false;  // bytes were packed since the last end
+};
+
+// Writes PATH.tmp. finish() flushes it to disk and renames it to PATH; without finish() the destructor removes it. The
+// text is compressed if the name ends in .gz or .zst; its bytes depend on the text alone. "-" is standard output. An
+// Error names the path.
+class ReplacedFile {
+ public:
+  explicit ReplacedFile(const std::filesystem::path& path);
+  ~ReplacedFile();
+  ReplacedFile(const ReplacedFile&) = delete;
+  ReplacedFile& operator=(const ReplacedFile&) = delete;
+  void write(std::string_view bytes) { writer_->write(bytes); }
+  void finish();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  std::unique_ptr<CompressedWriter> writer_;
 };
 
 }  // namespace hone

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/io/file.h"
-#include "core/io/replaced_file.h"
+#include "core/io/compressed_writer.h"
 #include "core/text/chat.h"
 
 namespace hone {

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "core/io/replaced_file.h"
+#include "core/io/compressed_writer.h"
 #include "tests/support/browser.h"
 #include "tests/support/process.h"
 

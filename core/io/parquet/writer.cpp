@@ -4,11 +4,11 @@
 #include <cstring>
 
 #include "core/base/check.h"
+#include "core/io/compressed_writer.h"
 #include "core/io/compression.h"
 #include "core/io/parquet/metadata.h"
 #include "core/io/parquet/reader.h"
 #include "core/io/parquet/thrift_writer.h"
-#include "core/io/replaced_file.h"
 
 namespace hone {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <map>
 
+#include "core/io/compressed_writer.h"
 #include "core/io/compression.h"
 #include "core/io/parquet/writer.h"
-#include "core/io/replaced_file.h"
 #include "core/io/rows/row_reader.h"
 
 namespace hone {

@@ -1,6 +1,6 @@
 #pragma once
 // Creates a file of rows: JSON Lines, JSON, CSV or Parquet. The file appears complete at finish(): it is written beside
-// its place and renamed (core/io/replaced_file.h).
+// its place and renamed (core/io/compressed_writer.h).
 #include <filesystem>
 #include <memory>
 #include <string>

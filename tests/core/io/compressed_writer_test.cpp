@@ -1,4 +1,4 @@
-#include "core/io/replaced_file.h"
+#include "core/io/compressed_writer.h"
 
 #include <gtest/gtest.h>
 
