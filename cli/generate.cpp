@@ -5,6 +5,7 @@
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
 #include "core/io/jsonl.h"
+#include "core/io/rows/rows.h"
 
 namespace hone {
 namespace {
@@ -18,7 +19,7 @@ class GenerateCommand : public Command {
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("prompt", prompt_, "text of one prompt");
-    a.option("prompts", prompts_, "file with several prompts: JSON Lines of {prompt} or {ids}; - = standard input");
+    a.option("prompts", prompts_, "file of rows with several prompts: {prompt} or {ids}; - = standard input");
     sampling_arguments(a, sampling_);
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
@@ -39,8 +40,7 @@ class GenerateCommand : public Command {
     };
     if (!prompt_.empty()) add(model_.tokenizer().encode_document(prompt_));
     if (!prompts_.empty())
-      read_jsonl(expand_path(prompts_), [&](const Json& row, int64_t line) {
-        const std::string where = concat(prompts_, ":", line);
+      each_row(prompts_, [&](const Json& row, const std::string& where) {
         if (const Json* ids = row.find("ids"))
           add(parse_ids(*ids, model_.model().shape().vocab_size, where));
         else

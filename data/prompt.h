@@ -28,7 +28,8 @@ class PromptEncoder {
   std::vector<int32_t> prompt(const Task& task);
   // Prompt and completion, mask 1 on the completion, which ends with the tokenizer's eos or the format's end of turn.
   Sample sample(const std::string& prompt, const std::string& completion);
-  // A conversation, mask 1 on the assistant's text in its messages from `first_trained` on.
+  // A conversation, mask 1 on the assistant's text in its messages from `first_trained` on whose switch of the loss
+  // (loss_switch() in data/conversation.h) is not off.
   Sample sample(const std::vector<Message>& messages, size_t first_trained = 0);
   // A conversation followed by `reply`. The mask is 1 on the assistant's messages in `reply`, 0 on earlier ones.
   Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& completion);
@@ -39,6 +40,7 @@ class PromptEncoder {
 
  private:
   const ChatFormat& chat();
+  ChatTokens encode_switched(const std::vector<Message>& messages, size_t first_trained);
   bool is_chat(const Task& task) const { return !task.messages.empty() || !format_.chat.empty(); }
 
   PromptFormat format_;

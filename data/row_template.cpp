@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "data/conversation.h"
+
 namespace hone {
 namespace {
 
@@ -96,7 +98,7 @@ std::string fill_template(std::string_view text, const Json& row, std::string_vi
 RowText fill_text(std::string_view text, const Json& row, std::string_view where) {
   if (text.size() > 2 && text.front() == '{' && text.find('}') == text.size() - 1)
     if (const Json* member = find_path(row, text.substr(1, text.size() - 2)); member && member->is_array())
-      return {.text = {}, .messages = parse_messages(*member, where)};
+      return {.text = {}, .messages = parse_messages(normalize_messages(*member, concat(where, ": ", text)), where)};
   return {.text = fill_template(text, row, where), .messages = {}};
 }
 

@@ -13,7 +13,7 @@
 namespace hone {
 
 struct CorpusSource {
-  std::vector<std::string> files;  // .jsonl (member text_key) or plain text, .gz too
+  std::vector<std::string> files;  // rows (column text_key), plain texts, dataset folders
   std::string text_key = "text";
   GeneratorSpec generator;  // documents are prompt + completion of its train split
   int64_t documents = 0;    // of the generator; 0 = all

@@ -54,8 +54,9 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, int64_t today)
 }
 
 JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
+  const Json* tools = messages.empty() ? nullptr : messages.front().extra.find("tools");
   Json variables = JsonObject{{"messages", messages_json(messages)},
-                              {"tools", nullptr},
+                              {"tools", tools ? *tools : Json()},
                               {"documents", nullptr},
                               {"add_generation_prompt", add_generation_prompt}};
   for (const auto& [name, text] : {std::pair{"bos_token", &bos_}, {"eos_token", &eos_}, {"pad_token", &pad_}}) {

@@ -24,7 +24,8 @@ class ChatTemplate {
   // 1970.
   ChatTemplate(const Tokenizer& tokenizer, int64_t today);
 
-  // Throws Error if the template calls raise_exception.
+  // The variable `tools` is the member "tools" of the first message. Throws Error if the template calls
+  // raise_exception.
   JinjaTemplate::Output render(const std::vector<Message>& messages, bool add_generation_prompt) const;
 
   // The token that ends an assistant's turn: the first special token after the assistant's message in a conversation
