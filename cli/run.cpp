@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "core/config/config.h"
 #include "core/io/file.h"
+#include "run/check.h"
 #include "run/plan.h"
 #include "run/report.h"
 
@@ -30,11 +31,10 @@ class RunCommand : public Command {
       return finish(resume_run(expand_path(resume_), overrides_));
     }
     require_usage(!recipe_.empty(), "run: give a recipe, or --resume and a run folder");
-    Recipe recipe = read_recipe(recipe_, overrides_);
+    const Recipe recipe = read_recipe(recipe_, overrides_);
     if (!dry_run_) return finish(run_recipe(recipe));
     check_recipe(recipe);
-    std::printf("%s\n%s", to_toml([&](Fields& f) { recipe.fields(f); }).c_str(),
-                plan_text(plan_recipe(recipe)).c_str());
+    std::printf("%s\n%s", recipe.toml().c_str(), plan_text(plan_recipe(recipe)).c_str());
     return 0;
   }
 

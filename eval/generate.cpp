@@ -54,16 +54,19 @@ class Generate : public EvalTask {
               "the task needs a reward ([reward] kind = \"...\") or filters: set one of them");
   }
   void check() const override { reward_.check(); }
+  void check_rows(const EvalOptions& options) const override {
+    const std::vector<EvalExample> docs = load_rows(of_first_row(options));
+    Task task = PromptRenderer(source_, options).task(docs.front());
+    if (!answer_.empty()) task.answer = fill_template(answer_, docs.front().row, docs.front().where);
+    if (reward_.reward) reward_.check({.task = &task});
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
-    const auto target_of = [&](const Json& row, const std::string& where) {
-      return " " + fill_template(answer_, row, where);
-    };
-    const std::vector<EvalExample> docs = source_.load(options, target_of);
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     EvalRun out;
     std::vector<Task> tasks = fitting_tasks(target, docs, renderer, out);
@@ -93,6 +96,11 @@ class Generate : public EvalTask {
   }
 
  private:
+  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+    return source_.load(
+        options, [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); });
+  }
+
   RewardSpec reward_spec() const {
     if (reward_.reward) return reward_;
     RewardSpec out;

@@ -20,6 +20,11 @@ class LogLikelihood : public EvalTask {
     source_.fields(f);
     f("target", target_, "template of the text after the prompt, with its leading space");
   }
+  void check_rows(const EvalOptions& options) const override {
+    const EvalExample doc = load_rows(of_first_row(options)).front();
+    PromptRenderer(source_, options).task(doc);
+    target_of(doc);
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
@@ -27,10 +32,7 @@ class LogLikelihood : public EvalTask {
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
     constexpr size_t at_once = 256;
-    const auto target_of = [&](const Json& row, const std::string& where) {
-      return fill_template(target_, row, where);
-    };
-    const std::vector<EvalExample> docs = source_.load(options, target_of);
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     ContinuationEncoder encoder(renderer, target.tokenizer, target.model.shape().max_positions);
     Engine engine(target.context, target.model, &target.tokenizer, target.engine);
@@ -41,7 +43,7 @@ class LogLikelihood : public EvalTask {
       const size_t end = std::min(begin + at_once, docs.size());
       std::vector<Continuation> texts;
       for (size_t i = begin; i < end; ++i) {
-        texts.push_back(encoder.encode(docs[i], "", target_of(docs[i].row, docs[i].where)));
+        texts.push_back(encoder.encode(docs[i], "", target_of(docs[i])));
         out.num_tokens += static_cast<int64_t>(texts.back().ids.size());
         num_cut += texts.back().cut;
       }
@@ -50,7 +52,7 @@ class LogLikelihood : public EvalTask {
       for (size_t i = begin; i < end; ++i) {
         EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
         sample.prompt = PromptRenderer::shown(renderer.task(docs[i]));
-        sample.target = target_of(docs[i].row, docs[i].where);
+        sample.target = target_of(docs[i]);
         const bool written = greedy[i - begin];
         const double likelihood = logp[i - begin];
         sample.metrics = {{"acc", {written ? 1.0 : 0.0}},
@@ -72,6 +74,12 @@ class LogLikelihood : public EvalTask {
   }
 
  private:
+  std::string target_of(const EvalExample& doc) const { return fill_template(target_, doc.row, doc.where); }
+  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+    return source_.load(options,
+                        [&](const Json& row, const std::string& where) { return fill_template(target_, row, where); });
+  }
+
   // True for texts that the engine generates at temperature 0.
   static std::vector<bool> greedy_matches(Engine& engine, const std::vector<Continuation>& texts) {
     std::vector<GenerationRequest> requests;

@@ -62,16 +62,18 @@ class MultipleChoice : public EvalTask {
       "template of a text after every choice whose likelihood counts in place of the choice's; empty = the choice's "
       "counts");
   }
+  void check_rows(const EvalOptions& options) const override {
+    const EvalExample doc = load_rows(of_first_row(options)).front();
+    PromptRenderer(source_, options).task(doc);
+    problem(doc.row, doc.where);
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
-    const std::vector<EvalExample> docs = source_.load(options, [&](const Json& row, const std::string& where) {
-      const Problem example = problem(row, where);
-      return example.choices[example.gold] + example.continuation;
-    });
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     ContinuationEncoder encoder(renderer, target.tokenizer,
                                 target.model.shape().max_positions + 1);  // the last token is not an input
@@ -118,6 +120,13 @@ class MultipleChoice : public EvalTask {
   }
 
  private:
+  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+    return source_.load(options, [&](const Json& row, const std::string& where) {
+      const Problem example = problem(row, where);
+      return example.choices[example.gold] + example.continuation;
+    });
+  }
+
   static EvalSample make_choice_sample(const EvalExample& doc, const Problem& item, const std::vector<double>& logp) {
     EvalSample out = make_sample(doc);
     std::vector<double> per_character, per_byte;

@@ -1,5 +1,7 @@
 #include "pretrain/corpus.h"
 
+#include <unistd.h>
+
 #include <memory>
 
 #include "core/base/log.h"
@@ -17,10 +19,24 @@ void CorpusSource::fields(Fields& f) {
   f.require("documents", documents >= 0, "documents must be 0 or more");
 }
 
-void check_corpus(const CorpusSource& source) {
+static void require_source(const CorpusSource& source) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: give files or a generator");
+}
+
+static std::string text_of_row(const Json& row, const std::string& key, const std::string& where) {
+  return row.at(key, where).as_string(where);
+}
+
+void check_corpus(const CorpusSource& source, const Problems& problems) {
+  problems.attempt("", [&] { require_source(source); });
   for (const std::string& file : source.files)
-    HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
+    problems.attempt("files", [&] {
+      const std::string path = expand_path(file);
+      if (path == "-") return;  // standard input: a check would take its rows
+      if (!is_jsonl(path)) return void(::close(open_file(path)));
+      JsonlReader rows(path);
+      if (Json row; rows.next(row)) text_of_row(row, source.text_key, rows.where());
+    });
 }
 
 static int64_t generated_documents(const CorpusSource& source) {
@@ -34,7 +50,7 @@ static std::string generated_document(const CorpusSource& source, int64_t i) {
 }
 
 std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
-  check_corpus(source);
+  require_source(source);
   if (source.generator.generator)
     return [&source, i = int64_t{0}, end = generated_documents(source)](std::string& text) mutable {
       if (i >= end) return false;
@@ -55,8 +71,7 @@ std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
       }
       if (!state->rows) state->rows = std::make_unique<JsonlReader>(path);
       if (Json row; state->rows->next(row)) {
-        const std::string where = state->rows->where();
-        text = row.at(source.text_key, where).as_string(where);
+        text = text_of_row(row, source.text_key, state->rows->where());
         return true;
       }
       state->rows.reset();
@@ -76,9 +91,11 @@ void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options,
   log::info("tokenizer: ", result.vocab.size(), " tokens, ", result.merges.size(), " merges");
 }
 
+std::filesystem::path token_file_path(const std::filesystem::path& folder) { return folder / "tokens.bin"; }
+
 std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer,
                                       const std::filesystem::path& folder) {
-  std::filesystem::path out = folder / "tokens.bin";
+  std::filesystem::path out = token_file_path(folder);
   if (std::filesystem::exists(out)) return out;
   make_folder(folder);
   std::vector<std::string> inputs;

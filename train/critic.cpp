@@ -6,6 +6,7 @@
 #include "kernels/elementwise/cast.h"
 #include "kernels/gemm/gemm.h"
 #include "model/io/adapter.h"
+#include "model/io/model_folder.h"
 #include "model/lora.h"
 
 namespace hone {
@@ -22,6 +23,15 @@ void CriticConfig::fields(Fields& f) {
   f.require("learning_rate_factor", learning_rate_factor > 0, "learning_rate_factor must be above 0");
 }
 
+static void check_vocabulary(const Model& trunk, int64_t vocab_size, const std::string& path) {
+  HONE_CHECK(trunk.shape().vocab_size >= vocab_size, path, ": its vocabulary has ", trunk.shape().vocab_size,
+             " entries, the policy's has ", vocab_size, "; a critic needs as many");
+}
+
+void check_critic(const CriticConfig& config, int64_t vocab_size) {
+  if (!config.path.empty()) check_vocabulary(*read_model_folder(expand_path(config.path)), vocab_size, config.path);
+}
+
 static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
   const std::filesystem::path folder = expand_path(path);
   // A policy with adapters gets a critic with adapters.
@@ -36,9 +46,7 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
     out->allocate(context, policy.dtype(), true);
     if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
   }
-  HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ",
-             out->shape().vocab_size, " entries, the policy's has ", policy.shape().vocab_size,
-             "; a critic needs as many");
+  check_vocabulary(*out, policy.shape().vocab_size, path);
   if (!out->lm_head().lookup) out->lm_head().trainable = false;  // values do not read it; a tied one is the embedding
   return out;
 }

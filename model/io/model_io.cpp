@@ -5,9 +5,11 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/nearest_path.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "kernels/elementwise/cast.h"
 #include "model/io/adapter.h"
+#include "model/io/model_folder.h"
 #include "model/io/param_slices.h"
 #include "model/lora.h"
 
@@ -85,19 +87,38 @@ void add_adapters(Model& model, const std::filesystem::path& folder, const std::
   HONE_CHECK(found == wanted, folder.string(), ": the adapter has ", found, "; the settings need ", wanted);
 }
 
-}  // namespace
+// A model without memory, and the tensors of its files.
+struct OpenedModel {
+  std::unique_ptr<Model> model;
+  SafetensorsReader file;
+  std::vector<FileSlice> slices;
+};
 
-std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {
-  HONE_CHECK(std::filesystem::is_directory(folder), folder.string(), ": not a model folder: there is no such folder");
+OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lora) {
+  HONE_CHECK(
+      std::filesystem::is_directory(folder), folder.string(), ": not a model folder: ",
+      std::filesystem::exists(folder) ? "it is a file" : concat("there is no such folder", nearest_path(folder)));
   const std::filesystem::path base = base_folder(folder), config = base / "config.json";
   HONE_CHECK(std::filesystem::exists(config), base.string(), ": not a model folder: it has no config.json");
   std::unique_ptr<Model> model = make_model(parse_json(read_file(config), config.string()), config.string());
-  add_adapters(*model, folder, base, options.lora);
-  const SafetensorsReader file(base);
-  const std::vector<FileSlice> slices = match(*model, file, base);  // before any memory is allocated
+  add_adapters(*model, folder, base, lora);
+  SafetensorsReader file(base);
+  std::vector<FileSlice> slices = match(*model, file, base);
+  return {std::move(model), std::move(file), std::move(slices)};
+}
+
+}  // namespace
+
+std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora) {
+  return open_model(folder, lora).model;
+}
+
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {
+  OpenedModel opened = open_model(folder, options.lora);
+  std::unique_ptr<Model> model = std::move(opened.model);
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
-  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file.at(slice.name));
+  for (const FileSlice& slice : opened.slices) read_slice(context, staging, slice, opened.file.at(slice.name));
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else
