@@ -16,11 +16,12 @@ pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
+pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_package(benchmark QUIET)
 
 add_library(hone_dependencies INTERFACE)
 target_link_libraries(hone_dependencies INTERFACE
-  Threads::Threads ZLIB::ZLIB Boost::headers OpenSSL::SSL ${CMAKE_DL_LIBS} nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SECCOMP)
+  Threads::Threads ZLIB::ZLIB Boost::headers OpenSSL::SSL ${CMAKE_DL_LIBS} nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SECCOMP PkgConfig::EDIT)
 if(HONE_CUDA)
   find_package(CUDAToolkit REQUIRED)
   target_link_libraries(hone_dependencies INTERFACE CUDA::cudart CUDA::cublas CUDA::cublasLt)
