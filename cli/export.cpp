@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
+#include "model/io/model_folder.h"
 
 namespace hone {
 namespace {
@@ -23,6 +24,7 @@ class ExportCommand : public Command {
                   "'; it must be auto, f32 or bf16");
     const std::filesystem::path from = expand_path(model_), to = expand_path(out_);
     HONE_CHECK(!std::filesystem::exists(to), to.string(), ": already exists; give a new folder");
+    read_model_folder(from);  // an Error names what is no model
     export_model(from, to, dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16));
     if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer))
       Tokenizer::load(tokenizer).save(to);

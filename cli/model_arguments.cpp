@@ -61,6 +61,8 @@ void ModelArguments::arguments(Arguments& a, bool required) {
 void ModelArguments::open() {
   require_usage(!folder_.empty(), "--model is missing: give a model folder");
   const std::filesystem::path folder = expand_path(folder_);
+  HONE_CHECK(device_kind(device_name_) != DeviceKind::meta,
+             "--device meta computes nothing: it is for hone plan; choose cpu, cuda or auto");
   device_ = open_device(device_name_);
   context_ = std::make_unique<Context>(*device_);
   context_->set_numerics(numerics_of(numerics_));
