@@ -33,7 +33,9 @@ void Problems::attempt(std::string_view key, const std::function<void()>& check)
   } catch (const TextError& error) {
     const std::optional<std::string> place = document_ ? document_->place_of_text(path_, error.text()) : std::nullopt;
     if (!place) return add(key, error.what());
-    add_line(concat(*place, ": ", label_, error.what()));
+    // Every file may have a row that the text does not fit. The first is enough.
+    const auto is_here = [&](const std::string& problem) { return problem.starts_with(*place + ": "); };
+    if (std::ranges::none_of(*list_, is_here)) add_line(concat(*place, ": ", label_, error.what()));
   } catch (const Error& error) {  // becomes one of the problems
     add(key, error.what());
   }

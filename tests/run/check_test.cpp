@@ -114,12 +114,13 @@ TEST_F(RecipeCheck, AnUnknownColumnHasTheLineOfItsTemplate) {
   for (const char* word : {"recipe.toml:21:10: stage sft: ", "train.jsonl:1: ", "unknown column", "'quesion'",
                            "did you mean 'question'?", "it has: question, answer, domain"})
     EXPECT_NE(error.find(word), std::string::npos) << error;
-  expect({"stage.rl.answer={anwser}"}, {"override 'stage.rl.answer={anwser}': stage grpo", "did you mean 'answer'?"});
-  expect({"stage.rl.prompt={question"}, {"a { without }"});
+  expect({"stage.rl.answer='{anwser}'"},
+         {"override 'stage.rl.answer='{anwser}'': stage grpo", "did you mean 'answer'?"});
+  expect({"stage.rl.prompt='{question'"}, {"a { without }"});
 }
 
 TEST_F(RecipeCheck, AllProblemsAreReportedAtOnce) {
-  const std::string error = error_of({"stage.sft.prompt={quesion}", "stage.rl.files=FOLDER/none.jsonl",
+  const std::string error = error_of({"stage.sft.prompt='{quesion}'", "stage.rl.files=FOLDER/none.jsonl",
                                       "eval.0.task=gsm8kk", "runs=FOLDER/train.jsonl/runs"});
   EXPECT_EQ(error.find("4 problems:\n  "), 0u) << error;
   for (const char* word : {"'quesion'", "none.jsonl", "gsm8kk", "it is a file"})
@@ -127,8 +128,8 @@ TEST_F(RecipeCheck, AllProblemsAreReportedAtOnce) {
 }
 
 TEST_F(RecipeCheck, ChatFormatsAreTriedOnTheFirstRow) {
-  expect({"stage.sft.chat=template"}, {"override 'stage.sft.chat=template': stage sft", "chat template"});
-  expect({"stage.rl.chat=template"}, {"override 'stage.rl.chat=template': stage grpo", "chat template"});
+  expect({"stage.sft.chat=template"}, {"override 'stage.sft.chat=template': stage sft", "chat format template"});
+  expect({"stage.rl.chat=template"}, {"override 'stage.rl.chat=template': stage grpo", "chat format template"});
   expect({"stage.rl.chat=llama3"}, {"override 'stage.rl.chat=llama3': stage grpo"});
   EXPECT_EQ(error_of({"stage.rl.chat=plain"}), "no error");
 }
