@@ -18,7 +18,7 @@ class Chat : public CommandCase {
     return model;
   }
   std::vector<std::string> arguments(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> out = {"chat", "--model", long_model(), "--chat-format", "plain", "--max-tokens", "4"};
+    std::vector<std::string> out = {"chat", "--model", long_model(), "--chat-format", "plain"};
     out.insert(out.end(), more.begin(), more.end());
     return out;
   }
@@ -41,7 +41,7 @@ class Chat : public CommandCase {
 using Roles = std::vector<std::string>;
 
 TEST_F(Chat, ATerminalHasEditingHistoryAndCommands) {
-  Terminal terminal(arguments({"--system", "be brief"}), environment());
+  Terminal terminal(arguments({"--max-tokens", "4", "--system", "be brief"}), environment());
   ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
   terminal.type("the dgo\x7f\x7fog\n");  // two backspaces
   ASSERT_TRUE(terminal.shows("\n> ")) << terminal.screen();
@@ -60,7 +60,7 @@ TEST_F(Chat, ATerminalHasEditingHistoryAndCommands) {
             (Roles{"system: be brief", "user: the dog", "assistant"}));
 
   // The next session has the history of the first.
-  Terminal next(arguments(), environment());
+  Terminal next(arguments({"--max-tokens", "4"}), environment());
   ASSERT_TRUE(next.shows("> ")) << next.screen();
   next.type("\x1b[A\n");
   EXPECT_TRUE(next.shows("messages are in")) << next.screen();
@@ -72,7 +72,7 @@ TEST_F(Chat, ATerminalHasEditingHistoryAndCommands) {
 }
 
 TEST_F(Chat, CtrlCEndsTheReplyAndNotTheProgram) {
-  Terminal terminal(arguments({"--max-tokens", "24", "--min-tokens", "24"}), environment());
+  Terminal terminal(arguments({"--max-tokens", "400", "--min-tokens", "400"}), environment());
   ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
   terminal.type("\x03");
   EXPECT_TRUE(terminal.shows("To leave, press Ctrl-D or type /exit.")) << terminal.screen();
@@ -88,7 +88,7 @@ TEST_F(Chat, CtrlCEndsTheReplyAndNotTheProgram) {
 }
 
 TEST_F(Chat, ATerminalThatCannotDrawHasPlainLines) {
-  Terminal terminal(arguments(), environment("dumb"));
+  Terminal terminal(arguments({"--max-tokens", "4"}), environment("dumb"));
   ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
   terminal.type("\x03");
   EXPECT_TRUE(terminal.shows("To leave")) << terminal.screen();
@@ -103,7 +103,7 @@ TEST_F(Chat, LinesOfAPipeAreMessagesAndCommands) {
   const std::string input = "the cat\\\nsat\n\n/regenerate\n\"\"\"\non\nthe mat\n\"\"\"\n/save " + in_folder("c.json") +
                             "\n/reset\n/system be kind\n\"\"\"one line\"\"\"\n/save " + in_folder("d.json") +
                             "\n/load " + in_folder("c.json") + "\n so\n/save " + in_folder("e.json");
-  const Finished done = run_hone(arguments(), environment(), input);
+  const Finished done = run_hone(arguments({"--max-tokens", "4"}), environment(), input);
   ASSERT_EQ(done.code, 0) << done.err << done.out;
   EXPECT_EQ(roles_and_users(parse_json(saved("c.json"), "c.json")),
             (Roles{"user: the cat\nsat", "assistant", "user: on\nthe mat", "assistant"}));
@@ -114,7 +114,8 @@ TEST_F(Chat, LinesOfAPipeAreMessagesAndCommands) {
 }
 
 TEST_F(Chat, ABrokenCommandOfAPipeFails) {
-  const Finished done = run_hone(arguments(), environment(), "/load " + in_folder("none.json") + "\n");
+  const Finished done =
+      run_hone(arguments({"--max-tokens", "4"}), environment(), "/load " + in_folder("none.json") + "\n");
   EXPECT_EQ(done.code, 1);
   EXPECT_NE(done.err.find("none.json: cannot open"), std::string::npos) << done.err;
 }
