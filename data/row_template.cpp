@@ -45,8 +45,21 @@ std::vector<std::string> columns_of(const Json& row) {
   return out;
 }
 
+std::string lettered(const JsonArray& list, std::string_view where) {
+  HONE_CHECK(list.size() <= 26, where, ": '|letters' takes at most 26 elements, not ", list.size());
+  std::string out;
+  for (size_t i = 0; i < list.size(); ++i)
+    out += concat(i > 0 ? "\n" : "", static_cast<char>('A' + i), ". ", text_of(list[i]));
+  return out;
+}
+
 // The text of one field of a template; `text` is the whole template.
 std::string fill(std::string_view text, std::string_view field, const Json& row, std::string_view where) {
+  if (const size_t bar = field.rfind("|drop:"); bar != std::string_view::npos) {
+    const std::string_view prefix = field.substr(bar + 6);
+    std::string out = fill(text, field.substr(0, bar), row, where);
+    return out.starts_with(prefix) ? out.substr(prefix.size()) : out;
+  }
   if (const size_t question = field.find('?'); question != std::string_view::npos)
     return has_text(find_path(row, field.substr(0, question))) ? std::string(field.substr(question + 1)) : "";
   constexpr std::string_view words = "|words";
@@ -55,8 +68,11 @@ std::string fill(std::string_view text, std::string_view field, const Json& row,
     std::replace(out.begin(), out.end(), '_', ' ');
     return out;
   }
+  constexpr std::string_view letters = "|letters";
+  const bool as_letters = field.ends_with(letters);
+  if (as_letters) field.remove_suffix(letters.size());
   const Json* value = find_path(row, field);
-  if (value) return text_of(*value);
+  if (value) return as_letters ? lettered(value->as_array(concat(where, ": ", field)), where) : text_of(*value);
   const std::vector<std::string> known = columns_of(row);
   const std::string name(field.substr(0, field.find('.')));  // the row may have the column, and lack what is in it
   throw TextError(text, concat(where, ": unknown column: the row has no member '", field, "', which template '", text,

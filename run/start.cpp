@@ -3,13 +3,14 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "model/io/adapter.h"
+#include "model/io/model_files.h"
 
 namespace hone {
 
 std::unique_ptr<Model> start_model(const Recipe& recipe) {
   if (!recipe.model.path.empty()) {
-    const std::string path = (base_folder(expand_path(recipe.model.path)) / "config.json").string();
-    return make_model(parse_json(read_file(path), path), path);
+    const std::filesystem::path base = base_folder(expand_path(recipe.model.path));
+    return make_model(read_model_config(base), config_source(base));
   }
   int64_t vocabulary = recipe.tokenizer.empty() ? 0 : Tokenizer::load(expand_path(recipe.tokenizer)).vocab_size();
   for (const StageSpec& spec : recipe.stage)

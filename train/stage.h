@@ -63,11 +63,14 @@ struct StageContext {
   std::filesystem::path run_folder, checkpoints;
   // The model folder that `model` was loaded from when the stage began; empty for random weights.
   std::filesystem::path start_folder = {};
+  // generation_config.json of that model; checkpoints keep its fields.
+  Json generation_config = JsonObject{};
   std::string name = {};
   int64_t index = 0;       // place in the recipe
   int64_t first_step = 0;  // optimizer steps of the stages before this one
   uint64_t seed = 0;       // of data order and sampling
   DType save_dtype = DType::f32;
+  double peak_flops = 0;  // FLOP/s of the device, which mfu is a share of (train/peak_flops.h); 0 = unknown
   const RolloutConfig* rollout = nullptr;
   // Loads another copy of the model as it was when the stage began.
   std::function<std::unique_ptr<Model>(bool gradients)> load_start_model = {};

@@ -53,7 +53,7 @@ TEST_F(WrongArguments, FilesForFoldersAndFoldersForFiles) {
            {{"plan", rows}, 1, {"a recipe is a TOML file, not .jsonl"}},
            {{"run", none + ".toml"}, 1, {"none.toml: cannot open: No such file"}},
            {{"run", "--resume", empty}, 1, {"not a run folder"}},
-           {{"generate", "--model", model + "/model.safetensors", "--prompt", "a"}, 1, {"model.safetensors", "file"}},
+           {{"generate", "--model", model + "/model.safetensors", "--prompt", "a"}, 1, {"model.safetensors", "give its folder"}},
            {{"generate", "--model", (folder.path() / "mdel").string(), "--prompt", "a"},
             1,
             {"there is no such folder; did you mean 'model'?"}},

@@ -195,7 +195,7 @@ TEST_F(RecipeCheck, ModelsBesideThePolicyAreRead) {
   EXPECT_EQ(error_of({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/draft"}), "no error");
   std::filesystem::remove(path("draft/model.safetensors"));
   expect({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/draft"}, {"draft"});
-  expect({"model.path=FOLDER/train.jsonl"}, {"override 'model.path=", "it is a file"});
+  expect({"model.path=FOLDER/train.jsonl"}, {"override 'model.path=", "not a model folder"});
   expect({"model.vocab_size=280"}, {"recipe.toml:13:14", "300", "280"});
 }
 

@@ -244,7 +244,9 @@ void Tokenizer::save(const std::filesystem::path& folder) const {
   for (const char* name : {"bos_token", "eos_token", "pad_token"})
     if (const std::string text = special_token(name); !text.empty()) config.set(name, text);
   if (!impl_->chat_template.empty()) {
-    config.set("chat_template", impl_->chat_template);
+    // Several templates by name stay as they are.
+    if (const Json* given = config.find("chat_template"); !given || !given->is_array())
+      config.set("chat_template", impl_->chat_template);
     write_file_atomic(folder / "chat_template.jinja", impl_->chat_template);
   }
   write_file_atomic(folder / "tokenizer_config.json", config.dump(2) + "\n");

@@ -6,6 +6,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/text/tokenizer/byte_level.h"
+#include "core/text/tokenizer/gguf_tokenizer.h"
 #include "core/text/tokenizer/sentencepiece_model.h"
 #include "core/text/tokenizer/tokenizer_fields.h"
 #include "core/text/unicode/unicode.h"
@@ -98,6 +99,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
 }  // namespace
 
 fs::path vocabulary_file(const fs::path& folder) {
+  if (is_gguf(folder)) return has_gguf_tokenizer(GgufReader(folder)) ? folder : fs::path();
   for (const std::string& name : vocabulary_names)
     if (fs::path found = find_file(folder, name); !found.empty())
       if (name != "tokenizer_config.json" || read_object_or_empty(folder, name).find("char_ords")) return found;
@@ -105,6 +107,7 @@ fs::path vocabulary_file(const fs::path& folder) {
 }
 
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
+  if (is_gguf(path)) return read_gguf_tokenizer(GgufReader(path));
   TokenizerFiles files;
   files.chat_template_source = path.string();  // if there is no template
   if (!fs::is_directory(path)) {

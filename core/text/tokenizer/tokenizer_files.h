@@ -17,9 +17,9 @@ struct TokenizerFiles {
   std::string chat_template, chat_template_source;  // source: file and member, for messages
 };
 
-// The folder's file with the vocabulary; empty if there is none.
+// The folder's file with the vocabulary, or the .gguf file itself; empty if there is none.
 std::filesystem::path vocabulary_file(const std::filesystem::path& folder);
-// path: a folder, or a single file, which then is its own config.
+// path: a folder, a .gguf file, or another single file, which then is its own config.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 
 // A vocabulary of single characters {"char_ords": [48, 49, ...]} (tokenizer_config.json) as tokenizer.json: "S"
