@@ -61,6 +61,8 @@ void ModelArguments::arguments(Arguments& a, bool required) {
 void ModelArguments::open() {
   require_usage(!folder_.empty(), "--model is missing: give a model folder or a .gguf file");
   const std::filesystem::path folder = expand_path(folder_);
+  HONE_CHECK(device_kind(device_name_) != DeviceKind::meta,
+             "device meta computes nothing: hone plan uses it; set --device to cpu, cuda or auto");
   device_ = open_device(device_name_);
   context_ = std::make_unique<Context>(*device_);
   context_->set_numerics(numerics_of(numerics_));

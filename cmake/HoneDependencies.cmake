@@ -21,11 +21,12 @@ pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
 # Debian's package has no pkg-config file.
 find_path(SNAPPY_INCLUDE snappy-c.h REQUIRED)
 find_library(SNAPPY_LIBRARY snappy REQUIRED)
+pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_package(benchmark QUIET)
 
 add_library(hone_dependencies INTERFACE)
 target_link_libraries(hone_dependencies INTERFACE
-  Threads::Threads ZLIB::ZLIB Boost::headers OpenSSL::SSL ${CMAKE_DL_LIBS} nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SECCOMP PkgConfig::ZSTD PkgConfig::LZ4 ${SNAPPY_LIBRARY})
+  Threads::Threads ZLIB::ZLIB Boost::headers OpenSSL::SSL ${CMAKE_DL_LIBS} nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SECCOMP PkgConfig::EDIT PkgConfig::ZSTD PkgConfig::LZ4 ${SNAPPY_LIBRARY})
 target_include_directories(hone_dependencies SYSTEM INTERFACE ${SNAPPY_INCLUDE})
 if(HONE_CUDA)
   find_package(CUDAToolkit REQUIRED)

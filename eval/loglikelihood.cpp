@@ -19,29 +19,31 @@ class LogLikelihood : public EvalTask {
     source_.fields(f);
     f("target", target_, "template of the text after the prompt, with its leading space");
   }
+  void check_rows(const EvalOptions& options) const override {
+    const EvalExample doc = load_rows(of_first_row(options)).front();
+    PromptRenderer(source_, options).task(doc);
+    target_of(doc);
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
-    const auto target_of = [&](const Json& row, const std::string& where) {
-      return fill_template(target_, row, where);
-    };
-    const std::vector<EvalExample> docs = source_.load(options, target_of);
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     const LikelihoodJob job{.docs = docs,
                             .renderer = renderer,
                             .max_length = target.model.shape().max_positions,
                             .greedy = true,
                             .texts = [&](size_t i) -> std::vector<ContinuationText> {
-                              return {{"", target_of(docs[i].row, docs[i].where)}};
+                              return {{"", target_of(docs[i])}};
                             }};
     EvalRun out;
     compute_likelihoods(target, job, out, [&](size_t i, ProblemLikelihoods likelihoods) {
       EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
       sample.prompt = std::move(likelihoods.prompt);
-      sample.target = target_of(docs[i].row, docs[i].where);
+      sample.target = target_of(docs[i]);
       add_figures(sample, likelihoods.logp.front(), likelihoods.greedy.front());
     });
     name_figures(out);
@@ -49,14 +51,10 @@ class LogLikelihood : public EvalTask {
   }
 
   EvalRun run_remote(Endpoint& endpoint, const EvalOptions& options) const override {
-    const auto target_of = [&](const Json& row, const std::string& where) {
-      return fill_template(target_, row, where);
-    };
-    const std::vector<EvalExample> docs = source_.load(options, target_of);
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     std::vector<ScoredText> texts;
-    for (const EvalExample& doc : docs)
-      texts.push_back({doc.where, plain_prompt(renderer.task(doc)), target_of(doc.row, doc.where)});
+    for (const EvalExample& doc : docs) texts.push_back({doc.where, plain_prompt(renderer.task(doc)), target_of(doc)});
     const std::vector<TextScore> scores = endpoint.score(texts);
     EvalRun out;
     for (size_t i = 0; i < docs.size(); ++i) {
@@ -73,6 +71,12 @@ class LogLikelihood : public EvalTask {
   }
 
  private:
+  std::string target_of(const EvalExample& doc) const { return fill_template(target_, doc.row, doc.where); }
+  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+    return source_.load(options,
+                        [&](const Json& row, const std::string& where) { return fill_template(target_, row, where); });
+  }
+
   static void name_figures(EvalRun& out) {
     out.primary = "acc";
     out.exponents = {"perplexity"};

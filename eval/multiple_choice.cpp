@@ -68,16 +68,18 @@ class MultipleChoice : public EvalTask {
       "template of a text after every choice whose likelihood counts in place of the choice's; empty = the choice's "
       "counts");
   }
+  void check_rows(const EvalOptions& options) const override {
+    const EvalExample doc = load_rows(of_first_row(options)).front();
+    PromptRenderer(source_, options).task(doc);
+    problem(doc.row, doc.where);
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
-    const std::vector<EvalExample> docs = source_.load(options, [&](const Json& row, const std::string& where) {
-      const Problem example = problem(row, where);
-      return example.choices[example.gold] + example.continuation;
-    });
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     std::vector<Problem> problems;
     for (const EvalExample& doc : docs) problems.push_back(problem(doc.row, doc.where));
@@ -96,10 +98,7 @@ class MultipleChoice : public EvalTask {
 
   // A problem of which the server did not score every choice has no figures.
   EvalRun run_remote(Endpoint& endpoint, const EvalOptions& options) const override {
-    const std::vector<EvalExample> docs = source_.load(options, [&](const Json& row, const std::string& where) {
-      const Problem example = problem(row, where);
-      return example.choices[example.gold] + example.continuation;
-    });
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     std::vector<Problem> problems;
     std::vector<ScoredText> texts;
@@ -135,6 +134,12 @@ class MultipleChoice : public EvalTask {
       out.push_back(item.continuation.empty() ? ContinuationText{"", choice}
                                               : ContinuationText{choice, item.continuation});
     return out;
+  }
+  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+    return source_.load(options, [&](const Json& row, const std::string& where) {
+      const Problem example = problem(row, where);
+      return example.choices[example.gold] + example.continuation;
+    });
   }
 
   static void finish(EvalRun& out) {

@@ -34,6 +34,8 @@ class OfflineTraining {
   // packed_tokens: a step trains on as many complete groups as fit into this many tokens; 0: on batch_size groups.
   void run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr,
            int64_t packed_tokens = 0) const;
+  // Loads the first row of each file.
+  void check(const StageCheck& check, const RowSource& rows, const Load& load) const;
 
   // Access for stages that add keys of the trainer (noise on the embeddings).
   TrainerConfig& trainer() { return loop_.trainer; }
@@ -79,6 +81,22 @@ class OfflineStage : public Stage {
   std::vector<std::string> warnings() const override { return training_.warnings(); }
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return training_.planned_step(data_.sample.max_length, samples_of_group_);
+  }
+  void check(const StageCheck& check) const final {
+    if (!check.tokenizer)
+      return training_.check(check, data_.rows, [](const RowSource& rows) {
+        read_rows(rows, [](const Json&, const std::string&) {});
+        return std::vector<Group>();
+      });
+    const size_t before = check.problems.size();
+    check.problems.attempt("chat", [&] { PromptEncoder(data_.sample.format, *check.tokenizer); });
+    if (check.problems.size() > before) return;  // rows would repeat it
+    training_.check(check, data_.rows, [&](const RowSource& rows) {
+      Source source = data_;
+      source.rows = rows;
+      source.sample.max_length = max_sample_length;  // later rows may be short enough
+      return load(source, *check.tokenizer);
+    });
   }
   void run(StageContext& stage) const final {
     const auto load_rows = [&](const RowSource& rows) {

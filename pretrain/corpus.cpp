@@ -1,5 +1,7 @@
 #include "pretrain/corpus.h"
 
+#include <unistd.h>
+
 #include <memory>
 
 #include "core/base/log.h"
@@ -21,10 +23,28 @@ void CorpusSource::fields(Fields& f) {
   f.require("documents", documents >= 0, "documents must be 0 or more");
 }
 
-void check_corpus(const CorpusSource& source) {
+static void require_source(const CorpusSource& source) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: give files or a generator");
+}
+
+static std::string text_of_row(const Json& row, const std::string& key, const std::string& where) {
+  return row.at(key, where).as_string(where);
+}
+
+void check_corpus(const CorpusSource& source, const Problems& problems) {
+  problems.attempt("", [&] { require_source(source); });
   for (const std::string& file : source.files)
-    for (const std::string& path : row_files(file)) HONE_CHECK(std::filesystem::exists(path), path, ": no such file");
+    problems.attempt("files", [&] {
+      for (const std::string& path : row_files(file)) {
+        if (path == "-") continue;  // standard input: a check would take its rows
+        if (!is_row_file(path)) {
+          ::close(open_file(path));
+          continue;
+        }
+        const std::unique_ptr<RowReader> rows = open_row_file(path);
+        if (Json row; rows->next(row)) text_of_row(row, source.text_key, rows->where());
+      }
+    });
 }
 
 static int64_t generated_documents(const CorpusSource& source) {
@@ -38,7 +58,7 @@ static std::string generated_document(const CorpusSource& source, int64_t i) {
 }
 
 std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
-  check_corpus(source);
+  require_source(source);
   if (source.generator.generator)
     return [&source, i = int64_t{0}, end = generated_documents(source)](std::string& text) mutable {
       if (i >= end) return false;
@@ -56,8 +76,7 @@ std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
   return [&source, state = std::make_shared<State>(State{std::move(files), 0, nullptr})](std::string& text) {
     for (;;) {
       if (Json row; state->rows && state->rows->next(row)) {
-        const std::string where = state->rows->where();
-        text = row.at(source.text_key, where).as_string(where);
+        text = text_of_row(row, source.text_key, state->rows->where());
         return true;
       }
       state->rows.reset();
@@ -83,9 +102,11 @@ void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options,
   log::info("tokenizer: ", result.vocab.size(), " tokens, ", result.merges.size(), " merges");
 }
 
+std::filesystem::path token_file_path(const std::filesystem::path& folder) { return folder / "tokens.bin"; }
+
 std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer,
                                       const std::filesystem::path& folder) {
-  std::filesystem::path out = folder / "tokens.bin";
+  std::filesystem::path out = token_file_path(folder);
   if (std::filesystem::exists(out)) return out;
   make_folder(folder);
   std::vector<std::string> inputs;

@@ -116,8 +116,19 @@ std::string Recipe::model_source() const {
   return (source.empty() ? "" : source + ": ") + "[model]";
 }
 
-Recipe read_recipe(const Config& config) {
+std::string Recipe::toml() const {
+  Recipe copy = *this;
+  return to_toml([&](Fields& f) { copy.fields(f); }, document.get());
+}
+
+Json Recipe::json() const {
+  Recipe copy = *this;
+  return to_json([&](Fields& f) { copy.fields(f); }, document.get());
+}
+
+Recipe read_recipe(Config config) {
   Recipe out = config.as<Recipe>();
+  out.document = std::make_shared<const Config>(std::move(config));
   for (StageSpec& spec : out.stage) {
     spec.name = spec.label();
     spec.stage.update([&](Stage& stage) { stage.resolve(out.stage_settings()); });
@@ -125,7 +136,17 @@ Recipe read_recipe(const Config& config) {
   return out;
 }
 
+// Other kinds of files that a command line may name in place of a recipe.
+static void refuse_other_files(const std::string& path) {
+  HONE_CHECK(
+      !std::filesystem::is_directory(path), path, ": is a folder; a recipe is a TOML file",
+      std::filesystem::exists(std::filesystem::path(path) / "run.json") ? " (hone run --resume continues a run)" : "");
+  for (const char* ending : {".json", ".jsonl", ".gz", ".safetensors", ".gguf"})
+    HONE_CHECK(!path.ends_with(ending), path, ": a recipe is a TOML file, not ", ending);
+}
+
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) {
+  refuse_other_files(path);
   Recipe out = read_recipe(Config::from_file(path, overrides));
   out.source = path;
   return out;

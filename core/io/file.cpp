@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/io/byte_source.h"
+#include "core/io/nearest_path.h"
 
 namespace hone {
 namespace {
@@ -48,7 +49,10 @@ bool is_file(const struct stat& status) {
 
 int open_file(const std::filesystem::path& path) {
   struct stat status {};
-  HONE_CHECK(::stat(path.c_str(), &status) == 0, path.string(), ": cannot open: ", reason());
+  if (::stat(path.c_str(), &status) != 0) {
+    const std::string why = reason(), nearest = errno == ENOENT ? nearest_path(path) : "";
+    fail(path.string(), ": cannot open: ", why, nearest);
+  }
   HONE_CHECK(is_file(status), path.string(), ": is ", kind_of(status.st_mode), ", not a file");
   // O_NONBLOCK: if a FIFO has replaced the file since stat(), open() does not wait for a writer.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -151,7 +155,12 @@ FileWriter::FileWriter(std::filesystem::path path, Mode mode)
       path_ == "-"
           ? ::dup(STDOUT_FILENO)
           : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
-  HONE_CHECK(descriptor_ >= 0, name_, ": cannot write: ", reason());
+  if (descriptor_ >= 0) return;
+  const std::string why = reason();
+  const std::filesystem::path folder = path_.parent_path();
+  HONE_CHECK(folder.empty() || std::filesystem::exists(folder), name_, ": cannot write: there is no folder ",
+             folder.string());
+  fail(name_, ": cannot write: ", why);
 }
 
 FileWriter::~FileWriter() {
