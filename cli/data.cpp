@@ -1,11 +1,15 @@
-// hone data: generate problems, tokenize text, find the rows of a task in training data.
+// hone data: show what a recipe trains on, generate problems, tokenize text, find the rows of a task in training data.
+#include <unistd.h>
+
 #include <cstdio>
+#include <span>
 
 #include "cli/command.h"
 #include "core/config/config.h"
 #include "core/io/jsonl.h"
 #include "eval/contamination_files.h"
 #include "pretrain/corpus.h"
+#include "run/show_data.h"
 
 namespace hone {
 namespace {
@@ -13,10 +17,12 @@ namespace {
 class DataCommand : public Command {
  public:
   std::string summary() const override {
-    return "generate problems, tokenize text, or find an evaluation task's rows in training data";
+    return "show what a recipe trains on, generate problems, tokenize text, or find an evaluation task's rows in "
+           "training data";
   }
   std::string example() const override {
-    return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out "
+    return "hone data show configs/sft.toml --rows 2\n  hone data generate --generator arithmetic digits=2 heldout=500 "
+           "--split test --limit 100 --out "
            "problems.jsonl\n  hone data tokenize --in "
            "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data contamination --task gsm8k --in "
            "train.jsonl "
@@ -26,10 +32,16 @@ class DataCommand : public Command {
     return {{"overlap", "contamination"}};
   }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"generate", "tokenize", "contamination"},
-             "what to do: generate | tokenize | contamination");
+    a.choice("action", action_, {"show", "generate", "tokenize", "contamination"},
+             "what to do: show | generate | tokenize | contamination");
     a.option("generator", generator_, "generate: name of the generator (hone list generators)");
-    a.rest("settings", settings_, "generate: key=value settings of the generator");
+    a.rest("settings", settings_,
+           "show: the recipe, then key=value overrides; generate: key=value settings of the generator");
+    a.option("rows", show_.rows, "show: number of rows of each stage");
+    a.option("stage", show_.stage, "show: name of the stage; empty = all stages that train");
+    a.flag("ids", style_.ids, "show: print each token with its id");
+    a.option("color", color_, "show: always | never | auto (on a terminal)");
+    a.flag("json", json_, "show: print one JSON object per sample");
     a.option("split", split_, "generate: train | test");
     a.option("limit", limit_, "generate: maximum number of problems; 0 = all");
     a.options(
@@ -39,16 +51,41 @@ class DataCommand : public Command {
              "tokenize, contamination: key of the text in a JSON Lines row; contamination reads all strings of a row "
              "without it");
     a.option("tokenizer", tokenizer_,
-             "tokenize, contamination: tokenizer folder or file; contamination needs it for token files only");
+             "tokenize, contamination, show: tokenizer folder or file; contamination needs it for token files only, "
+             "show if an earlier stage trains it");
     a.option("task", task_, "contamination: name or TOML file of the evaluation task");
     a.option("ngram", ngram_, "contamination: number of consecutive words that count as an overlap");
     a.option("out", out_,
              "file to write; generate: - or empty = standard output; contamination: the rows that overlap, empty = "
              "summary only");
   }
-  int run() override { return action_ == "generate" ? generate() : action_ == "tokenize" ? tokenize() : overlap(); }
+  int run() override {
+    if (action_ == "show") return show();
+    if (action_ == "generate") return generate();
+    return action_ == "tokenize" ? tokenize() : overlap();
+  }
 
  private:
+  int show() {
+    require_usage(!settings_.empty(), "data show: give a recipe");
+    require_usage(show_.rows >= 1 && show_.rows <= 100000, "data show: --rows is ", show_.rows,
+                  "; it must be in [1, 100000]");
+    require_usage(color_ == "always" || color_ == "never" || color_ == "auto", "data show: --color is '", color_,
+                  "'; it must be always, never or auto");
+    style_.color = color_ == "always" || (color_ == "auto" && ::isatty(STDOUT_FILENO) == 1);
+    show_.tokenizer = tokenizer_;
+    const Recipe recipe = read_recipe(expand_path(settings_.front()), std::span(settings_).subspan(1));
+    std::optional<Tokenizer> tokenizer;
+    const std::vector<ShownStage> stages = show_data(recipe, show_, tokenizer);
+    if (!json_) std::printf("%s", shown_legend(style_).c_str());
+    for (const ShownStage& stage : stages) {
+      if (!json_) std::printf("\nstage %s (%s)\n", stage.name.c_str(), stage.kind.c_str());
+      for (const ShownSample& shown : stage.samples)
+        std::printf("%s\n", json_ ? shown_json(stage.name, shown, *tokenizer).dump().c_str()
+                                  : shown_text(shown, *tokenizer, style_).c_str());
+    }
+    return 0;
+  }
   int generate() {
     require_usage(!generator_.empty(),
                   "data generate: --generator is missing; known generators: ", join(generators().names()));
@@ -97,6 +134,10 @@ class DataCommand : public Command {
     return 0;
   }
   std::string action_, generator_, split_ = "train", text_key_ = "text", tokenizer_, task_, out_;
+  std::string color_ = "auto";
+  ShowOptions show_;
+  ShowStyle style_;
+  bool json_ = false;
   int64_t ngram_ = 13;
   std::vector<std::string> settings_, inputs_;
   int64_t limit_ = 0;

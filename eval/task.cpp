@@ -18,6 +18,7 @@ void EvalOptions::fields(Fields& f) {
     "with a chat format: make each example a user message and an assistant message");
   f("system_instruction", system_instruction,
     "system message in place of the task's; without a chat format, text before the prompt; empty = the task's own");
+  chat.fields(f);
   f("samples", samples, "completions to sample for each problem, in addition to the greedy one; 0 = none");
   f("temperature", temperature, "softmax temperature of the sampled completions");
   f("seed", seed, "seed of sampling and of the bootstrap");

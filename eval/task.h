@@ -9,6 +9,7 @@
 
 #include "core/base/registry.h"
 #include "core/config/fields.h"
+#include "core/text/chat_settings.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "eval/result.h"
 #include "model/model.h"
@@ -22,6 +23,7 @@ struct EvalOptions {
   int64_t num_fewshot = -1;  // examples before each question; -1 = the task's own number
   bool apply_chat_template = false, fewshot_as_multiturn = false;
   std::string system_instruction = {};
+  ChatSettings chat = {};  // a template means apply_chat_template
   int64_t samples = 0;     // completions to sample for each problem, in addition to the greedy one
   double temperature = 1;  // of the sampled completions
   int64_t seed = 0;        // of sampling and of the bootstrap

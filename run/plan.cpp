@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "data/prompt.h"
 #include "model/flops.h"
 #include "model/io/adapter.h"
 #include "model/quantized_model.h"
@@ -56,13 +57,27 @@ void check_adapters(const Recipe& recipe) {
   }
 }
 
-// The tokenizer that the run begins with, if any.
+// The tokenizer that the run begins with, if it is there.
 std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
-  if (!recipe.tokenizer.empty()) return Tokenizer::load(expand_path(recipe.tokenizer));
-  const std::filesystem::path folder =
-      recipe.model.path.empty() ? std::filesystem::path() : tokenizer_folder(expand_path(recipe.model.path));
-  if (folder.empty() || !Tokenizer::is_in(folder)) return std::nullopt;
-  return Tokenizer::load(folder);
+  const bool is_missing = recipe.tokenizer.empty() && !recipe.model.path.empty() &&
+                          !Tokenizer::is_in(tokenizer_folder(expand_path(recipe.model.path)));
+  return is_missing ? std::nullopt : first_tokenizer(recipe);
+}
+
+// Every stage's chat template exists, can be parsed, and fits the tokenizer.
+void check_chat_templates(const Recipe& recipe) {
+  std::optional<Tokenizer> tokenizer = present_tokenizer(recipe);
+  for (const StageSpec& spec : recipe.stage) {
+    if (spec.stage->vocab_size() > 0) tokenizer.reset();
+    const PromptFormat* format = spec.stage->prompt_format();
+    if (!format || !tokenizer) continue;
+    try {
+      if (format->is_chat()) format->chat_format(*tokenizer);
+      if (spec.stage->hands_model_on()) tokenizer = format->saved_tokenizer(*tokenizer);
+    } catch (const Error& error) {  // adds the stage
+      fail("stage ", spec.name, ": ", error.what());
+    }
+  }
 }
 
 // The share of the machine's measured FLOP/s that a training step reaches. Large GEMMs reach more, norms and attention
@@ -176,7 +191,7 @@ static void check_parts(const Recipe& recipe) {
   }
   for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task).task->check();
   bool tokenizer = !recipe.tokenizer.empty() || !recipe.model.path.empty();
-  if (!recipe.tokenizer.empty()) Tokenizer::load(expand_path(recipe.tokenizer));
+  check_chat_templates(recipe);
   for (const StageSpec& spec : recipe.stage) {
     tokenizer = tokenizer || spec.stage->vocab_size() > 0;
     HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name,

@@ -2,6 +2,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "model/io/adapter.h"
 
 namespace hone {
 
@@ -28,6 +29,7 @@ void ModelSource::fields(Fields& f) {
   f("tie_word_embeddings", tie_word_embeddings, "lm_head shares the weights of the embedding");
   f("save_dtype", save_dtype,
     "dtype of saved weights: f32 | bf16 | auto (as in memory, so that a resumed run has the same bits)");
+  chat.fields(f);
   f("lora", lora, "LoRA adapters to train instead of the weights");
   f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16",
             "save_dtype must be auto, f32 or bf16");
@@ -107,6 +109,13 @@ void Recipe::fields(Fields& f) {
 std::string Recipe::model_source() const {
   if (!model.config.empty()) return expand_path(model.config);
   return (source.empty() ? "" : source + ": ") + "[model]";
+}
+
+std::optional<Tokenizer> first_tokenizer(const Recipe& recipe) {
+  if (recipe.tokenizer.empty() && recipe.model.path.empty()) return std::nullopt;
+  return recipe.model.chat.with_settings(Tokenizer::load(recipe.tokenizer.empty()
+                                                             ? tokenizer_folder(expand_path(recipe.model.path))
+                                                             : std::filesystem::path(expand_path(recipe.tokenizer))));
 }
 
 Recipe read_recipe(const Config& config) {

@@ -1,12 +1,15 @@
 #pragma once
 // A recipe: all settings of a run, from TOML. The run folder holds the resolved recipe, with every key.
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/config/choice.h"
 #include "core/config/config.h"
+#include "core/text/chat_settings.h"
+#include "core/text/tokenizer/tokenizer.h"
 #include "eval/task.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
@@ -32,6 +35,7 @@ struct ModelSource {
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;
   std::string save_dtype = "auto";
+  ChatSettings chat;
   LoraSource lora;
   void fields(Fields& f);
   // The config.json of random weights. vocab_size 0 takes the tokenizer's.
@@ -66,6 +70,10 @@ struct Recipe {
   // The place of the model's shape for messages: its config, or [model] of the recipe.
   std::string model_source() const;
 };
+
+// The tokenizer that the run begins with, with the chat template of [model]. Nothing if the recipe names no tokenizer
+// and no model folder.
+std::optional<Tokenizer> first_tokenizer(const Recipe& recipe);
 
 // Reads a recipe, names its stages and resolves them.
 Recipe read_recipe(const Config& config);

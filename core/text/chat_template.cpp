@@ -7,6 +7,17 @@ namespace {
 
 const std::string kMarker = "MarkerOfTheReply", kNextMarker = "MarkerOfTheNextMessage";
 
+// The members of the first message that belong to the conversation; null if there are none.
+Json conversation_members(const Message& message) {
+  Json out;
+  for (const char* name : {kToolsMember, kKwargsMember})
+    if (const Json* value = message.extra.is_object() ? message.extra.find(name) : nullptr) {
+      if (out.is_null()) out = Json(JsonObject{});
+      out.set(name, *value);
+    }
+  return out;
+}
+
 // Makes the marker longer until the text does not contain it.
 std::string unused_in(std::string_view text, std::string marker) {
   while (text.find(marker) != text.npos) marker += 'x';
@@ -17,7 +28,7 @@ std::string unused_in(std::string_view text, std::string marker) {
 std::vector<Message> with_assistant_message(const std::vector<Message>& messages, size_t index,
                                             const std::string& text) {
   std::vector<Message> out = messages;
-  out[index] = {"assistant", text, {}};
+  out[index] = {"assistant", text, conversation_members(messages[index])};
   return out;
 }
 
@@ -45,22 +56,31 @@ std::string shared_header(std::string_view prompt, std::string_view before_messa
 }  // namespace
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, int64_t today)
-    : template_(tokenizer.chat_template(), tokenizer.chat_template_source()),
-      bos_(tokenizer.special_token("bos_token")),
-      eos_(tokenizer.special_token("eos_token")),
-      pad_(tokenizer.special_token("pad_token")),
-      today_(today) {
+    : template_(tokenizer.chat_template(), tokenizer.chat_template_source()), today_(today) {
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"})
+    if (std::string token = tokenizer.special_token(name); !token.empty()) variables_.set(name, std::move(token));
+  for (const auto& [name, value] : tokenizer.chat_template_kwargs().as_object()) variables_.set(name, value);
   learn_turn(tokenizer);
 }
 
 JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
-  Json variables = JsonObject{{"messages", messages_json(messages)},
-                              {"tools", nullptr},
-                              {"documents", nullptr},
-                              {"add_generation_prompt", add_generation_prompt}};
-  for (const auto& [name, text] : {std::pair{"bos_token", &bos_}, {"eos_token", &eos_}, {"pad_token", &pad_}}) {
-    if (!text->empty()) variables.set(name, *text);
+  Json variables = JsonObject{{"tools", nullptr}, {"documents", nullptr}};
+  for (const auto& [name, value] : variables_.as_object()) variables.set(name, value);
+  Json list = messages_json(messages);
+  if (!messages.empty() && messages.front().extra.is_object()) {
+    JsonObject first;
+    for (auto& [name, value] : list.array_ref().front().as_object()) {
+      if (name == kToolsMember)
+        variables.set("tools", value);
+      else if (name != kKwargsMember)
+        first.emplace_back(name, value);
+    }
+    list.array_ref().front() = std::move(first);
+    if (const Json* kwargs = messages.front().extra.find(kKwargsMember))
+      for (const auto& [name, value] : kwargs->as_object(kKwargsMember)) variables.set(name, value);
   }
+  variables.set("messages", std::move(list));
+  variables.set("add_generation_prompt", add_generation_prompt);
   return template_.render(variables, today_);
 }
 
@@ -233,6 +253,24 @@ std::vector<TextSpan> ChatTemplate::assistant_spans(const std::vector<Message>& 
     HONE_CHECK(out.empty() || *begin >= out.back().end, "chat template: the assistant's turn in message ", i,
                " (counted from 0) is not rendered behind the one before it");
     out.push_back({*begin, *end});
+  }
+  return out;
+}
+
+// The content is the text in place of which the template writes a marker.
+std::vector<std::optional<TextSpan>> ChatTemplate::content_spans(const std::vector<Message>& messages) const {
+  const std::string text = render(messages, false).text;
+  const std::string marker = unused_in(text, kMarker);
+  std::vector<std::optional<TextSpan>> out;
+  std::vector<Message> marked = messages;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    marked[i].content = marker;
+    const std::optional<Surroundings> probe = around(marked, marker);
+    marked[i].content = messages[i].content;
+    const bool found = probe && probe->before.size() + probe->after.size() <= text.size() &&
+                       text.starts_with(probe->before) && text.ends_with(probe->after);
+    out.push_back(found ? std::optional(TextSpan{probe->before.size(), text.size() - probe->after.size()})
+                        : std::nullopt);
   }
   return out;
 }
