@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/command.h"
+#include "cli/man_page.h"
 #include "core/io/file.h"
 #include "core/text/builtin_templates.h"
 #include "data/generator.h"
@@ -35,6 +36,12 @@ std::vector<std::string> reference_texts() {
   return out;
 }
 
+std::vector<std::string> man_texts() {
+  std::vector<std::string> out;
+  for (const auto& [file, text] : man_pages()) out.push_back(text);
+  return out;
+}
+
 std::vector<std::string> column_lines() {
   std::vector<std::string> out;
   for (const Column column : all_columns()) {
@@ -54,26 +61,30 @@ class ListCommand : public Command {
  public:
   std::string summary() const override { return "list the registered objectives, rewards, tasks, ops and other names"; }
   std::string example() const override {
-    return "hone list objectives\n  hone list recipe-keys --out docs/reference/recipes";
+    return "hone list objectives\n  hone list recipe-keys --out docs/reference/recipes\n  hone list man --out man1";
   }
   void arguments(Arguments& a) override {
     std::vector<std::string> names;
     for (const auto& [name, list] : lists()) names.push_back(name);
     a.choice("what", what_, names, "what to list");
-    a.option("out", out_, "recipe-keys: folder for its pages; empty = standard output");
+    a.option("out", out_, "recipe-keys, man: folder for the pages; empty = standard output");
   }
   int run() override {
-    require_usage(out_.empty() || what_ == "recipe-keys", "list ", what_, ": --out needs recipe-keys");
-    if (!out_.empty()) return write_reference();
+    const bool pages = what_ == "recipe-keys" || what_ == "man";
+    require_usage(out_.empty() || pages, "list ", what_, ": --out needs recipe-keys or man");
+    if (!out_.empty()) return write_pages();
     for (const std::string& line : lists().at(what_)()) std::printf("%s\n", line.c_str());
     return 0;
   }
 
  private:
-  int write_reference() const {
-    std::filesystem::create_directories(out_);
-    for (const ReferencePage& page : recipe_reference())
-      write_file_atomic(std::filesystem::path(out_) / page.file, page.text);
+  int write_pages() const {
+    const std::filesystem::path folder = expand_path(out_);
+    make_folder(folder);
+    if (what_ == "man")
+      for (const auto& [file, text] : man_pages()) write_file_atomic(folder / file, text);
+    else
+      for (const ReferencePage& page : recipe_reference()) write_file_atomic(folder / page.file, page.text);
     return 0;
   }
   static const std::map<std::string, std::function<std::vector<std::string>()>>& lists() {
@@ -89,6 +100,7 @@ class ListCommand : public Command {
         {"devices", [] { return devices().names(); }},
         {"columns", [] { return column_lines(); }},
         {"chat-templates", [] { return chat_template_names(); }},
+        {"man", man_texts},
         {"recipe-keys", reference_texts}};
     return all;
   }

@@ -1,5 +1,6 @@
 // The program: runs a command, and turns Errors into exit codes. 0 done, 1 failed, 2 wrong usage.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -8,7 +9,8 @@
 #include <map>
 #include <new>
 
-#include "cli/command.h"
+#include "cli/argument_table.h"
+#include "core/base/build_info.h"
 #include "core/base/check.h"
 #include "core/config/config.h"
 #include "core/config/renamed.h"
@@ -84,6 +86,33 @@ void rename_arguments(const Commands& made, std::vector<std::string>& words) {
     }
 }
 
+// "; did you mean ...": for the first word that is an option and that the command does not have. "" if there is none.
+std::string unknown_option(const Commands& made, const std::vector<std::string>& words) {
+  const auto found = words.size() < 2 ? made.end() : made.find(words[1]);
+  const bool in_command = found != made.end();
+  std::vector<std::string> known{"--help"};
+  std::vector<std::string> with_value;
+  if (!in_command) known.push_back("--version");
+  for (const ArgumentInfo& argument : in_command ? arguments_of(*found->second) : std::vector<ArgumentInfo>()) {
+    if (!argument.is_option()) continue;
+    std::vector<std::string> names = argument.aliases;
+    names.push_back(argument.name);
+    for (const std::string& name : names) {
+      known.push_back("--" + name);
+      if (argument.kind != ArgumentInfo::Kind::flag) with_value.push_back(known.back());
+    }
+  }
+  for (size_t i = in_command ? 2 : 1; i < words.size(); ++i) {
+    const std::string word = words[i].substr(0, words[i].find('='));
+    if (word == "--") break;
+    if (std::ranges::count(with_value, words[i]) > 0) ++i;  // the next word is its value
+    if (!word.starts_with("--") || std::ranges::count(known, word) > 0) continue;
+    return concat(in_command ? words[1] + ": " : "", "unknown option ", word, suggestion(word, known), " (hone ",
+                  in_command ? words[1] + " " : "", "--help lists all)");
+  }
+  return "";
+}
+
 int run_program(int argc, char** argv) {
   Commands made;
   for (const std::string& name : commands().names()) made[name] = commands().at(name)();
@@ -92,7 +121,7 @@ int run_program(int argc, char** argv) {
   if (argc > 1 && argv[1][0] != '-') require_usage(commands().contains(words[1]), commands().unknown(words[1]));
   CLI::App app("hone: pretrain, post-train, serve and evaluate language models", "hone");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "hone " HONE_VERSION);
+  app.set_version_flag("--version", concat("hone ", version_text(), "\n", build_text()));
   for (const auto& [name, command] : made) {
     CLI::App* sub = app.add_subcommand(name, command->summary());
     sub->footer("Example:\n  " + command->example());
@@ -104,6 +133,8 @@ int run_program(int argc, char** argv) {
   try {
     app.parse(argc, pointers.data());
   } catch (const CLI::ParseError& error) {
+    const std::string unknown = error.get_exit_code() == 0 ? "" : unknown_option(made, words);
+    require_usage(unknown.empty(), unknown);
     const int code = app.exit(error);
     std::cout.flush();
     HONE_CHECK(std::cout.good(), "standard output: cannot write");

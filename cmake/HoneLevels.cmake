@@ -69,7 +69,5 @@ function(hone_program name folder)
   list(FILTER inner INCLUDE REGEX "^${folder}/")
   hone_sources(sources ${folder} ${inner})
   add_executable(${name} ${sources})
-  set_property(SOURCE ${CMAKE_SOURCE_DIR}/${folder}/main.cpp APPEND PROPERTY
-    COMPILE_DEFINITIONS HONE_VERSION="${PROJECT_VERSION}")
   hone_link(${name} ${folder})
 endfunction()

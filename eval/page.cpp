@@ -1,6 +1,7 @@
 #include "eval/page.h"
 
 #include "core/base/format.h"
+#include "core/io/page_style.h"
 #include "core/text/unicode/unicode.h"
 
 namespace hone {
@@ -9,16 +10,16 @@ namespace {
 constexpr std::string_view head = R"(<meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <style>
-body { font: 15px/1.45 sans-serif; max-width: 70em; margin: 1.5em auto; padding: 0 1em; }
-table { border-collapse: collapse; }
-td, th { padding: .15em .8em; text-align: right; border-bottom: 1px solid #ddd; }
+)";
+
+// What the shared style (core/io/page_style.css) does not have.
+constexpr std::string_view own_style = R"(body { max-width: 74rem; margin: 1.5rem auto; padding: 0 1.25rem; }
 td:first-child, th:first-child, td:nth-child(2), th:nth-child(2) { text-align: left; }
-details { border-left: 4px solid #bbb; margin: .3em 0; padding: .1em .6em; }
-details.right { border-color: #059669; }
-details.wrong { border-color: #dc2626; }
+details { border-left: 4px solid var(--line); margin: .3rem 0; padding: .1rem .6rem; }
+details.right { border-color: var(--good); }
+details.wrong { border-color: var(--bad); }
 summary { cursor: pointer; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5em; margin: .3em 0 .7em; }
-#controls { position: sticky; top: 0; background: white; padding: .5em 0; }
+#controls { position: sticky; top: 0; background: var(--bg); padding: .5rem 0; }
 </style>
 )";
 
@@ -140,7 +141,7 @@ std::string html_text(std::string_view text) {
 std::string html_page(const std::string& title, const std::vector<EvalResult>& results,
                       const std::vector<std::string>& charts, size_t shown) {
   std::string out = "<!doctype html>\n<html lang=\"en\">\n<title>" + html_text(title) + "</title>\n" +
-                    std::string(head) + "<h1>" + html_text(title) + "</h1>\n";
+                    concat(head, page_style(), own_style) + "<h1>" + html_text(title) + "</h1>\n";
   out += "<table><tr><th>task</th><th>metric</th><th>value</th><th>stderr</th><th>bootstrap 95%</th></tr>\n";
   for (const EvalResult& result : results) {
     for (const auto& [name, figure] : result.figures) out += table_row(result.task, name, figure);

@@ -29,17 +29,20 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
   for (size_t s = 0; s < sequences.size(); ++s) {
     out[s].logp.assign(sequences[s].size(), 0);
     if (options.entropy) out[s].entropy.assign(sequences[s].size(), 0);
+    if (options.hit) out[s].hit.assign(sequences[s].size(), 0);
   }
   const auto count = static_cast<int64_t>(rows.size());
   if (count == 0) return;
   Arena& scratch = context.scratch();
   const auto column = [&] { return scratch.take(DType::f32, {count}); };
-  const Tensor logp = column(), lse = column(), entropy = options.entropy ? column() : Tensor();
+  const Tensor logp = column(), lse = column(), entropy = options.entropy ? column() : Tensor(),
+               hit = options.hit ? column() : Tensor();
   const Tensor hidden = infer(context, model, pack_batch(context, scratch, parts),
                               upload(context, scratch, std::span<const int32_t>(rows)), nullptr);
   logprob_forward(context, {.logp = logp,
                             .lse = lse,
                             .entropy = entropy,
+                            .hit = hit,
                             .hidden = hidden,
                             .w = model.lm_head().value,
                             .targets = upload(context, scratch, std::span<const int32_t>(targets)),
@@ -57,6 +60,7 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
   };
   spread(logp, &TokenLogprobs::logp);
   if (options.entropy) spread(entropy, &TokenLogprobs::entropy);
+  if (options.hit) spread(hit, &TokenLogprobs::hit);
 }
 
 }  // namespace

@@ -189,6 +189,7 @@ void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load
     StepReport report = trainer.step(ready(batch, prepared), objective, learning_rate);
     report.metrics.merge(prepared.means());
     add_margin(report.metrics);
+    report.metrics["epoch"] = static_cast<double>(order.num_given()) / static_cast<double>(train.size());
     return report;
   };
   HeldOut held_out{.measure = {}, .early_stop = early_stop_};

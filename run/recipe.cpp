@@ -88,9 +88,13 @@ void Recipe::fields(Fields& f) {
   f("numerics", numerics,
     "exact: sampler and learner compute the same bits | fast: GEMMs of a GPU may depend on the number of rows");
   f("threads", threads, "CPU threads; 0 = all. Results do not depend on it");
+  f("peak_tflops", peak_tflops,
+    "peak of the device in TFLOP/s, which mfu is a share of; 0 = the dense bf16 peak of a known GPU (then mfu is left "
+    "out on a CPU, on other GPUs and for f32 weights)");
   f("tokenizer", tokenizer, "tokenizer folder or file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
   f("rollout", rollout, "the inference engine that samples");
+  f("tracker", tracker, "a process that receives the metrics, for example for Weights & Biases");
   f("eval", eval, "evaluation tasks, run before the first training stage, after each, and every eval_steps steps");
   f("stage", stage, "stages, in order");
   f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..",
@@ -98,6 +102,7 @@ void Recipe::fields(Fields& f) {
   f.require("device", device == "auto" || devices().contains(device), devices().unknown(device));
   f.require("dtype", dtype == "auto" || dtype == "f32" || dtype == "bf16", "dtype must be auto, f32 or bf16");
   f.require("numerics", numerics == "exact" || numerics == "fast", "numerics must be exact or fast");
+  f.require("peak_tflops", peak_tflops >= 0 && peak_tflops <= 1e9, "peak_tflops must be in [0, 1e9]");
   f.require("threads", threads >= 0 && threads <= 4096, "threads must be in [0, 4096]");
   f.require("stage", !stage.empty(), "a recipe needs at least one [[stage]]");
   for (size_t i = 0; i < stage.size(); ++i)

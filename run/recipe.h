@@ -13,6 +13,7 @@
 #include "eval/task.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
+#include "run/tracker.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -60,8 +61,10 @@ struct StageSpec {
 struct Recipe {
   std::string name = "run", runs = "runs", device = "auto", dtype = "auto", numerics = "exact", tokenizer;
   int64_t seed = 0, threads = 0;
+  double peak_tflops = 0;
   ModelSource model;
   RolloutConfig rollout;
+  TrackerConfig tracker;
   std::vector<EvalEntry> eval;
   std::vector<StageSpec> stage;
   std::string source;  // the file it was read from, for messages

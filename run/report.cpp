@@ -1,14 +1,11 @@
 #include "run/report.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 
 #include "core/base/format.h"
 #include "core/io/file.h"
-#include "core/io/jsonl.h"
-#include "core/io/svg.h"
-#include "run/curves.h"
+#include "run/report_facts.h"
+#include "run/report_page.h"
 
 namespace hone {
 namespace {
@@ -28,21 +25,6 @@ void add_figures(Json& out, const Json& results) {
   if (!bits.empty()) out.set("bits_per_byte", std::move(bits));
 }
 
-// The points of every metric over the steps of the run.
-std::map<std::string, Curve> read_curves(const std::filesystem::path& path) {
-  std::map<std::string, Curve> out;
-  if (!std::filesystem::exists(path)) return out;
-  read_jsonl(path, [&](const Json& row, int64_t line) {
-    const std::string where = concat(path.string(), ":", line);
-    const double step = row.at("step", where).as_double(where + ": step");
-    for (const auto& [name, value] : row.as_object())
-      if (name != "step" && value.is_number())
-        out[current_metric_name(name)].points.emplace_back(step, value.as_double());
-  });
-  for (auto& [name, curve] : out) curve.name = name;
-  return out;
-}
-
 std::string percent(const Json& entry, const char* value, const char* interval) {
   const Json* v = entry.find(value);
   if (!v) return "-";
@@ -54,12 +36,7 @@ std::string percent(const Json& entry, const char* value, const char* interval) 
 }
 
 // One row per stage, below the row of the model before the first one. Empty columns are left out.
-struct Table {
-  std::vector<std::vector<std::string>> rows;
-  size_t text_columns = 0;  // the first columns; the others are numbers
-};
-
-Table make_table(const Json& report) {
+ReportTable make_table(const Json& report) {
   const JsonArray& stages = report.at("stages").as_array();
   std::vector<std::pair<std::string, const Json*>> entries;
   if (const Json* before = stages.empty() ? nullptr : stages.front().find("before"))
@@ -72,7 +49,7 @@ Table make_table(const Json& report) {
     if (const Json* bits = entry->find("bits_per_byte"); bits && tasks.empty())
       for (const auto& [task, value] : bits->as_object()) tasks.push_back(task);
 
-  Table out{{{"stage"}}, 1};
+  ReportTable out{{{"stage"}}, 1};
   if (accuracy) out.rows[0].insert(out.rows[0].end(), {"greedy accuracy", "sampled accuracy"}), out.text_columns = 3;
   for (const std::string& task : tasks) out.rows[0].push_back(task + " bits/byte");
   out.rows[0].insert(out.rows[0].end(), {"steps", "tokens", "seconds"});
@@ -101,22 +78,10 @@ std::string fenced(const std::string& text) {
   return fence + "\n" + text + "\n" + fence + "\n";
 }
 
-std::string sample_text(const std::filesystem::path& path) {
-  constexpr size_t shown = 8;
-  if (!std::filesystem::exists(path)) return "";
-  std::deque<Json> last;  // one completion of a prompt
-  const auto same = [](const Json& a, const Json& b, const char* member) {
-    const Json *of_a = a.find(member), *of_b = b.find(member);
-    return of_a && of_b && *of_a == *of_b;
-  };
-  read_jsonl(path, [&](const Json& row, int64_t) {
-    if (!last.empty() && same(last.back(), row, "step") && same(last.back(), row, "task")) return;
-    last.push_back(row);
-    if (last.size() > shown) last.pop_front();
-  });
-  if (last.empty()) return "";
+std::string sample_text(const std::vector<Json>& samples) {
+  if (samples.empty()) return "";
   std::string out = "\n## Samples\n\nOne completion each of the last prompts in training (samples.jsonl has more).\n\n";
-  for (const Json& row : last) {
+  for (const Json& row : samples) {
     const Json& reward = row.at("reward");  // null: the completion has no score
     out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " +
            (reward.is_null() ? "none" : number_text(reward.as_double())) + ", answer `" + row.at("answer").as_string() +
@@ -125,23 +90,52 @@ std::string sample_text(const std::filesystem::path& path) {
   return out;
 }
 
-std::string markdown(const Json& report, const std::vector<std::string>& charts, const std::filesystem::path& folder) {
-  std::string out = "# " + report.at("name").as_string() +
-                    "\n\nOn held-out data, after each stage; accuracies with their 95% intervals: Wilson's over the "
+// Text in a cell of a Markdown table.
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find_first_of("|\n", at)) != std::string::npos; at += 2)
+    text.replace(at, 1, text[at] == '|' ? "\\|" : "  ");
+  return text;
+}
+
+std::string fact_table(const ReportFacts& facts) {
+  std::string out = "| | |\n|---|---|\n";
+  for (const auto& [name, value] : facts) out += "| " + name + " | " + cell(value) + " |\n";
+  return out + "\n";
+}
+
+std::string markdown(const RunReport& run) {
+  std::string out = "# " + run.report.at("name").as_string() + "\n\n" + fact_table(run.facts) +
+                    "On held-out data, after each stage; accuracies with their 95% intervals: Wilson's over the "
                     "problems for greedy replies, resampled problems for sampled ones.\n\n";
-  const Table table = make_table(report);
-  for (size_t r = 0; r < table.rows.size(); ++r) {
+  for (size_t r = 0; r < run.table.rows.size(); ++r) {
     out += "|";
-    for (const std::string& words : table.rows[r]) out += " " + words + " |";
+    for (const std::string& words : run.table.rows[r]) out += " " + words + " |";
     out += "\n";
     if (r > 0) continue;
     out += "|";
-    for (size_t c = 0; c < table.rows[0].size(); ++c) out += c < table.text_columns ? "---|" : "---:|";
+    for (size_t c = 0; c < run.table.rows[0].size(); ++c) out += c < run.table.text_columns ? "---|" : "---:|";
     out += "\n";
   }
-  out += "\n## Curves\n\nOver the optimizer steps of all stages.\n\n";
-  for (const std::string& chart : charts) out += "![" + chart + "](" + chart + ".svg)\n";
-  return out + sample_text(folder / "samples.jsonl");
+  out += "\n## Curves\n\nA training stage has its own steps; evaluations are over the steps of the run.\n\n";
+  std::string stage;
+  for (const ReportChart& chart : run.charts) {
+    if (chart.stage != stage) {
+      stage = chart.stage;
+      out += "\n### Stage " + stage + "\n\n" + fact_table(stage_settings(run.recipe, stage));
+    }
+    out += "![" + chart.file + "](" + chart.file + ".svg)\n";
+  }
+  return out + sample_text(run.samples);
+}
+
+// Names of the recipe's stages, or those of the completed ones in folders of older versions.
+std::vector<std::string> stage_names(const Json& state) {
+  const Json* recipe = state.find("recipe");
+  const Json* stages = recipe && recipe->is_object() ? recipe->find("stage") : nullptr;
+  if (!stages) stages = &state.at("stages");
+  std::vector<std::string> out;
+  for (const Json& stage : stages->as_array("stages")) out.push_back(stage.at("name").as_string());
+  return out;
 }
 
 }  // namespace
@@ -169,36 +163,27 @@ Json write_report(const std::filesystem::path& folder) {
                            {"stages", stages},
                            {"preparation", preparation}};
 
-  const std::map<std::string, Curve> curves = read_curves(folder / "metrics.jsonl");
-  std::vector<std::string> charts;
-  const auto draw = [&](const std::string& file, const std::string& title, const std::vector<std::string>& names) {
-    std::vector<Curve> shown;
-    for (const std::string& name : names)
-      if (const auto found = curves.find(name); found != curves.end()) shown.push_back(found->second);
-    if (shown.empty()) return;
-    write_file_atomic(folder / (file + ".svg"), svg_chart(title, "step", shown));
-    charts.push_back(file);
-  };
-  draw("loss", "loss", {"loss"});
-  draw("reward", "reward", {"reward"});
-  std::vector<std::string> accuracies;
-  for (const auto& [name, curve] : curves)
-    if (name.starts_with("eval/") && name.ends_with("accuracy")) accuracies.push_back(name);
-  draw("accuracy", "accuracy", accuracies);
-  std::vector<std::string> bits;
-  for (const auto& [name, curve] : curves)
-    if (name.starts_with("eval/") && name.ends_with("bits_per_byte")) bits.push_back(name);
-  draw("bits_per_byte", "bits per byte", bits);
-  draw("length", "mean length of completions", {"completions/mean_length"});
-  draw("grad_norm", "gradient norm", {"grad_norm"});
-  draw("learning_rate", "learning rate", {"learning_rate"});
+  const Json* recipe = state.find("recipe");
+  RunReport run{.report = report,
+                .recipe = recipe ? *recipe : Json(),
+                .facts = report_facts(state),
+                .table = make_table(report),
+                .charts = report_charts(folder / "metrics.jsonl", stage_names(state)),
+                .evaluations = state.at("stages", path),
+                .samples = last_samples(folder / "samples.jsonl")};
+  JsonObject facts;
+  for (const auto& [name, value] : run.facts) facts.emplace_back(name, value);
+  report.set("about", std::move(facts));
+  for (const ReportChart& chart : run.charts)
+    write_file_atomic(folder / (chart.file + ".svg"), svg_charts({chart.chart}));
   write_file_atomic(folder / "report.json", report.dump(2) + "\n");
-  write_file_atomic(folder / "report.md", markdown(report, charts, folder));
+  write_file_atomic(folder / "report.md", markdown(run));
+  write_file_atomic(folder / "report.html", run_page(run));
   return report;
 }
 
 std::string report_table(const Json& report) {
-  const Table table = make_table(report);
+  const ReportTable table = make_table(report);
   std::vector<size_t> widths(table.rows[0].size());
   for (const auto& row : table.rows)
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());

@@ -7,8 +7,9 @@
 
 namespace hone {
 
-// Writes report.json ({name, stages: [{name, kind, accuracy, ci95, sampled_accuracy, sampled_ci95, before, tokens,
-// seconds, ...}], ...}), report.md and the SVG curves it shows into the run folder. Returns report.json's contents.
+// Writes report.json ({name, about, stages: [{name, kind, accuracy, ci95, sampled_accuracy, sampled_ci95, before,
+// tokens, seconds, ...}], ...}), report.md, report.html and the SVG curves into the run folder. Returns report.json's
+// contents.
 Json write_report(const std::filesystem::path& folder);
 
 // The final table for a terminal: one line per stage, accuracies in percent with their intervals.

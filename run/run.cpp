@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/base/build_info.h"
 #include "core/base/interrupt.h"
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
@@ -16,8 +17,11 @@
 #include "run/input_digests.h"
 #include "run/plan.h"
 #include "run/report.h"
+#include "run/run_facts.h"
 #include "run/run_state.h"
+#include "run/tracker.h"
 #include "train/loop.h"
+#include "train/peak_flops.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -91,8 +95,18 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
     EvalResult result = spec.evaluate(on, entry.options);
     result.samples.clear();
     const std::string prefix = "eval/" + spec.name + "/";
-    if (result.accuracy) row[prefix + "accuracy"] = result.accuracy->value;
-    if (result.sampled_accuracy) row[prefix + "sampled_accuracy"] = result.sampled_accuracy->value;
+    if (const auto& accuracy = result.accuracy) {
+      row[prefix + "accuracy"] = accuracy->value;
+      row[prefix + "accuracy_low"] = accuracy->low;
+      row[prefix + "accuracy_high"] = accuracy->high;
+    }
+    if (const auto& sampled = result.sampled_accuracy) {
+      row[prefix + "sampled_accuracy"] = sampled->value;
+      if (sampled->interval) {
+        row[prefix + "sampled_accuracy_low"] = sampled->interval->low;
+        row[prefix + "sampled_accuracy_high"] = sampled->interval->high;
+      }
+    }
     for (const auto& [name, value] : result.metrics) row[prefix + name] = value;
     if (result.accuracy)
       log::info("eval ", spec.name, ": accuracy ", result.accuracy->value, " [", result.accuracy->low, ", ",
@@ -123,6 +137,9 @@ StageContext context_of(Run& run, size_t index) {
           .index = static_cast<int64_t>(index),
           .first_step = run.first_step,
           .seed = stage_seed(run.recipe.seed, spec.name),
+          .peak_flops = run.recipe.peak_tflops > 0
+                            ? run.recipe.peak_tflops * 1e12
+                            : peak_flops(run.context.device(), model_dtype(run.recipe.dtype, run.context.kind())),
           .rollout = &run.recipe.rollout,
           .load_start_model = [&run, &stage = *spec.stage, start = run.start_folder](
                                   bool gradients) { return load_or_initialize(run, stage, start, gradients); },
@@ -218,6 +235,12 @@ fs::path execute(const Recipe& recipe, Device& device, const fs::path& folder, R
   Context context(device);
   context.set_numerics(numerics_of(recipe.numerics));
   MetricsLog run_log(folder);
+  Recipe copy = recipe;
+  Tracker tracker(
+      recipe.tracker, folder,
+      JsonObject{
+          {"name", recipe.name}, {"version", version_text()}, {"config", to_json([&](Fields& f) { copy.fields(f); })}});
+  run_log.on_row([&](int64_t begin) { tracker.notify(begin); });
   Run run{.recipe = recipe, .folder = folder, .context = context, .log = run_log};
   if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
   run.tokenizer = first_tokenizer(recipe);
@@ -260,7 +283,7 @@ void remove_temporaries(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::filesystem::path run_recipe(const Recipe& recipe) {
+std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& observer) {
   check_recipe(recipe);
   const std::unique_ptr<Device> device = open_device(recipe.device);
   Recipe resolved = recipe;
@@ -270,8 +293,10 @@ std::filesystem::path run_recipe(const Recipe& recipe) {
   write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
   RunState state;
   state.inputs = input_digests(resolved);
+  state.about = run_facts(*device);
   state.save(folder, resolved);
   log::info("run folder: ", folder.string());
+  if (observer) observer(folder);
   return execute(resolved, *device, folder, state);
 }
 
@@ -286,6 +311,11 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   const std::unique_ptr<Device> device = open_device(recipe.device);
   model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
   if (!state.has_results()) state.inputs = input_digests(recipe);
+  Json resumed = JsonArray{};
+  if (const Json* earlier = state.about.find("resumed")) resumed = *earlier;
+  if (!resumed.is_array()) resumed = JsonArray{};
+  resumed.array_ref().push_back(run_facts(*device));
+  state.about.set("resumed", resumed);
   state.save(folder, recipe);
   return execute(recipe, *device, folder, state);
 }

@@ -252,6 +252,7 @@ void RunState::save(const fs::path& folder, const Recipe& now) {
                               {"stages", stages},
                               {"log", log},
                               {"inputs", inputs},
+                              {"about", about},
                               {"recipe", recipe}};
   write_file_atomic(folder / "run.json", all.dump(2) + "\n");
 }
@@ -280,6 +281,10 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
   if (const Json* inputs = all.find("inputs")) {
     inputs->as_object(path + ": inputs");
     out.inputs = *inputs;
+  }
+  if (const Json* about = all.find("about")) {  // older runs lack it
+    about->as_object(path + ": about");
+    out.about = *about;
   }
   if (const Json* made_with = all.find("recipe")) {
     out.recipe = *made_with;

@@ -12,6 +12,7 @@ struct RunState {
   bool evaluated = false;  // the model, before the first training stage
   Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
   Json inputs = JsonObject{};  // digests of the inputs (run/input_digests.h); empty in folders of older versions
+  Json about = JsonObject{};   // {started, command, version, build, device}, and `resumed`: a list of the same
   Json recipe;                 // the resolved recipe that made the folder's contents; null in folders of older versions
 
   // A stage is done, or the first training stage has begun.

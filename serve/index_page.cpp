@@ -1,29 +1,14 @@
 #include "serve/index_page.h"
 
-#include "core/base/check.h"
-#include "core/net/digest.h"
+#include "core/io/page_style.h"
+#include "core/net/page_response.h"
 
 namespace hone {
 
-// The policy's source expression for the text in the page's one element of that name.
-static std::string hash_source(std::string_view name) {
-  const std::string opening = concat("<", name, ">"), closing = concat("</", name, ">");
-  const size_t begin = index_page().find(opening) + opening.size();
-  const std::string_view text = index_page().substr(begin, index_page().find(closing, begin) - begin);
-  return concat("'sha256-", base64(sha256(text)), "'");
-}
-
 HttpServerResponse index_page_response() {
-  static const std::string policy =
-      concat("default-src 'none'; script-src ", hash_source("script"), "; style-src ", hash_source("style"),
-             "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-             "require-trusted-types-for 'script'");
-  return {.body = std::string(index_page()),
-          .content_type = "text/html; charset=utf-8",
-          .headers = {{"Content-Security-Policy", policy},
-                      {"X-Content-Type-Options", "nosniff"},
-                      {"Referrer-Policy", "no-referrer"},
-                      {"Cache-Control", "no-cache"}}};
+  static const HttpServerResponse response =
+      page_response(with_part(std::string(index_page()), "/* page_style.css */", page_style()));
+  return response;
 }
 
 }  // namespace hone

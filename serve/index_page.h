@@ -6,10 +6,9 @@
 
 namespace hone {
 
-// The text of serve/index_page.html, which is compiled into the program.
+// The text of serve/index_page.html, which is compiled into the program. A marker in it stands for the shared style.
 std::string_view index_page();
-// The page with a content security policy (https://www.w3.org/TR/CSP3/) that allows its own script and style and
-// requests to this server, and nothing else.
+// The complete page (core/net/page_response.h).
 HttpServerResponse index_page_response();
 
 }  // namespace hone

@@ -48,7 +48,7 @@ struct Server::Impl final : HttpApp {
   }
 
   struct Route : HttpRoute {
-    void (Impl::*handler)(std::shared_ptr<HttpTransaction>);
+    void (Impl::*handler)(const std::shared_ptr<HttpTransaction>&);
   };
   static const std::map<std::string, Route>& routes();
 
@@ -57,16 +57,16 @@ struct Server::Impl final : HttpApp {
   void handle(std::shared_ptr<HttpTransaction> transaction) override;
   HttpServerResponse error(int status, const std::string& message) override;
 
-  void completions(std::shared_ptr<HttpTransaction> transaction) {
-    generate(std::move(transaction), parse_completion, "cmpl-");
+  void completions(const std::shared_ptr<HttpTransaction>& transaction) {
+    generate(transaction, parse_completion, "cmpl-");
   }
-  void chat(std::shared_ptr<HttpTransaction> transaction) { generate(std::move(transaction), parse_chat, "chatcmpl-"); }
-  void models(std::shared_ptr<HttpTransaction> transaction);
-  void health(std::shared_ptr<HttpTransaction> transaction);
-  void metrics(std::shared_ptr<HttpTransaction> transaction);
-  void index(std::shared_ptr<HttpTransaction> transaction) { transaction->respond(index_page_response()); }
-  void generate(std::shared_ptr<HttpTransaction> transaction, OpenAiRequest (*parse)(const Json&, const ServedModel&),
-                const char* prefix);
+  void chat(const std::shared_ptr<HttpTransaction>& transaction) { generate(transaction, parse_chat, "chatcmpl-"); }
+  void models(const std::shared_ptr<HttpTransaction>& transaction);
+  void health(const std::shared_ptr<HttpTransaction>& transaction);
+  void metrics(const std::shared_ptr<HttpTransaction>& transaction);
+  void index(const std::shared_ptr<HttpTransaction>& transaction) { transaction->respond(index_page_response()); }
+  void generate(const std::shared_ptr<HttpTransaction>& transaction,
+                OpenAiRequest (*parse)(const Json&, const ServedModel&), const char* prefix);
   HttpServerResponse busy(const std::string& what) const;
   struct PendingBytes;
   std::shared_ptr<const PendingBytes> reserve(int64_t bytes);
@@ -105,7 +105,7 @@ HttpServerResponse Server::Impl::error(int status, const std::string& message) {
 }
 
 void Server::Impl::handle(std::shared_ptr<HttpTransaction> transaction) {
-  (this->*routes().at(transaction->info().path).handler)(std::move(transaction));
+  (this->*routes().at(transaction->info().path).handler)(transaction);
 }
 
 // Reserves bytes of max_pending_bytes while it lives.
@@ -131,7 +131,7 @@ HttpServerResponse Server::Impl::busy(const std::string& what) const {
           .headers = {{"Retry-After", number_text(seconds)}}};
 }
 
-void Server::Impl::generate(std::shared_ptr<HttpTransaction> transaction,
+void Server::Impl::generate(const std::shared_ptr<HttpTransaction>& transaction,
                             OpenAiRequest (*parse)(const Json&, const ServedModel&), const char* prefix) {
   const Stopwatch watch;
   const std::string path = transaction->info().path;
@@ -170,7 +170,7 @@ void Server::Impl::generate(std::shared_ptr<HttpTransaction> transaction,
   });
 }
 
-void Server::Impl::models(std::shared_ptr<HttpTransaction> transaction) {
+void Server::Impl::models(const std::shared_ptr<HttpTransaction>& transaction) {
   const Json one = JsonObject{{"id", model.names.front()},
                               {"object", "model"},
                               {"created", started},
@@ -179,13 +179,13 @@ void Server::Impl::models(std::shared_ptr<HttpTransaction> transaction) {
   transaction->respond({.body = Json(JsonObject{{"object", "list"}, {"data", JsonArray{one}}}).dump()});
 }
 
-void Server::Impl::health(std::shared_ptr<HttpTransaction> transaction) {
+void Server::Impl::health(const std::shared_ptr<HttpTransaction>& transaction) {
   const std::string problem = async_engine.state().failure;
   if (problem.empty()) return transaction->respond({.body = R"({"status":"ok"})"});
   transaction->respond({.status = 503, .body = error_json(503, problem).dump()});
 }
 
-void Server::Impl::metrics(std::shared_ptr<HttpTransaction> transaction) {
+void Server::Impl::metrics(const std::shared_ptr<HttpTransaction>& transaction) {
   transaction->respond({.body = server_metrics.text(async_engine.state(), max_pending_completions, http->connections()),
                         .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }

@@ -48,7 +48,7 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 | 4 | `posttrain/rl/` | collects scored completions for tasks; makes rollout batches ahead of the learner | core, levels 1-3, posttrain/losses |
 | 4 | `posttrain/` | the rest: preference data, reward model, reference, stages | core, levels 1-3, posttrain/* |
 | 5 | `eval/` | evaluation tasks, statistics | low core, data, rewards, kernels, model, train, rollout, pretrain, posttrain/rl |
-| 6 | `run/` | recipe, run folder, stage sequence, plan, report | levels 0-3, pretrain, posttrain, posttrain/*, eval |
+| 6 | `run/` | recipe, run folder, stage sequence, plan, report, live view, tracker | levels 0-3, pretrain, posttrain, posttrain/*, eval |
 | 7 | `cli/` | one file per command; `cli/bench/` | everything |
 
 "low core" means core/{base,device,io,config,text}.
@@ -69,7 +69,7 @@ constexpr Home kHomes[] = {{"nlohmann/", "core/io", 1},
                            {"spdlog/", "core/base", 1},
                            {"pcre2", "core/text", 2},
                            {"utf8proc", "core/text", 2},
-                           {"zlib.h", "core/io", 2},
+                           {"zlib.h", "core/io", 3},
                            {"CLI/", "cli", 2},
                            {"boost/asio", "core/net", 0},
                            {"boost/beast", "core/net", 0},

@@ -16,8 +16,8 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
     sequences.push_back(sample->tokens);
     count += count_of(needs.unit, sample->columns.find(columns::mask));
   }
-  const std::vector<TokenLogprobs> scores =
-      compute_logprobs(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
+  const std::vector<TokenLogprobs> scores = compute_logprobs(
+      context, model, sequences, {.temperature = temperature, .entropy = needs.entropy, .hit = needs.token_accuracy});
   MicroBatchData staging;
   staging.fill(samples);
   staging.logp.clear();
@@ -32,6 +32,11 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
   const TokenBatch batch = staging.batch(scale_of(count));
   check_batch(needs, batch);
   MetricSums metrics;
+  for (size_t s = 0; needs.token_accuracy && s < scores.size(); ++s) {
+    const std::span<const float> mask = samples[s]->columns.find(columns::mask);
+    for (size_t t = 0; t < mask.size(); ++t)
+      if (mask[t] != 0) metrics.add("mean_token_accuracy", scores[s].hit[t], 1);
+  }
   const double loss = objective.loss(batch, unused, metrics);
   Metrics out = metrics.means();
   out["loss"] = loss;

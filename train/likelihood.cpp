@@ -39,7 +39,8 @@ class Sft : public Objective {
   explicit Sft(const SftSettings& settings) : settings_(settings) {}
 
   Needs needs() const override {
-    return {.unit = LossUnit::token,
+    return {.token_accuracy = true,
+            .unit = LossUnit::token,
             .loss_linear_in_logp = settings_.loss_type == "nll",
             .data = TrainingData::completions};
   }

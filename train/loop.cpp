@@ -92,6 +92,12 @@ struct Totals : Stateful {
   }
 };
 
+// Model FLOPs by convention (ModelFlops::causal_train_flops_per_token) over what the device could compute in the time
+// of the updates; sampling and data loading are not in that time.
+void add_mfu(Metrics& row, const StageContext& stage, const StepReport& report) {
+  if (stage.peak_flops > 0 && report.seconds > 0) row["mfu"] = report.flops / (report.seconds * stage.peak_flops);
+}
+
 Metrics row_of(const StageContext& stage, const StepReport& report, const Totals& totals, double seconds) {
   Metrics row = report.metrics;
   row["stage"] = static_cast<double>(stage.index);
@@ -101,6 +107,11 @@ Metrics row_of(const StageContext& stage, const StepReport& report, const Totals
   row["num_tokens"] = static_cast<double>(totals.tokens);
   row["step_time"] = seconds;
   row["tokens_per_second"] = static_cast<double>(report.num_tokens) / seconds;
+  add_mfu(row, stage, report);
+  if (const Device& device = stage.context.device(); device.kind() == DeviceKind::cuda) {
+    row["memory/allocated_gb"] = static_cast<double>(device.used_bytes()) * 1e-9;
+    row["memory/peak_gb"] = static_cast<double>(device.peak_bytes()) * 1e-9;
+  }
   const StepTimes& times = report.times;
   row["time/forward"] = times.forward;
   row["time/lm_head"] = times.lm_head;
@@ -111,10 +122,14 @@ Metrics row_of(const StageContext& stage, const StepReport& report, const Totals
   return row;
 }
 
-std::string note_of(const StepReport& report) {
-  const auto reward = report.metrics.find("reward");
-  return reward != report.metrics.end() ? format_text("reward %.3f", reward->second)
-                                        : format_text("loss %.4f", report.loss);
+// The end of the progress line: "loss 2.1345, 12345 tokens/s, mfu 41.2%".
+std::string note_of(const Metrics& row) {
+  const auto reward = row.find("reward"), mfu = row.find("mfu");
+  std::string out =
+      reward != row.end() ? format_text("reward %.3f", reward->second) : format_text("loss %.4f", row.at("loss"));
+  out += format_text(", %.0f tokens/s", row.at("tokens_per_second"));
+  if (mfu != row.end()) out += format_text(", mfu %.1f%%", 100 * mfu->second);
+  return out;
 }
 
 }  // namespace
@@ -206,9 +221,9 @@ void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
     ++step;
     totals.tokens += report.num_tokens;
     totals.seconds += seconds;
-    if (step % config.logging_steps == 0 || step == config.steps)
-      stage.log.metrics(stage.first_step + step, row_of(stage, report, totals, seconds));
-    progress.update(step, note_of(report));
+    const Metrics row = row_of(stage, report, totals, seconds);
+    if (step % config.logging_steps == 0 || step == config.steps) stage.log.metrics(stage.first_step + step, row);
+    progress.update(step, note_of(row));
     or_stop(after_step);
     const bool late = config.save_minutes > 0 && since_saved.seconds() >= 60 * config.save_minutes;
     if ((due(config.save_steps) || late) && last_saved != step) save();

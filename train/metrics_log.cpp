@@ -4,6 +4,12 @@
 
 namespace hone {
 
+static int64_t length_of(const std::filesystem::path& path) {
+  std::error_code missing;
+  const auto size = std::filesystem::file_size(path, missing);
+  return missing ? 0 : static_cast<int64_t>(size);
+}
+
 // Opens the files at the first write, since load_state() may cut them before.
 void MetricsLog::open(int64_t step) {
   if (metrics_) return;
@@ -14,20 +20,16 @@ void MetricsLog::open(int64_t step) {
 
 void MetricsLog::metrics(int64_t step, const Metrics& row) {
   open(step);
+  const int64_t begin = on_row_ ? length_of(folder_ / "metrics.jsonl") : 0;
   metrics_->write(step, row);
   tensorboard_->write(step, row);
   if (samples_) samples_->flush();  // both can be read during the run
+  if (on_row_) on_row_(begin);
 }
 
 void MetricsLog::sample(const Json& row) {
   if (!samples_) samples_ = std::make_unique<JsonlWriter>(folder_ / "samples.jsonl", FileWriter::Mode::append);
   samples_->write(row);
-}
-
-static int64_t length_of(const std::filesystem::path& path) {
-  std::error_code missing;
-  const auto size = std::filesystem::file_size(path, missing);
-  return missing ? 0 : static_cast<int64_t>(size);
 }
 
 // Cuts a log to the length section[member].

@@ -37,6 +37,13 @@ void MicroBatchRunner::read_rows(const MicroBatchData& staging, Tensor rows, std
     staging.to_tokens(rows.as<float>(), column);
 }
 
+void MicroBatchRunner::add_token_accuracy(Tensor hits, MetricSums& metrics) const {
+  if (is_dry_run()) return;
+  double sum = 0;
+  for (const float hit : hits.as<float>()) sum += hit;
+  metrics.add("mean_token_accuracy", sum, static_cast<double>(hits.size()));
+}
+
 Tensor MicroBatchRunner::rows_of(const MicroBatchData& staging, std::span<const float> column) {
   staging.to_rows(column, row_values_);
   return upload(context_, arena_, std::span<const float>(row_values_));
@@ -68,7 +75,7 @@ Tensor MicroBatchRunner::forward(const Packed& packed, const MicroBatchPosition&
 }
 
 void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
-                                         const MicroBatchPosition& place, Tensor logp) {
+                                         const MicroBatchPosition& place, Tensor logp, Tensor hit) {
   if (staging.rows().empty()) return;
   MetricSums unused;
   evaluate(staging, objective, scale, unused);
@@ -79,6 +86,7 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
   Param& head = model_.lm_head();
   logprob_fused(context_, {.logp = logp,
                            .lse = lse,
+                           .hit = hit,
                            .dhidden = dhidden,
                            .dw = head.grad,
                            .grad = grad,
@@ -99,10 +107,12 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows});
   const Tensor entropy = needs.entropy ? arena_.take(DType::f32, {rows}) : Tensor();
   const Tensor value = needs.critic ? arena_.take(DType::f32, {rows, 1}) : Tensor();
+  const Tensor hit = needs.token_accuracy ? arena_.take(DType::f32, {rows}) : Tensor();
   Param& head = model_.lm_head();
   logprob_forward(context_, {.logp = logp,
                              .lse = lse,
                              .entropy = entropy,
+                             .hit = hit,
                              .hidden = hidden,
                              .w = head.value,
                              .targets = targets,
@@ -111,11 +121,13 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   phases_.mark(Phase::lm_head);
   host_.clear();
   const Tensor host_logp = host_.fetch(logp), host_entropy = needs.entropy ? host_.fetch(entropy) : Tensor(),
-               host_value = needs.critic ? host_.fetch(value) : Tensor();
+               host_value = needs.critic ? host_.fetch(value) : Tensor(),
+               host_hit = needs.token_accuracy ? host_.fetch(hit) : Tensor();
   context_.synchronize();
   read_rows(staging, host_logp, staging.logp);
   if (needs.entropy) read_rows(staging, host_entropy, staging.entropy);
   if (needs.critic) read_rows(staging, host_value, staging.value);
+  if (needs.token_accuracy) add_token_accuracy(host_hit, metrics);
   const double loss = evaluate(staging, objective, scale, metrics);
   if (!std::isfinite(loss)) return loss;
 

@@ -44,10 +44,10 @@ class MicroBatchRunner {
   MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases);
 
   // For an objective whose loss is linear in logp: its gradient is known before the log-probs, so the host does not
-  // wait. Writes logp [R] f32 on the device; R is the number of rows. evaluate() computes the loss after read_rows()
-  // has copied it to staging.logp.
+  // wait. Writes logp and, unless empty, hit (kernels/lm_head/logprob.h) [R] f32 on the device; R is the number of
+  // rows. evaluate() computes the loss after read_rows() has copied logp to staging.logp.
   void queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
-                         const MicroBatchPosition& place, Tensor logp);
+                         const MicroBatchPosition& place, Tensor logp, Tensor hit);
   // For any objective; waits for the log-probs. `critic` may be null if the objective needs none. Returns the loss; if
   // it is not finite, no backward pass runs.
   double run(MicroBatchData& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
@@ -58,6 +58,8 @@ class MicroBatchRunner {
   void measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics);
   // The critic's values of the micro-batch's tokens (0 where the mask is 0). Waits for the device.
   std::vector<float> values(const MicroBatchData& staging, Critic& critic);
+  // Adds mean_token_accuracy of fetched hits.
+  void add_token_accuracy(Tensor hits, MetricSums& metrics) const;
   // Copies fetched values of rows to the entries of a column.
   void read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const;
 

@@ -43,6 +43,7 @@ struct Needs {
   // Columns that the loss or compute_advantages() reads if they are present.
   std::vector<Column> optional = {};
   bool entropy = false, critic = false;  // the trainer also computes the column entropy; value
+  bool token_accuracy = false;           // the trainer also measures mean_token_accuracy
   LossUnit unit = LossUnit::token;
   // dLoss/dlogp does not depend on logp (pretraining, SFT): lm_head, loss and backward are then one pass without a
   // host sync.

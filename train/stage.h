@@ -53,6 +53,7 @@ struct StageContext {
   int64_t first_step = 0;  // optimizer steps of the stages before this one
   uint64_t seed = 0;       // of data order and sampling
   DType save_dtype = DType::f32;
+  double peak_flops = 0;  // FLOP/s of the device, which mfu is a share of (train/peak_flops.h); 0 = unknown
   const RolloutConfig* rollout = nullptr;
   // Loads another copy of the model as it was when the stage began.
   std::function<std::unique_ptr<Model>(bool gradients)> load_start_model = {};

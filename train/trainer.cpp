@@ -6,6 +6,7 @@
 #include "core/base/stopwatch.h"
 #include "data/sample_json.h"
 #include "kernels/optimizer/optimizer.h"
+#include "model/flops.h"
 #include "train/micro_batch.h"
 #include "train/micro_batch_runner.h"
 
@@ -43,6 +44,8 @@ struct Trainer::Impl {
         step_arena(context.device()),
         host(context) {
     optimizer->attach(context, model.params());
+    flops_per_token = count_flops(model, 0).causal_train_flops_per_token;
+    flops_per_context = count_flops(model, 1).causal_train_flops_per_token - flops_per_token;
   }
 
   Critic& the_critic() {
@@ -84,6 +87,7 @@ struct Trainer::Impl {
   HostFetch host;
   std::filesystem::path dump_path;
   int64_t steps = 0;
+  double flops_per_token = 0, flops_per_context = 0;  // of a token; of a token for each token of its sample
   std::vector<MicroBatchData> stagings;
   std::vector<MicroBatch> micro_batches;
   std::vector<const Sample*> active_samples;  // of a step: the samples that are not idle
@@ -149,6 +153,8 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     }
     m.active_samples.push_back(&sample);
     report.num_trained_tokens += trained;
+    const auto length = static_cast<double>(sample.tokens.size());
+    report.flops += length * (m.flops_per_token + m.flops_per_context * length);
   }
   const std::span<const Sample* const> working = m.active_samples;
   if (needs.critic) m.the_critic();
@@ -168,7 +174,11 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     if (!std::isfinite(loss)) m.reject_step("loss", loss, samples_of(micro));
     report.loss += loss;
   };
-  const Tensor logp = needs.loss_linear_in_logp ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
+  const auto step_column = [&](bool wanted) {
+    return wanted ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
+  };
+  const bool counts_hits = needs.loss_linear_in_logp && needs.token_accuracy;
+  const Tensor logp = step_column(needs.loss_linear_in_logp), hit = step_column(counts_hits);
   m.stagings.resize(std::max(m.stagings.size(), needs.loss_linear_in_logp ? m.micro_batches.size() : 1));
   int64_t first_row = 0;
   MicroBatchPosition place{.step = m.steps};
@@ -178,7 +188,8 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     place.first_sample = static_cast<int64_t>(m.micro_batches[i].begin);
     const auto rows = static_cast<int64_t>(staging.rows().size());
     if (needs.loss_linear_in_logp)
-      m.pass.queue_static_grad(staging, objective, scale, place, logp.rows(first_row, rows));
+      m.pass.queue_static_grad(staging, objective, scale, place, logp.rows(first_row, rows),
+                               counts_hits ? hit.rows(first_row, rows) : Tensor());
     else
       add_loss(m.pass.run(staging, objective, scale, place, m.critic.get(), metrics), m.micro_batches[i]);
     first_row += rows;
@@ -196,7 +207,8 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.phases.mark(Phase::optimizer);
   m.host.clear();
   const Tensor host_norm = m.host.fetch(policy.norm), host_critic_norm = m.host.fetch(critic.norm),
-               host_logp = needs.loss_linear_in_logp ? m.host.fetch(logp) : Tensor();
+               host_logp = needs.loss_linear_in_logp ? m.host.fetch(logp) : Tensor(),
+               host_hit = counts_hits ? m.host.fetch(hit) : Tensor();
   m.context.synchronize();
   if (needs.loss_linear_in_logp) {
     first_row = 0;
@@ -207,6 +219,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
       add_loss(m.pass.evaluate(staging, objective, scale, metrics), m.micro_batches[i]);
       first_row += rows;
     }
+    if (counts_hits) m.pass.add_token_accuracy(host_hit, metrics);
   }
   const double critic_norm = m.is_dry_run() ? 0 : host_critic_norm.ptr<float>()[0];
   if (!m.is_dry_run()) report.grad_norm = host_norm.ptr<float>()[0];

@@ -77,6 +77,14 @@ void draw(std::string& out, const Chart& chart, double offset) {
         "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e5e7eb\"/><text x=\"%g\" y=\"%.1f\" "
         "text-anchor=\"end\">%g</text>\n",
         left, width - right, py(y), py(y), left - 6, py(y) + 4, std::abs(y) < step * 1e-6 ? 0 : y);
+  for (const auto& [x, label] : chart.marks) {
+    if (x < xs.low || x > xs.high) continue;
+    out += format_text(
+               "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#6b7280\" "
+               "stroke-dasharray=\"4 3\"/><text x=\"%.1f\" y=\"%.1f\" fill=\"#6b7280\">",
+               px(x), px(x), top, floor, px(x) + 4, top + 8) +
+           escaped(label) + "</text>\n";
+  }
   const auto point = [&](double x, double y) {
     if (std::isfinite(x) && std::isfinite(y)) out += format_text("%.1f,%.1f ", px(x), py(y));
   };
@@ -106,9 +114,9 @@ std::string svg_charts(const std::vector<Chart>& charts) {
   double height = 0;
   for (const Chart& chart : charts) height += height_of(chart);
   std::string out = format_text(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" "
-      "font-size=\"11\">\n",
-      width, height);
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\" "
+      "font-family=\"sans-serif\" font-size=\"11\">\n",
+      width, height, width, height);
   out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   double offset = 0;
   for (const Chart& chart : charts) {
@@ -130,9 +138,9 @@ std::string svg_bars(const std::string& title, const std::vector<Bar>& bars) {
   const double height = top + line * static_cast<double>(bars.size()) + 8,
                scale = (width - names - numbers) / (longest > 0 ? longest : 1);
   std::string out = format_text(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" "
-      "font-size=\"11\">\n",
-      width, height);
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\" "
+      "font-family=\"sans-serif\" font-size=\"11\">\n",
+      width, height, width, height);
   out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\" font-size=\"14\">" +
          escaped(title) + "</text>\n";
   for (size_t b = 0; b < bars.size(); ++b) {

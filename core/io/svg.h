@@ -13,10 +13,11 @@ struct Curve {
   std::vector<std::pair<double, double>> points;
   std::vector<std::pair<double, double>> band;  // low, high
 };
-// Curves on axes with round tick labels.
+// Curves on axes with round tick labels. marks: vertical lines at x with a label, such as the first step of a stage.
 struct Chart {
   std::string title, x_label;
   std::vector<Curve> curves;
+  std::vector<std::pair<double, std::string>> marks = {};
 };
 // An SVG document with the charts below one another.
 std::string svg_charts(const std::vector<Chart>& charts);

@@ -30,6 +30,7 @@ inline void check_logprob_forward(const LogprobForward& args) {
   check_shape(logprob_forward, "logp", args.logp, {args.hidden.dim(0)});
   check_shape(logprob_forward, "lse", args.lse, {args.hidden.dim(0)});
   check_optional(logprob_forward, "entropy", args.entropy, {args.hidden.dim(0)});
+  check_optional(logprob_forward, "hit", args.hit, {args.hidden.dim(0)});
 }
 inline void check_logprob_backward(const LogprobBackward& args) {
   check_head(logprob_backward, args.hidden, args.w, args.targets, args.inv_temperature);
@@ -44,6 +45,7 @@ inline void check_logprob_fused(const LogprobFused& args) {
   check_head_gradient(logprob_fused, args.dhidden, args.dw, args.grad, args.hidden, args.w);
   check_shape(logprob_fused, "logp", args.logp, {args.hidden.dim(0)});
   check_shape(logprob_fused, "lse", args.lse, {args.hidden.dim(0)});
+  check_optional(logprob_fused, "hit", args.hit, {args.hidden.dim(0)});
 }
 
 // logprob_fused is this forward, then this backward. entropy: [R] f32, or empty without a gradient of entropy.
@@ -56,18 +58,18 @@ LogprobBackward backward_of(const LogprobFused& args, Tensor entropy);
 // The columns of a range of rows: [rows] f32 each, but targets are i32.
 struct HeadRows {
   Tensor targets;
-  Tensor dlogp, dentropy;     // gradient of the loss; dentropy may be empty
-  Tensor logp, lse, entropy;  // entropy may be empty
-  Tensor chunks;              // [rows, 2 * chunks]: (max, sum) of each chunk
-  Tensor chunk_weighted;      // [rows, chunks]: LogSumExp::weighted of each chunk; or empty
-  Tensor target_z;            // logit of the target, times the inverse temperature
-  Tensor guess, scale;        // see head_exponentials
+  Tensor dlogp, dentropy;          // gradient of the loss; dentropy may be empty
+  Tensor logp, lse, entropy, hit;  // entropy and hit may be empty
+  Tensor chunks;                   // [rows, 2 * chunks]: (max, sum) of each chunk
+  Tensor chunk_weighted;           // [rows, chunks]: LogSumExp::weighted of each chunk; or empty
+  Tensor target_z;                 // logit of the target, times the inverse temperature
+  Tensor guess, scale;             // see head_exponentials
   float inv_temperature = 1, z_loss = 0;
 };
 
 // Writes the chunk sums of the block of logits, and target_z of the rows whose target is in it.
 void head_sums(Context& context, const HeadRows& rows, Tensor logits, int64_t first);
-// Computes lse and, unless empty, logp and entropy from all chunk sums.
+// Computes lse and, unless empty, logp, entropy and hit from all chunk sums.
 void head_finish(Context& context, const HeadRows& rows, int64_t V);
 
 // Writes the gradient of the logits, in its own dtype. lse (and entropy) are known.

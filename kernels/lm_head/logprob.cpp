@@ -48,6 +48,7 @@ void forward(Context& context, const LogprobForward& args) {
     args.lse.ptr<float>()[r] = sums.value();
     args.logp.ptr<float>()[r] = row.z(row.target) - sums.value();
     if (args.entropy) args.entropy.ptr<float>()[r] = sums.entropy();
+    if (args.hit) args.hit.ptr<float>()[r] = row.z(row.target) >= sums.max ? 1.0f : 0.0f;
   });
 }
 
@@ -80,6 +81,7 @@ LogprobForward forward_of(const LogprobFused& args, Tensor entropy) {
   return {.logp = args.logp,
           .lse = args.lse,
           .entropy = entropy,
+          .hit = args.hit,
           .hidden = args.hidden,
           .w = args.w,
           .targets = args.targets,

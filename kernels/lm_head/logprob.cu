@@ -94,6 +94,7 @@ void forward(Context& context, const LogprobForward& args) {
   check_shape(logprob_forward, "logp", args.logp, {R});
   check_shape(logprob_forward, "lse", args.lse, {R});
   check_optional(logprob_forward, "entropy", args.entropy, {R});
+  check_optional(logprob_forward, "hit", args.hit, {R});
   if (R == 0) return;
   const ScratchScope scope(context);
   const int64_t step = block_rows(R, most_rows);
@@ -104,6 +105,7 @@ void forward(Context& context, const LogprobForward& args) {
     rows.logp = args.logp.rows(first, count);
     rows.lse = args.lse.rows(first, count);
     rows.entropy = rows_of(args.entropy, first, count);
+    rows.hit = rows_of(args.hit, first, count);
     const Tensor block = args.hidden.rows(first, count);
     if (head_is_direct(block, args.w))
       head_sums_direct(context, rows, block, args.w);
@@ -175,6 +177,7 @@ void fused(Context& context, const LogprobFused& args) {
   check_gradient_cuda(logprob_fused, head, args.dhidden, args.dw, args.grad);
   check_shape(logprob_fused, "logp", args.logp, {R});
   check_shape(logprob_fused, "lse", args.lse, {R});
+  check_optional(logprob_fused, "hit", args.hit, {R});
   if (R == 0) return;
   const ScratchScope scope(context);
   Arena& arena = context.scratch();
@@ -201,6 +204,7 @@ void fused(Context& context, const LogprobFused& args) {
     rows.dlogp = args.grad.logp.rows(first, count);
     rows.logp = args.logp.rows(first, count);
     rows.lse = args.lse.rows(first, count);
+    rows.hit = rows_of(args.hit, first, count);
     rows.guess = guess.rows(first, count);
     if (head_is_direct(block, args.w))
       head_exponentials_direct(context, rows, gradient, block, args.w);

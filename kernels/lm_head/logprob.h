@@ -6,17 +6,19 @@
 
 namespace hone {
 
-// logp[r] = z[r, targets[r]] - lse[r]; entropy[r] = lse[r] - sum_v p_v z_v.
+// logp[r] = z[r, targets[r]] - lse[r]; entropy[r] = lse[r] - sum_v p_v z_v. hit[r] is 1 if no token has a larger z than
+// the target, else 0.
 // A target outside of the vocabulary is an Error; on a GPU it has a logp of NaN and no gradient of its own.
 struct LogprobForward {
   Tensor logp, lse;  // [R] f32, written
   Tensor entropy{};  // [R] f32, written; or empty
+  Tensor hit{};      // [R] f32, written; or empty
   Tensor hidden;     // [R, D]
   Tensor w;          // [V, D]
   Tensor targets;    // [R] i32
   float inv_temperature;
   static constexpr auto access =
-      op_access(written(&LogprobForward::logp, &LogprobForward::lse, &LogprobForward::entropy),
+      op_access(written(&LogprobForward::logp, &LogprobForward::lse, &LogprobForward::entropy, &LogprobForward::hit),
                 read(&LogprobForward::hidden, &LogprobForward::w, &LogprobForward::targets));
 };
 inline constinit Op<LogprobForward> logprob_forward{"logprob_forward"};
@@ -48,17 +50,19 @@ struct LogprobBackward {
 inline constinit Op<LogprobBackward> logprob_backward{"logprob_backward"};
 
 // Forward and backward at once, for losses whose dLoss/dlogp is known beforehand (pretraining, SFT). The logits are
-// computed once. logp and lse have logprob_forward's bits.
+// computed once. logp, lse and hit have logprob_forward's bits.
 struct LogprobFused {
   Tensor logp, lse;  // [R] f32, written
+  Tensor hit{};      // [R] f32, written; or empty
   Tensor dhidden;    // [R, D], written
   Tensor dw{};       // [V, D] f32, added to; empty for a frozen lm_head
   LogprobGrad grad;
   Tensor hidden, w, targets;
   float inv_temperature;
   static constexpr auto access =
-      op_access(written(&LogprobFused::logp, &LogprobFused::lse, &LogprobFused::dhidden), added(&LogprobFused::dw),
-                parts(&LogprobFused::grad), read(&LogprobFused::hidden, &LogprobFused::w, &LogprobFused::targets));
+      op_access(written(&LogprobFused::logp, &LogprobFused::lse, &LogprobFused::hit, &LogprobFused::dhidden),
+                added(&LogprobFused::dw), parts(&LogprobFused::grad),
+                read(&LogprobFused::hidden, &LogprobFused::w, &LogprobFused::targets));
 };
 inline constinit Op<LogprobFused> logprob_fused{"logprob_fused"};
 

@@ -12,9 +12,9 @@
 namespace hone {
 namespace {
 
-// Results of forward per row, which backward reads.
+// Results of forward per row. Backward reads lse and entropy.
 struct Columns {
-  Tensor logp, lse, entropy;  // logp or entropy may be empty
+  Tensor logp, lse, entropy, hit;  // all but lse may be empty
 };
 
 struct Head {
@@ -51,8 +51,9 @@ void write_columns(const Head& head, int64_t first, const Tensor& logits, const 
     const LogSumExp sums = log_sum_exp(logits.row<float>(r), logits.dim(1), head.inv_temperature);
     const float lse = sums.value();
     out.lse.ptr<float>()[at] = lse;
-    if (out.logp)
-      out.logp.ptr<float>()[at] = logits.row<float>(r)[head.targets.ptr<int32_t>()[at]] * head.inv_temperature - lse;
+    const float target_z = logits.row<float>(r)[head.targets.ptr<int32_t>()[at]] * head.inv_temperature;
+    if (out.logp) out.logp.ptr<float>()[at] = target_z - lse;
+    if (out.hit) out.hit.ptr<float>()[at] = target_z >= sums.max ? 1.0f : 0.0f;
     if (out.entropy) out.entropy.ptr<float>()[at] = sums.entropy();
   });
 }
@@ -84,7 +85,7 @@ void forward(Context& context, const LogprobForward& args) {
   check_logprob_forward(args);
   const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
-    write_columns(head, first, logits, {args.logp, args.lse, args.entropy});
+    write_columns(head, first, logits, {args.logp, args.lse, args.entropy, args.hit});
   });
 }
 
@@ -92,7 +93,7 @@ void backward(Context& context, const LogprobBackward& args) {
   check_logprob_backward(args);
   const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
-    add_gradients(context, head, first, logits, {{}, args.lse, args.entropy}, args.grad, args.dhidden, args.dw);
+    add_gradients(context, head, first, logits, {{}, args.lse, args.entropy, {}}, args.grad, args.dhidden, args.dw);
   });
 }
 
@@ -101,7 +102,8 @@ void fused(Context& context, const LogprobFused& args) {
   const ScratchScope scope(context);
   const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   const Columns columns{args.logp, args.lse,
-                        args.grad.entropy ? context.scratch().take(DType::f32, {args.hidden.dim(0)}) : Tensor()};
+                        args.grad.entropy ? context.scratch().take(DType::f32, {args.hidden.dim(0)}) : Tensor(),
+                        args.hit};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
     write_columns(head, first, logits, columns);
     add_gradients(context, head, first, logits, columns, args.grad, args.dhidden, args.dw);

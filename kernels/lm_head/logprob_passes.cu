@@ -120,6 +120,7 @@ __global__ void __launch_bounds__(threads) finish_kernel(HeadRowsView rows, int 
   const bool known = rows.targets[row] >= 0 && rows.targets[row] < V;
   if (rows.logp) rows.logp[row] = known ? rows.target_z[row] - lse : NAN;
   if (rows.entropy) rows.entropy[row] = sums.entropy();
+  if (rows.hit) rows.hit[row] = known && rows.target_z[row] >= sums.max ? 1.0f : 0.0f;
 }
 
 template <class T>

@@ -9,7 +9,7 @@ namespace hone {
 struct HeadRowsView {
   const int32_t* targets;
   const float *dlogp, *dentropy;
-  float *logp, *lse, *entropy;
+  float *logp, *lse, *entropy, *hit;
   float2* chunks;
   float *chunk_weighted, *target_z, *guess, *scale;
   float inv_temperature, z_loss;
@@ -22,6 +22,7 @@ struct HeadRowsView {
         logp(numbers<float>(rows.logp)),
         lse(numbers<float>(rows.lse)),
         entropy(numbers<float>(rows.entropy)),
+        hit(numbers<float>(rows.hit)),
         chunks(numbers<float2>(rows.chunks)),
         chunk_weighted(numbers<float>(rows.chunk_weighted)),
         target_z(numbers<float>(rows.target_z)),

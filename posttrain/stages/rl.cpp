@@ -11,6 +11,7 @@
 #include "posttrain/rl/reward_watch.h"
 #include "posttrain/rl/rollout_batch.h"
 #include "posttrain/rl/rollout_config.h"
+#include "posttrain/rl/rollout_file.h"
 #include "posttrain/rl/rollout_queue.h"
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
@@ -33,6 +34,7 @@ StepReport combine(const std::vector<StepReport>& updates) {
     out.num_tokens += update.num_tokens;
     out.num_trained_tokens += update.num_trained_tokens;
     out.num_sequences += update.num_sequences;
+    out.flops += update.flops;
     out.seconds += update.seconds;
     out.times += update.times;
     metrics.push_back(update.metrics);
@@ -72,6 +74,8 @@ class Rl : public Stage {
     f("num_mini_batches", num_mini_batches_, "optimizer updates of each epoch");
     f("log_samples", log_samples_,
       "number of completions of a step to write to samples.jsonl, group by group; -1 = all, 0 = none");
+    f("keep_rollouts", keep_rollouts_,
+      "true: write all completions of a step with token ids, log-probs and advantages to rollouts/step-N.jsonl.gz");
     actor_.fields(f);
     objective_.fields(f, "objective", "what is optimized (hone list objectives)");
     require_data(f, objective_.kind(), *objective_, TrainingData::rewarded);
@@ -249,6 +253,7 @@ class Rl : public Stage {
     if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
     MetricSums credit;
     of.objective.compute_advantages(experience.groups, credit);
+    if (keep_rollouts_) write_rollouts(stage.run_folder, stage.first_step + step + 1, experience.groups);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
       for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.unit, stage.seed,
@@ -288,6 +293,7 @@ class Rl : public Stage {
   bool exact_engine_ = true;  // [rollout] samples with the learner's arithmetic
   LoopConfig loop_;
   int64_t num_iterations_ = 1, num_mini_batches_ = 1, log_samples_ = 64;
+  bool keep_rollouts_ = false;
 };
 
 [[maybe_unused]] const bool added = stages().add("rl", [] { return std::unique_ptr<Stage>(new Rl); });

@@ -70,12 +70,15 @@ class Pretrain : public Stage {
     const bool by_document = packing_ == "documents";
     Stateful* loader = by_document ? static_cast<Stateful*>(&documents) : &windows;
     LoopConfig loop = loop_;
-    loop.steps = loop_.num_steps(static_cast<double>(by_document ? usable_documents(tokens) : windows.count()) /
-                                 static_cast<double>(batch_size_));
-    train_loop(stage, loop, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
+    const double steps_per_epoch = static_cast<double>(by_document ? usable_documents(tokens) : windows.count()) /
+                                   static_cast<double>(batch_size_);
+    loop.steps = loop_.num_steps(steps_per_epoch);
+    train_loop(stage, loop, trainer, {{"loader", loader}}, [&](int64_t step, double learning_rate) {
       const Rollback undo(*loader);
       for (Sample& sample : samples) sample = by_document ? next_document(tokens, documents) : windows.next();
-      return trainer.step(batch, *objective_, learning_rate);
+      StepReport report = trainer.step(batch, *objective_, learning_rate);
+      report.metrics["epoch"] = static_cast<double>(step + 1) / steps_per_epoch;
+      return report;
     });
   }
 

@@ -1,5 +1,7 @@
 // The command line as scripts use it: exit codes, outputs and error messages.
+#include <cstdio>
 #include <cstdlib>
+#include <regex>
 
 #include "tests/cli/command_case.h"
 
@@ -22,7 +24,7 @@ TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
 
 TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
   for (const char* command : {"run", "eval", "generate", "chat", "logprobs", "reward", "objective", "tokenizer", "data",
-                              "list", "plan", "plot", "doctor", "bench"}) {
+                              "list", "plan", "plot", "doctor", "bench", "watch", "completion"}) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;
@@ -89,6 +91,77 @@ TEST_F(CliTest, InvalidOptionsAreUsageErrors) {
   expect_error({"run"}, 2, {"recipe"});
   expect_error({"list", "objectives", "--out", "x"}, 2, {"--out", "recipe-keys"});
   expect_error({"data", "generate", "--generator", "arithmetic", "--split", "all"}, 2, {"--split"});
+}
+
+TEST_F(CliTest, UnknownOptionsSuggestTheNearest) {
+  expect_error({"logprobs", "--modle", "x"}, 2, {"logprobs: unknown option --modle", "did you mean '--model'?"});
+  expect_error({"run", "recipe.toml", "--dry-rn"}, 2, {"run: unknown option --dry-rn", "'--dry-run'"});
+  expect_error({"eval", "--model", "x", "--taks=arc"}, 2, {"unknown option --taks", "'--tasks'"});
+  expect_error({"--versoin"}, 2, {"unknown option --versoin", "'--version'"});
+  // The value of an option is no option.
+  const Finished done = run_hone({"generate", "--model", "/nowhere", "--prompt", "--hello", "--max-tokns", "3"});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("'--max-tokens'"), std::string::npos) << done.err;
+}
+
+TEST_F(CliTest, TheVersionNamesCommitAndBuild) {
+  const Finished done = run_hone({"--version"});
+  EXPECT_TRUE(std::regex_match(done.out, std::regex(R"(hone \d+\.\d+\.\d+ \(([0-9a-f]{12}(-dirty)?|unknown)\)\n)"
+                                                    R"([A-Za-z]+, [A-Za-z]+ [0-9.]+, \w+, .*CUDA.*\n)")))
+      << done.out;
+}
+
+// Sources the bash script and completes the words; the last one is what was typed of the word at the cursor.
+std::string completed(const std::string& script, const std::vector<std::string>& words) {
+  std::string line = "cd " + fs::path(script).parent_path().string() + " && source " + script + " && COMP_WORDS=(";
+  for (const std::string& word : words) line += "'" + word + "' ";
+  line += concat(") COMP_CWORD=", words.size() - 1, " && _hone; printf '%s ' \"${COMPREPLY[@]}\"");
+  FILE* pipe = ::popen(("bash -c '" + std::regex_replace(line, std::regex("'"), "'\\''") + "'").c_str(), "r");
+  std::string out;
+  char piece[4096];
+  while (const size_t count = std::fread(piece, 1, sizeof piece, pipe)) out.append(piece, count);
+  ::pclose(pipe);
+  return out;
+}
+
+TEST_F(CliTest, BashCompletesCommandsOptionsValuesAndRecipes) {
+  const Finished done = run_hone({"completion", "bash"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const std::string script = write("hone.bash", done.out);
+  write("my_recipe.toml", "");
+  write("notes.txt", "");
+  EXPECT_EQ(completed(script, {"hone", "wat"}), "watch ");
+  EXPECT_EQ(completed(script, {"hone", "run", "x.toml", "--dash"}), "--dashboard ");
+  EXPECT_EQ(completed(script, {"hone", "list", "object"}), "objectives ");
+  EXPECT_EQ(completed(script, {"hone", "eval", "--task", "gsm8"}), "gsm8k ");
+  EXPECT_EQ(completed(script, {"hone", "run", "my"}), "my_recipe.toml ");
+  EXPECT_EQ(completed(script, {"hone", "run", "no"}), " ");
+  EXPECT_EQ(completed(script, {"hone", "completion", ""}), "bash fish zsh ");
+}
+
+TEST_F(CliTest, EveryShellKnowsEveryCommand) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const Finished done = run_hone({"completion", shell});
+    EXPECT_EQ(done.code, 0) << done.err;
+    for (const char* word : {"watch", "quant-error", "served-model-name", "dry-run"})
+      EXPECT_NE(done.out.find(word), std::string::npos) << shell << ": " << word;
+  }
+  expect_error({"completion", "tcsh"}, 2, {"tcsh"});
+}
+
+TEST_F(CliTest, ManPagesSayWhatHelpSays) {
+  const fs::path out = folder.path() / "man";
+  ASSERT_EQ(run_hone({"list", "man", "--out", out.string()}).code, 0);
+  const std::string page = read_file(out / "hone-run.1"), index = read_file(out / "hone.1");
+  EXPECT_TRUE(page.starts_with(".TH HONE\\-RUN 1")) << page;
+  for (const char* words : {".SH SYNOPSIS", "\\fB\\-\\-dry\\-run\\fR", ".SH EXAMPLE", "folder of the run to resume"})
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+  EXPECT_NE(index.find(".BR hone\\-watch (1)"), std::string::npos);
+  if (std::system("command -v man > /dev/null 2>&1") != 0) return;
+  for (const auto& entry : fs::directory_iterator(out)) {
+    const std::string check = "man --warnings -l " + entry.path().string() + " 2>&1 >/dev/null | grep -c . > /dev/null";
+    EXPECT_NE(WEXITSTATUS(std::system(check.c_str())), 0) << entry.path();
+  }
 }
 
 TEST_F(CliTest, TheReferenceOfRecipeKeysIsWrittenAsPages) {

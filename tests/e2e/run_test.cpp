@@ -1,5 +1,6 @@
 // Complete runs of the program: the bits of a run, and stopping and resuming it.
 #include <cstdlib>
+#include <set>
 
 #include "core/base/rng.h"
 #include "tests/e2e/whole_run.h"
@@ -122,6 +123,34 @@ TEST_F(RunTest, KilledAndResumedIsTheUninterruptedRun) {
   }
 }
 
+TEST_F(RunTest, KeptRolloutsOfARunThatWasKilledHaveTheSameBytesAndTheTrackerGetsEveryStep) {
+  const auto options = [&](const std::string& name) {
+    const std::string seen = (folder.path() / (name + "_seen")).string();
+    return std::vector<std::string>{"stage.grpo.keep_rollouts=true",
+                                    concat("tracker.command=['/bin/sh', '-c', 'cat >> ", seen, "']")};
+  };
+  ASSERT_EQ(run_hone(arguments("whole", options("whole"))).code, 0);
+  kill_and_resume(arguments("killed", options("killed")), folder.path() / "killed", "grpo/step-6");
+  int64_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "whole" / "rollouts")) {
+    const fs::path other = folder.path() / "killed" / "rollouts" / entry.path().filename();
+    EXPECT_EQ(read_beginning(entry.path(), size_t{1} << 24), read_beginning(other, size_t{1} << 24)) << other;
+    read_jsonl(entry.path(), [&](const Json& row, int64_t) {
+      EXPECT_EQ(row.at("completion_ids").as_array().size(), row.at("logp").as_array().size());
+      EXPECT_EQ(concat("step-", row.at("step").as_int(), ".jsonl.gz"), entry.path().filename().string());
+    });
+    ++files;
+  }
+  EXPECT_EQ(files, 10);
+  for (const std::string name : {"whole", "killed"}) {
+    std::set<int64_t> steps;
+    read_jsonl(folder.path() / (name + "_seen"), [&](const Json& row, int64_t) {
+      if (row.find("loss")) steps.insert(row.at("step").as_int());
+    });
+    EXPECT_EQ(steps.size(), 22u) << name;
+  }
+}
+
 TEST_F(RunTest, KilledAtRandomAgainAndAgainEndsInTheSameBits) {
   const fs::path whole = run("whole"), folder_of = folder.path() / "often";
   Rng rng(17);
@@ -168,9 +197,9 @@ TEST_F(RunTest, ATornCheckpointIsRefusedByNameAndTheOneBeforeUsed) {
 
 TEST_F(RunTest, LeavesWhatItPromises) {
   const fs::path at = run("a");
-  for (const char* name :
-       {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "loss.svg",
-        "reward.svg", "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
+  for (const char* name : {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md",
+                           "report.html", "grpo-loss.svg", "grpo-reward.svg", "accuracy.svg",
+                           "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
     EXPECT_TRUE(fs::exists(at / name)) << name;
   EXPECT_FALSE(fs::is_empty(at / "tensorboard"));
   std::vector<int64_t> evaluated;  // before the first stage, every eval_steps of it, after each stage

@@ -32,8 +32,9 @@ struct Inputs {
 };
 
 struct Columns {
-  Floats logp, lse, entropy;
-  explicit Columns(int64_t R) : logp(poisoned({R})), lse(poisoned({R})), entropy(poisoned({R})) {}
+  Floats logp, lse, entropy, hit;
+  explicit Columns(int64_t R)
+      : logp(poisoned({R})), lse(poisoned({R})), entropy(poisoned({R})), hit(poisoned({R})) {}
 };
 
 Columns on_cpu(const Inputs& in, float inv_temperature) {
@@ -41,6 +42,7 @@ Columns on_cpu(const Inputs& in, float inv_temperature) {
   logprob_forward(cpu(), {.logp = out.logp,
                           .lse = out.lse,
                           .entropy = out.entropy,
+                          .hit = out.hit,
                           .hidden = in.hidden,
                           .w = in.w,
                           .targets = in.targets,
@@ -50,16 +52,18 @@ Columns on_cpu(const Inputs& in, float inv_temperature) {
 Columns on_gpu(const Tensor& hidden, const Tensor& w, const Tensor& targets, float inv_temperature,
                bool with_entropy = true) {
   const int64_t R = targets.size();
-  OnGpu logp = OnGpu::poisoned({R}), lse = OnGpu::poisoned({R}), entropy = OnGpu::poisoned({R});
+  OnGpu logp = OnGpu::poisoned({R}), lse = OnGpu::poisoned({R}), entropy = OnGpu::poisoned({R}),
+        hit = OnGpu::poisoned({R});
   logprob_forward(*gpu(), {.logp = logp,
                            .lse = lse,
                            .entropy = with_entropy ? entropy.tensor() : Tensor(),
+                           .hit = hit,
                            .hidden = hidden,
                            .w = w,
                            .targets = targets,
                            .inv_temperature = inv_temperature});
   Columns out(R);
-  out.logp = logp.read(), out.lse = lse.read(), out.entropy = entropy.read();
+  out.logp = logp.read(), out.lse = lse.read(), out.entropy = entropy.read(), out.hit = hit.read();
   return out;
 }
 
@@ -202,10 +206,11 @@ TEST(LogprobFusedOnGpu, HasTheBitsOfForwardAndTheGradientOfTheSpecification) {
           const Gradients expected = expected_gradients(in, {in.dlogp, {}, z_loss}, inv_temperature);
           const OnGpu hidden(in.hidden, dtype), w(in.w, dtype), targets(in.targets), dlogp(in.dlogp);
           const Columns forward = on_gpu(hidden, w, targets, inv_temperature, false);
-          OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}),
+          OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}), hit = OnGpu::poisoned({s.R}),
                 dhidden = OnGpu::poisoned({s.R, s.D}, dtype, 8), dw(normals({s.V, s.D}, 6));
           logprob_fused(*gpu(), {.logp = logp,
                                  .lse = lse,
+                                 .hit = hit,
                                  .dhidden = dhidden,
                                  .dw = dw,
                                  .grad = {dlogp, {}, z_loss},
@@ -215,6 +220,7 @@ TEST(LogprobFusedOnGpu, HasTheBitsOfForwardAndTheGradientOfTheSpecification) {
                                  .inv_temperature = inv_temperature});
           EXPECT_TRUE(close(logp.read(), forward.logp, {0, 0}));
           EXPECT_TRUE(close(lse.read(), forward.lse, {0, 0}));
+          EXPECT_TRUE(close(hit.read(), forward.hit, {0, 0}));
           EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, dtype, factor));
           EXPECT_TRUE(agrees(dw.read(), expected.dw, dtype, factor));
         }

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "core/io/file.h"
+#include "run/run_curves.h"
 #include "tests/support/support.h"
 
 namespace hone::test {
@@ -72,6 +74,56 @@ TEST_F(ReportTest, CurvesAreDrawnForWhatWasLogged) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "accuracy.svg"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "reward.svg"));
   EXPECT_NE(page().find("(loss.svg)"), std::string::npos);
+}
+
+TEST_F(ReportTest, StagesHaveTheirOwnAxesAndEvaluationsThatOfTheRun) {
+  write(
+      "metrics.jsonl",
+      "{\"step\": 0, \"eval/sums/accuracy\": 0.1, \"eval/sums/accuracy_low\": 0, \"eval/sums/accuracy_high\": 0.3}\n"
+      "{\"step\": 1, \"stage\": 1, \"loss\": 9}\n{\"step\": 2, \"stage\": 1, \"loss\": 8}\n"
+      "{\"step\": 2, \"eval_loss\": 7}\n"
+      "{\"step\": 2, \"eval/sums/accuracy\": 0.4, \"eval/sums/accuracy_low\": 0.3, \"eval/sums/accuracy_high\": 0.5}\n"
+      "{\"step\": 3, \"stage\": 2, \"loss\": 0.5, \"reward\": 0.25}\n");
+  const std::vector<ReportChart> charts = report_charts(folder.path() / "metrics.jsonl", {"tokenizer", "sft", "grpo"});
+  std::map<std::string, Chart> by_file;
+  for (const ReportChart& chart : charts) by_file[chart.file] = chart.chart;
+  ASSERT_EQ(by_file.size(), 4u);
+  using Points = std::vector<std::pair<double, double>>;
+  EXPECT_EQ(by_file.at("sft-loss").curves[0].points, (Points{{1, 9}, {2, 8}}));
+  EXPECT_EQ(by_file.at("sft-loss").curves[1].name, "eval_loss");
+  EXPECT_EQ(by_file.at("sft-loss").curves[1].points, (Points{{2, 7}}));
+  EXPECT_EQ(by_file.at("grpo-loss").curves[0].points, (Points{{1, 0.5}}));
+  EXPECT_EQ(by_file.at("grpo-reward").curves[0].points, (Points{{1, 0.25}}));
+  const Chart& accuracy = by_file.at("accuracy");
+  EXPECT_EQ(accuracy.curves[0].points, (Points{{0, 0.1}, {2, 0.4}}));
+  EXPECT_EQ(accuracy.curves[0].band, (Points{{0, 0.3}, {0.3, 0.5}}));
+  EXPECT_EQ(accuracy.marks, (std::vector<std::pair<double, std::string>>{{0, "sft"}, {2, "grpo"}}));
+  EXPECT_NE(svg_charts({accuracy}).find(">grpo</text>"), std::string::npos);
+}
+
+TEST_F(ReportTest, SaysWhatItIsOf) {
+  write("run.json", R"json({"name": "<small>", "stages_done": 1, "num_stages": 1, "evaluated": true, "initial": [],
+    "stages": [{"name": "sft", "kind": "sft", "steps": 2, "tokens": 30, "seconds": 2, "eval":
+      [{"task": "mmlu", "accuracy": 0.25, "ci95": [0.2, 0.3], "metrics": {"accuracy": 0.25},
+        "subtasks": {"virology": {"num_problems": 3, "metrics": {"accuracy": 0.5}, "stderr": {}}}}]}],
+    "about": {"started": "2026-01-02T03:04:05Z", "command": "hone run a.toml", "version": "0.1.0 (abc)", "device": "CPU",
+              "resumed": [{"started": "2026-01-03T00:00:00Z"}]},
+    "recipe": {"seed": 5, "model": {"path": "models/base"}, "stage": [{"name": "sft", "kind": "sft", "learning_rate": 0.125}]},
+    "log": {}})json");
+  write("metrics.jsonl", "{\"step\": 1, \"stage\": 0, \"loss\": 2}\n");
+  const Json about = write_report(folder.path()).at("about");
+  EXPECT_EQ(about.at("model").as_string(), "models/base");
+  EXPECT_EQ(about.at("command").as_string(), "hone run a.toml");
+  EXPECT_EQ(about.at("resumed").as_string(), "1 times, last at 2026-01-03T00:00:00Z");
+  const std::string html = read_file(folder.path() / "report.html");
+  for (const std::string& text : {page(), html})
+    for (const char* words :
+         {"models/base", "2026-01-02T03:04:05Z", "hone run a.toml", "0.1.0 (abc)", "learning_rate", "0.125"})
+      EXPECT_NE(text.find(words), std::string::npos) << words;
+  EXPECT_EQ(html.find("<small>"), html.find("<small>answer"));  // the name is text
+  EXPECT_NE(html.find("<summary>1 subtasks</summary>"), std::string::npos);
+  EXPECT_NE(html.find("virology"), std::string::npos);
+  for (const char* outside : {"src=", "@import", "url(", "<script"}) EXPECT_EQ(html.find(outside), std::string::npos);
 }
 
 TEST_F(ReportTest, TheLastSamplesAreShownInAFenceTheyCannotEnd) {

@@ -31,7 +31,7 @@ Taken take(bool linear) {
   if (linear) {
     std::vector<float> rows(staging.rows().size());
     const Tensor logp = host_view(std::span<float>(rows));
-    pass.queue_static_grad(staging, *sft, scale, {}, logp);
+    pass.queue_static_grad(staging, *sft, scale, {}, logp, {});
     rig.context.synchronize();
     pass.read_rows(staging, logp, staging.logp);
     out.loss = pass.evaluate(staging, *sft, scale, metrics);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/parallel_for.h"
+#include "model/flops.h"
 #include "tests/train/rig.h"
 
 namespace hone {
@@ -40,6 +41,37 @@ TEST(Trainer, ReportsTheLossThatScoringFinds) {
   EXPECT_EQ(report.num_tokens, 31);
   EXPECT_EQ(report.num_trained_tokens, static_cast<int64_t>(count));
   EXPECT_EQ(report.num_sequences, 4);
+}
+
+TEST(Trainer, MeasuresTokenAccuracyOnWhatItTrainsOn) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  std::vector<std::vector<int32_t>> sequences;
+  for (const Sample& sample : samples) sequences.push_back(sample.tokens);
+  for (const int64_t tokens : {31, 12}) {
+    TrainerConfig config;
+    config.micro_batch_tokens = tokens;
+    Rig rig(config);
+    for (int i = 0; i < 12; ++i) rig.trainer.step(pointers(samples), *make("sft"), 0.01);  // some tokens are right
+    const std::vector<TokenLogprobs> scores = compute_logprobs(rig.context, *rig.model, sequences, {.hit = true});
+    double hits = 0, count = 0;
+    for (size_t s = 0; s < samples.size(); ++s)
+      for (size_t t = 0; t < samples[s].tokens.size(); ++t)
+        if (samples[s].columns[columns::mask][t] != 0) hits += scores[s].hit[t], ++count;
+    const StepReport report = rig.trainer.step(pointers(samples), *make("sft"), 0);
+    EXPECT_GT(hits, 0);
+    EXPECT_LT(hits, count);
+    EXPECT_DOUBLE_EQ(report.metrics.at("mean_token_accuracy"), hits / count);
+  }
+}
+
+TEST(Trainer, CountsTheFlopsOfModelFlopsUtilization) {
+  Rig rig;
+  const std::vector<Sample> samples = make_samples(lengths);
+  double expected = 0;
+  for (const size_t length : lengths)
+    expected += static_cast<double>(length) *
+                count_flops(*rig.model, static_cast<int64_t>(length)).causal_train_flops_per_token;
+  EXPECT_NEAR(rig.trainer.step(pointers(samples), *make("sft"), 0).flops, expected, 1e-9 * expected);
 }
 
 TEST(Trainer, SplittingIntoMicroBatchesChangesTheGradientByRoundingOnly) {

@@ -19,6 +19,7 @@ constexpr Shape shapes[] = {{1, 1, 1}, {0, 7, 3}, {1, 33, 5}, {5, 1024, 8}, {7, 
 // The lm_head in double, by the formulas of kernels/lm_head/logprob.h.
 struct Reference {
   std::vector<double> logp, lse, entropy, dhidden, dw;
+  std::vector<float> hit;
   Reference(const Floats& hidden, const Floats& w, const Ids& targets, float inv_temperature,
             const Floats* dlogp = nullptr, const Floats* dentropy = nullptr, float z_loss = 0) {
     const int64_t R = targets.size(), D = w.tensor().dim(1), V = w.tensor().dim(0);
@@ -36,6 +37,7 @@ struct Reference {
       for (const double x : z) mean += std::exp(x - lse.back()) * x;
       entropy.push_back(lse.back() - mean);
       logp.push_back(z[static_cast<size_t>(targets[r])] - lse.back());
+      hit.push_back(z[static_cast<size_t>(targets[r])] == max ? 1 : 0);
       for (int64_t v = 0; dlogp && v < V; ++v) {
         const double log_p = z[static_cast<size_t>(v)] - lse.back(), p = std::exp(log_p),
                      g = static_cast<double>((*dlogp)[r]);
@@ -116,10 +118,11 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
       const Inputs in(s);
       const Reference expected(in.hidden, in.w, in.targets, inv_temperature);
       each_cpu_body(logprob_forward, [&](auto run, const std::string&) {
-        Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
+        Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), hit = poisoned({s.R});
         if (!run({.logp = logp,
                   .lse = lse,
                   .entropy = entropy,
+                  .hit = hit,
                   .hidden = in.hidden,
                   .w = in.w,
                   .targets = in.targets,
@@ -128,6 +131,7 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
         EXPECT_TRUE(close(logp, expected.logp, {1e-5, 2e-5}));
         EXPECT_TRUE(close(lse, expected.lse, {1e-5, 2e-5}));
         EXPECT_TRUE(close(entropy, expected.entropy, {1e-5, 2e-5}));
+        for (int64_t r = 0; r < s.R; ++r) EXPECT_EQ(hit[r], expected.hit[static_cast<size_t>(r)]) << r;
       });
     }
 }
@@ -135,11 +139,12 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
 [[maybe_unused]] const bool forward_case = op_cases().add("logprob_forward", [] {
   for (const Shape& s : shapes) {
     const Inputs in(s, 3);
-    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
+    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), hit = poisoned({s.R});
     expect_bodies_agree(logprob_forward, {0, 0},
                         {.logp = logp,
                          .lse = lse,
                          .entropy = entropy,
+                         .hit = hit,
                          .hidden = in.hidden,
                          .w = in.w,
                          .targets = in.targets,
@@ -231,11 +236,12 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
 [[maybe_unused]] const bool fused_case = op_cases().add("logprob_fused", [] {
   for (const Shape& s : shapes) {
     const Inputs in(s);
-    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
+    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), hit = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
            dw = normals({s.V, s.D}, 6, 1, 2);
     expect_bodies_agree(logprob_fused, {1e-4, 1e-4},
                         {.logp = logp,
                          .lse = lse,
+                         .hit = hit,
                          .dhidden = dhidden,
                          .dw = dw,
                          .grad = {in.dlogp, {}, 0.1f},

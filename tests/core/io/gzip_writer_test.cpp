@@ -1,0 +1,69 @@
+#include "core/io/gzip_writer.h"
+
+#include <gtest/gtest.h>
+
+#include "core/io/file.h"
+#include "tests/support/support.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Text that is longer than every buffer and does not compress to nothing.
+std::string long_text() {
+  std::string out;
+  uint32_t x = 1;
+  for (int i = 0; i < 300000; ++i) {
+    x = x * 1664525u + 1013904223u;
+    out += static_cast<char>('a' + (x >> 24) % 26);
+  }
+  return out;
+}
+
+TEST(GzipWriter, WritesWhatReadersUnpack) {
+  const TemporaryFolder folder;
+  const std::string text = long_text();
+  for (const size_t piece : {size_t{1} << 20, size_t{1000}}) {
+    const fs::path path = folder.path() / concat(piece, ".gz");
+    GzipWriter writer(path);
+    for (size_t at = 0; at < text.size(); at += piece) writer.write(std::string_view(text).substr(at, piece));
+    writer.commit();
+    EXPECT_EQ(read_file(path), text) << piece;
+    EXPECT_LT(fs::file_size(path), text.size());
+  }
+}
+
+TEST(GzipWriter, EqualTextsGiveEqualBytes) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.gz", "other-name.gz"}) {
+    GzipWriter writer(folder.path() / name);
+    writer.write("some rows\n");
+    writer.commit();
+  }
+  EXPECT_EQ(read_beginning(folder.path() / "a.gz", 4096), read_beginning(folder.path() / "other-name.gz", 4096));
+}
+
+TEST(GzipWriter, AFileThatIsNotCommittedNeverAppearsAndTheOldOneStays) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a.gz";
+  {
+    GzipWriter writer(path);
+    writer.write("old");
+    EXPECT_FALSE(fs::exists(path));
+    writer.commit();
+  }
+  { GzipWriter(path).write("new"); }
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_FALSE(fs::exists(path.string() + ".tmp"));
+}
+
+TEST(GzipWriter, AnEmptyFileIsValid) {
+  const TemporaryFolder folder;
+  GzipWriter writer(folder.path() / "a.gz");
+  writer.commit();
+  EXPECT_EQ(read_file(folder.path() / "a.gz"), "");
+}
+
+}  // namespace
+}  // namespace hone::test
