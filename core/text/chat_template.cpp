@@ -167,8 +167,10 @@ class ChatTemplate::SpanSearch {
 
   // Where message `turn` begins: after the prompt for it, or after the header of another message in its place.
   std::optional<size_t> begin_of(size_t turn) const {
-    const std::optional<std::string> prompt = chat_.try_render(first_messages(turn), true);
-    if (prompt && rendered_.starts_with(*prompt)) return prompt->size();
+    for (const bool with_tools : tool_choices()) {
+      const std::optional<std::string> prompt = chat_.try_render(first_messages(turn, with_tools), true);
+      if (prompt && rendered_.starts_with(*prompt)) return prompt->size();
+    }
     for (const bool all : {true, false}) {
       const std::optional<Surroundings> probe = chat_.around(
           with_assistant_message(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
@@ -187,18 +189,31 @@ class ChatTemplate::SpanSearch {
       const std::string rest = probe->after.substr(end_in(probe->after, turn));
       if (rendered_.ends_with(rest) && begin + rest.size() <= rendered_.size()) return rendered_.size() - rest.size();
     }
-    const std::optional<std::string> until = chat_.try_render(first_messages(turn + 1), false);
-    if (!until || !until->ends_with(chat_.last_tail_)) return std::nullopt;
-    const size_t message_end = until->size() - chat_.last_tail_.size();
-    for (const size_t end : {message_end + chat_.end_of_turn_in(chat_.last_tail_), message_end}) {
-      if (begin <= end && rendered_.starts_with(std::string_view(*until).substr(0, end))) return end;
+    for (const bool with_tools : tool_choices()) {
+      const std::optional<std::string> until = chat_.try_render(first_messages(turn + 1, with_tools), false);
+      if (!until || !until->ends_with(chat_.last_tail_)) continue;
+      const size_t message_end = until->size() - chat_.last_tail_.size();
+      for (const size_t end : {message_end + chat_.end_of_turn_in(chat_.last_tail_), message_end}) {
+        if (begin <= end && rendered_.starts_with(std::string_view(*until).substr(0, end))) return end;
+      }
     }
     return std::nullopt;
   }
 
  private:
-  std::vector<Message> first_messages(size_t count) const {
-    return {messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count)};
+  // With and without the conversation's tools. A template may write them into the last question (Mistral); then a
+  // conversation that ends earlier is a beginning of this one only without them.
+  std::vector<bool> tool_choices() const {
+    const bool has_tools =
+        !messages_.empty() && messages_.front().extra.is_object() && messages_.front().extra.find(kToolsMember);
+    return has_tools ? std::vector<bool>{true, false} : std::vector<bool>{true};
+  }
+
+  std::vector<Message> first_messages(size_t count, bool with_tools = true) const {
+    std::vector<Message> out(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count));
+    if (!with_tools && !out.empty())
+      std::erase_if(out.front().extra.object_ref(), [](const auto& member) { return member.first == kToolsMember; });
+    return out;
   }
 
   // The part of `after` that belongs to the turn: up to its end-of-turn token. The next message may contain such a

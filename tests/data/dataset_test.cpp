@@ -212,9 +212,9 @@ TEST_F(DatasetTest, TracesSayTheRoleOfEachTokenAndLeaveNoRowOut) {
       R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "user"}, )"
       R"({"role": "assistant", "content": "yo"}]})"
       "\n"
-      R"({"messages": [{"role": "user", "content": "a long question"}, {"role": "assistant", "content": "yo"}]})")};
+      R"({"messages": [{"role": "user", "content": "a very long question"}, {"role": "assistant", "content": "yo"}]})")};
   source.assistant_only_loss = true;
-  source.sample.max_length = 36;
+  source.sample.max_length = 40;
   source.sample.traces = &traces;
   const std::vector<Sample> samples = load_sft(source, chat);
   ASSERT_EQ(samples.size(), 2u);
@@ -228,7 +228,7 @@ TEST_F(DatasetTest, TracesSayTheRoleOfEachTokenAndLeaveNoRowOut) {
   EXPECT_EQ(text[TokenRole::system], "S");
   EXPECT_EQ(text[TokenRole::user], "user");
   EXPECT_EQ(text[TokenRole::assistant], "yo<|im_end|>");
-  EXPECT_GT(samples[1].tokens.size(), 36u);  // skipped in training
+  EXPECT_GT(samples[1].tokens.size(), 40u);  // skipped in training
   source.sample.traces = nullptr;
   EXPECT_EQ(load_sft(source, chat).size(), 1u);
 }

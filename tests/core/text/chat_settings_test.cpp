@@ -38,7 +38,6 @@ TEST(ChatSettings, ATemplateIsABuiltInNameAFileOrItsText) {
   write_file_atomic(folder.path() / "my.jinja", "file: {{ messages[0].content }}");
   EXPECT_EQ(rendered("chatml"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n");
   EXPECT_EQ(rendered("zephyr"), "<|user|>\nhi<|endoftext|>\n<|assistant|>\nyo<|endoftext|>\n");
-  EXPECT_EQ(error_of([&] { rendered((folder.path() / "my.jinja").string()); }), "");
   const Tokenizer own = ChatSettings{.chat_template = (folder.path() / "my.jinja").string()}.with_settings(
       ChatTokenizer{.chat_template = "model's"}.make());
   EXPECT_EQ(text_of(own, kHello, true), "file: hi");
@@ -86,7 +85,8 @@ TEST(ChatSettings, TheModelsTemplatesAreFoundByNameAndSaved) {
 }
 
 TEST(ChatSettings, VariablesReachTheTemplateAndTheConversationsCountMost) {
-  const Tokenizer tokenizer = ChatTokenizer{.chat_template = "{{ think }} {{ eos_token }} {{ nested.x }}"}.make();
+  const Tokenizer tokenizer =
+      ChatTokenizer{.chat_template = "{{ think }} {{ eos_token }} {{ nested.x if nested }}"}.make();
   EXPECT_EQ(text_of(tokenizer, kHello, true), " <|endoftext|> ");
   const ChatSettings settings = settings_of("chat_template_kwargs = { think = false, nested = { x = [1, 'a'] } }");
   const Tokenizer with = settings.with_settings(tokenizer);
@@ -96,7 +96,7 @@ TEST(ChatSettings, VariablesReachTheTemplateAndTheConversationsCountMost) {
                        "f:1");
   EXPECT_EQ(text_of(with, messages, true), "row ! [1, 'a']");
   const ChatSettings over = settings_of("chat_template_kwargs.think = 2").over(settings);
-  EXPECT_EQ(over.chat_template_kwargs.dump(), R"({"think": 2, "nested": {"x": [1, "a"]}})");
+  EXPECT_EQ(over.chat_template_kwargs.dump(), R"({"nested": {"x": [1, "a"]}, "think": 2})");
 }
 
 TEST(ChatSettings, TheTemplateSeesMessagesAsTransformersPassesThem) {
@@ -113,7 +113,7 @@ TEST(ChatSettings, WrongColumnsAndVariablesNameTheirRow) {
     std::vector<Message> messages = kHello;
     return error_of([&] { attach_row_variables(messages, row, "a.jsonl:7"); });
   };
-  EXPECT_EQ(attach(JsonObject{{"tools", nullptr}, {"chat_template_kwargs", nullptr}}), "");
+  EXPECT_EQ(attach(JsonObject{{"tools", nullptr}, {"chat_template_kwargs", nullptr}}), "no error");
   EXPECT_NE(attach(JsonObject{{"tools", 3}}).find("a.jsonl:7: tools must be a list"), std::string::npos);
   EXPECT_NE(attach(JsonObject{{"tools", JsonArray{3}}}).find("a.jsonl:7: tools"), std::string::npos);
   EXPECT_NE(attach(JsonObject{{"chat_template_kwargs", JsonArray{}}}).find("a.jsonl:7: chat_template_kwargs must be"),

@@ -86,7 +86,8 @@ TEST(PublishedChatMasks, TextAndAssistantTurnsAreTransformers) {
       EXPECT_NE(error_of([&] { format.render(messages, false); }).find(error->as_string()), std::string::npos);
       continue;
     }
-    const std::vector<ChatPiece> pieces = format.render(messages, false);
+    std::vector<ChatPiece> pieces;
+    EXPECT_EQ(error_of([&] { pieces = format.render(messages, false); }), "no error");
     EXPECT_EQ(text_of(pieces), one.at("text").as_string());
     EXPECT_EQ(trained_of(pieces), strings_of(one.at("trained")));
     if (one.at("prompt").is_string())
