@@ -27,7 +27,7 @@ class BenchCommand : public Command {
     a.option("filter", filter_, "only ops or rewards whose name contains this; empty = all");
     a.option("seconds", seconds_, "measuring time of each op body and shape, or of each reward case");
     a.option("shape", model_.shape,
-             ("model: " + join(model_bench_shapes()) + ", a config.json, or a model folder").c_str());
+             ("model: " + join(model_bench_shapes()) + ", a config.json, a model folder, or a .gguf file").c_str());
     a.option("batch", model_.batch, "number of sequences");
     a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
     a.option("repeats", model_.repeats, "number of measurements; the median is reported");

@@ -1,37 +1,64 @@
-// hone export: writes a model folder with adapters merged into the weights.
+// hone export: writes a model folder with adapters merged into the weights, or a GGUF file.
 #include <cstdio>
 
 #include "cli/command.h"
 #include "core/io/file.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
+#include "model/io/export_gguf.h"
+#include "model/io/import.h"
 
 namespace hone {
 namespace {
 
 class ExportCommand : public Command {
  public:
-  std::string summary() const override { return "write a model folder with LoRA adapters merged into the weights"; }
-  std::string example() const override { return "hone export --model runs/lora/checkpoints/sft/step-100 --out merged"; }
+  std::string summary() const override {
+    return "write a model folder with LoRA adapters merged into the weights, or a GGUF file";
+  }
+  std::string example() const override {
+    return "hone export --model runs/lora/checkpoints/sft/step-100 --out merged\n  hone export --model "
+           "runs/lora/checkpoints/sft/step-100 --gguf q8_0 --out model.gguf";
+  }
   void arguments(Arguments& a) override {
-    a.option("model", model_, "model folder, or folder of a PEFT adapter", true);
-    a.option("out", out_, "folder to write; it must not exist yet", true);
+    a.option("model", model_, "model folder, folder of a PEFT adapter, or .gguf file");
+    a.positional("path", path_, "the same as --model", false);
+    a.option("out", out_, "folder to write, or file with --gguf; it must not exist yet", true);
+    a.option("gguf", gguf_,
+             "write a GGUF file for llama.cpp with matrices of this type: f16 | bf16 | q8_0; empty = a folder");
     a.option("dtype", dtype_, "dtype of the written weights: f32 | bf16 | auto (that of the model's files)");
   }
   int run() override {
     require_usage(dtype_ == "auto" || dtype_ == "f32" || dtype_ == "bf16", "export: --dtype is '", dtype_,
                   "'; it must be auto, f32 or bf16");
-    const std::filesystem::path from = expand_path(model_), to = expand_path(out_);
-    HONE_CHECK(!std::filesystem::exists(to), to.string(), ": already exists; give a new folder");
-    export_model(from, to, dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16));
-    if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer))
-      Tokenizer::load(tokenizer).save(to);
+    require_usage(model_.empty() != path_.empty(), "export: give the model once, as --model or as a path");
+    const std::filesystem::path from = expand_path(model_.empty() ? path_ : model_), to = expand_path(out_);
+    if (gguf_.empty())
+      write_folder(from, to);
+    else
+      write_gguf(from, to);
     std::printf("%s\n", to.c_str());
     return 0;
   }
 
  private:
-  std::string model_, out_, dtype_ = "auto";
+  void write_folder(const std::filesystem::path& from, const std::filesystem::path& to) const {
+    require_usage(to.extension() != ".gguf",
+                  "export: --out is a .gguf file; say its type with --gguf f16, bf16 or q8_0");
+    write_folder_atomic(to, [&](const std::filesystem::path& folder) {
+      const auto dtype = dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16);
+      export_model(from, folder, dtype);
+      if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer))
+        Tokenizer::load(tokenizer).save(folder);
+    });
+  }
+  void write_gguf(const std::filesystem::path& from, const std::filesystem::path& to) const {
+    require_usage(gguf_ == "f16" || gguf_ == "bf16" || gguf_ == "q8_0", "export: --gguf is '", gguf_,
+                  "'; it must be f16, bf16 or q8_0");
+    require_usage(dtype_ == "auto", "export: --dtype is for folders; --gguf gives the type of a GGUF file");
+    export_gguf(from, to, gguf_type_named(gguf_ == "f16" ? "F16" : gguf_ == "bf16" ? "BF16" : "Q8_0"));
+  }
+  std::string model_, path_, out_, gguf_, dtype_ = "auto";
 };
 
 [[maybe_unused]] const bool added =

@@ -45,12 +45,12 @@ void speculative_arguments(Arguments& a, SpeculativeConfig& speculative) {
   a.option("prompt-lookup-max", speculative.prompt_lookup_max,
            "ngram: most tokens at the end of the text that are searched for");
   a.option("speculative-model", speculative.model,
-           "draft_model: folder of a smaller model with the same tokenizer; empty with the other methods");
+           "draft_model: folder or .gguf file of a smaller model with the same tokenizer; empty with the other methods");
 }
 
 void ModelArguments::arguments(Arguments& a, bool required) {
-  a.option("model", folder_, "model folder (config.json, safetensors, tokenizer), or folder of a PEFT adapter",
-           required);
+  a.option("model", folder_,
+           "model folder (config.json, safetensors, tokenizer), .gguf file, or folder of a PEFT adapter", required);
   a.option("device", device_name_, "cpu | cuda | auto");
   a.option("dtype", dtype_, "dtype of weights and activations: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
   a.option(
@@ -79,7 +79,7 @@ ChatSettings ModelArguments::chat_settings() const {
 }
 
 void ModelArguments::open() {
-  require_usage(!folder_.empty(), "--model is missing: give a model folder");
+  require_usage(!folder_.empty(), "--model is missing: give a model folder or a .gguf file");
   const std::filesystem::path folder = expand_path(folder_);
   const ChatSettings chat = chat_settings();
   device_ = open_device(device_name_);

@@ -2,6 +2,8 @@
 #include "rewards/reward.h"
 
 #include <cstdio>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "cli/command.h"
@@ -20,7 +22,7 @@ class RewardCommand : public Command {
     a.option("reward", spec_,
              "the reward: a name (hone list rewards), an inline table ({kind = 'format', ...}) or a TOML file", true);
     a.option("in", in_, "completions: JSON Lines of {prompt, completion, answer, ...}; - = standard input", true);
-    a.option("out", out_, "file to write: the rows with score and note; - = standard output; empty = none");
+    a.option("out", out_, "file to write: the rows with score, note and parts; - = standard output; empty = none");
     a.flag("json", json_, "print the rows as JSON Lines instead of the mean score");
   }
   int run() override {
@@ -51,6 +53,10 @@ class RewardCommand : public Command {
       std::printf("mean score %s over %lld rows\n",
                   number_text(totals.sum / static_cast<double>(totals.scored)).c_str(),
                   static_cast<long long>(totals.scored));
+    if (!rows)
+      for (const auto& [name, part] : totals.parts)
+        std::printf("  %s %s over %lld rows\n", name.c_str(),
+                    number_text(part.sum / static_cast<double>(part.rows)).c_str(), static_cast<long long>(part.rows));
     if (!rows && totals.skipped > 0) std::printf("%lld rows were skipped\n", static_cast<long long>(totals.skipped));
     // A failed row is written with its note, so that the exit code is 0.
     if (totals.failed > 0)
@@ -65,8 +71,13 @@ class RewardCommand : public Command {
     Completion completion;
     RewardScore score;
   };
+  struct PartTotal {
+    double sum = 0;
+    int64_t rows = 0;
+  };
   struct Totals {
     double sum = 0;
+    std::map<std::string, PartTotal> parts;
     int64_t rows = 0, scored = 0, skipped = 0, failed = 0;
     std::string first_failure;
 
@@ -79,6 +90,10 @@ class RewardCommand : public Command {
       } else {
         ++scored;
         sum += row.score.score;
+        for (const auto& [name, value] : row.score.parts) {
+          parts[name].sum += value;
+          ++parts[name].rows;
+        }
       }
     }
   };
@@ -105,6 +120,7 @@ class RewardCommand : public Command {
     out.set("score", score.skipped || score.failed ? Json() : Json(score.score));
     out.set("note", score.note);
     if (score.failed) out.set("failed", true);
+    if (!score.parts.empty()) out.set("parts", metrics_json(score.parts));
     return out;
   }
 

@@ -25,7 +25,7 @@ class TokenizerCommand : public Command {
   }
   void arguments(Arguments& a) override {
     a.choice("action", action_, {"train", "encode", "decode"}, "what to do: train | encode | decode");
-    a.option("tokenizer", tokenizer_, "encode, decode: tokenizer folder or file");
+    a.option("tokenizer", tokenizer_, "encode, decode: tokenizer folder or file, or .gguf file");
     a.options("in", corpus_.files, "train: text file, .jsonl or plain (may be repeated)");
     a.option("text-key", corpus_.text_key, "train: key of the text in a JSON Lines row");
     a.option("vocab-size", options_.vocab_size, "train: vocabulary size");

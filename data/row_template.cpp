@@ -42,7 +42,20 @@ std::string members(const Json& row) {
   return out;
 }
 
+std::string lettered(const JsonArray& list, std::string_view where) {
+  HONE_CHECK(list.size() <= 26, where, ": '|letters' takes at most 26 elements, not ", list.size());
+  std::string out;
+  for (size_t i = 0; i < list.size(); ++i)
+    out += concat(i > 0 ? "\n" : "", static_cast<char>('A' + i), ". ", text_of(list[i]));
+  return out;
+}
+
 std::string fill(std::string_view field, const Json& row, std::string_view where) {
+  if (const size_t bar = field.rfind("|drop:"); bar != std::string_view::npos) {
+    const std::string_view prefix = field.substr(bar + 6);
+    std::string text = fill(field.substr(0, bar), row, where);
+    return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+  }
   if (const size_t question = field.find('?'); question != std::string_view::npos)
     return has_text(find_path(row, field.substr(0, question))) ? std::string(field.substr(question + 1)) : "";
   constexpr std::string_view words = "|words";
@@ -51,9 +64,12 @@ std::string fill(std::string_view field, const Json& row, std::string_view where
     std::replace(text.begin(), text.end(), '_', ' ');
     return text;
   }
+  constexpr std::string_view letters = "|letters";
+  const bool as_letters = field.ends_with(letters);
+  if (as_letters) field.remove_suffix(letters.size());
   const Json* value = find_path(row, field);
   HONE_CHECK(value, where, ": the row has no member '", field, "' that the template names; it has: ", members(row));
-  return text_of(*value);
+  return as_letters ? lettered(value->as_array(concat(where, ": ", field)), where) : text_of(*value);
 }
 
 }  // namespace

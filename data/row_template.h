@@ -6,6 +6,8 @@
 //   {name?text}    text, unchanged, if the member exists and is not empty; otherwise nothing:
 //                  "{instruction}{input?\nInput: }{input}"
 //   {name|words}   the member with spaces for underscores
+//   {name|letters} a list as lettered lines: "A. first", "B. second", ...
+//   {name|drop:X}  the member without X at its beginning
 //   {{ and }}      braces
 #include <string>
 #include <string_view>

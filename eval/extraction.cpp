@@ -8,13 +8,14 @@
 namespace hone {
 
 // A syntax error of the pattern is reported at its key.
-static std::shared_ptr<const BoundedRegex> make_regex(Fields& f, const char* key, const std::string& pattern) {
+static void require_regex(Fields& f, const char* key, const std::string& pattern) {
+  std::string problem;
   try {
-    return std::make_shared<const BoundedRegex>(pattern);
-  } catch (const Error& error) {
-    f.require(key, false, error.what());
-    throw;
+    const BoundedRegex regex(pattern);
+  } catch (const Error& error) {  // gets the place of the key
+    problem = error.what();
   }
+  f.require(key, problem.empty(), problem);
 }
 
 void AnswerFilter::fields(Fields& f) {
@@ -23,8 +24,10 @@ void AnswerFilter::fields(Fields& f) {
     "regular expression: the answer is its first nonempty group, or the whole match; empty = the whole completion");
   f("group_select", group_select, "number of the match to use: 0 = the first, -1 = the last");
   f("fallback", fallback, "answer if nothing matches");
-  if (f.reading() && !pattern.empty()) regex = make_regex(f, "pattern", pattern);
+  require_regex(f, "pattern", pattern);
 }
+
+void AnswerFilter::prepare() { regex = pattern.empty() ? nullptr : std::make_shared<const BoundedRegex>(pattern); }
 
 std::string AnswerFilter::extract(std::string_view completion) const {
   if (!regex) return std::string(completion);
@@ -46,10 +49,13 @@ void ExactMatch::fields(Fields& f) {
   f("ignore_punctuation", ignore_punctuation, "exact_match ignores ASCII punctuation");
   f("regexes_to_ignore", regexes_to_ignore,
     "regular expressions whose matches exact_match removes before it compares; empty = none");
-  if (!f.reading()) return;
+  for (const std::string& pattern : regexes_to_ignore) require_regex(f, "regexes_to_ignore", pattern);
+}
+
+void ExactMatch::prepare() {
   ignored_regexes.clear();
   for (const std::string& pattern : regexes_to_ignore)
-    ignored_regexes.push_back(make_regex(f, "regexes_to_ignore", pattern));
+    ignored_regexes.push_back(std::make_shared<const BoundedRegex>(pattern));
 }
 
 static bool is_punctuation(char c) {

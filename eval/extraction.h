@@ -17,8 +17,9 @@ namespace hone {
 struct AnswerFilter {
   std::string name = "none", pattern, fallback = "[invalid]";
   int64_t group_select = 0;
-  std::shared_ptr<const BoundedRegex> regex;  // set while fields() reads; null: the answer is the whole completion
+  std::shared_ptr<const BoundedRegex> regex;  // null: the answer is the whole completion
   void fields(Fields& f);
+  void prepare();  // compiles the pattern; call it after the fields are read
   std::string extract(std::string_view completion) const;
   // False if `answer` is the fallback.
   bool found(std::string_view answer) const { return answer != fallback; }
@@ -28,8 +29,9 @@ struct AnswerFilter {
 struct ExactMatch {
   bool ignore_case = false, ignore_punctuation = false;
   std::vector<std::string> regexes_to_ignore;
-  std::vector<std::shared_ptr<const BoundedRegex>> ignored_regexes;  // set while fields() reads
+  std::vector<std::shared_ptr<const BoundedRegex>> ignored_regexes;
   void fields(Fields& f);
+  void prepare();  // compiles regexes_to_ignore; call it after the fields are read
   std::string cleaned(std::string_view text) const;
   bool operator()(std::string_view prediction, std::string_view reference) const {
     return cleaned(prediction) == cleaned(reference);

@@ -1,11 +1,10 @@
-// Evaluation kind "generate": generates completions and scores them with the task's reward, with answer filters
-// (exact_match,NAME), or both. The accuracy is the reward's if there is one, else the first filter's. Sampled
-// completions give pass@k, maj@k and mean@k.
+// Evaluation kind "generate": generates completions, on a model or on a server, and judges them (eval/completions.h).
 #include <algorithm>
 
 #include "core/base/log.h"
 #include "data/row_template.h"
-#include "eval/extraction.h"
+#include "eval/completions.h"
+#include "eval/endpoint.h"
 #include "eval/prompts.h"
 #include "eval/task.h"
 #include "posttrain/rl/collector.h"
@@ -13,98 +12,111 @@
 namespace hone {
 namespace {
 
-// The first filter as a reward, for a task without a reward.
-class FilterReward : public Reward {
- public:
-  FilterReward(AnswerFilter filter, ExactMatch match) : filter_(std::move(filter)), match_(std::move(match)) {}
-  RewardScore score(const Task& task, const Completion& completion) const override {
-    return {.score = match_(filter_.extract(completion.text), task.answer) ? 1.0 : 0.0};
-  }
-  bool reads_answers(const Task&) const override { return true; }
-  std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
-    const std::string answer = filter_.extract(completion.text);
-    return filter_.found(answer) ? std::optional(answer) : std::nullopt;
-  }
-  bool same_answers(const Task&, const std::string& a, const std::string& b) const override { return match_(a, b); }
+// Facts about the completions of one mode, "greedy" or "sampled".
+struct CompletionCounts {
+  double length = 0, cut = 0, unscored = 0, count = 0;
 
- private:
-  AnswerFilter filter_;
-  ExactMatch match_;
+  void add(const Sample& completion) {
+    length += static_cast<double>(completion.completion.ids.size());
+    cut += completion.completion.finish_reason == "length";
+    unscored += !completion.scored;
+    ++count;
+  }
+  void write(const std::string& mode, EvalRun& out) const {
+    out.facts[mode + "/mean_length"] = length / count;
+    out.facts[mode + "/clipped_ratio"] = cut / count;
+    if (unscored == 0) return;
+    out.facts[mode + "/unjudged"] = unscored;
+    log::warning("eval: ", static_cast<int64_t>(unscored), " of ", static_cast<int64_t>(count),
+                 " completions could not be sampled or scored and count as wrong");
+  }
 };
-
-// 1, 2, 4, ... below n, and n.
-std::vector<int64_t> powers_up_to(int64_t n) {
-  std::vector<int64_t> out;
-  for (int64_t k = 1; k < n; k *= 2) out.push_back(k);
-  out.push_back(n);
-  return out;
-}
 
 class Generate : public EvalTask {
  public:
   void fields(Fields& f) override {
     source_.fields(f);
     f("answer", answer_, "template of the reference answer; empty = none");
-    f("reward", reward_, "reward that scores the completions; empty = filters only");
-    f("threshold", threshold_, "a completion with at least this score is right");
-    f("filters", filters_, "filters that extract the answer of a completion for exact_match");
-    match_.fields(f);
+    judge_.fields(f);
     f("sampling", sampling_, "sampling of completions; greedy ones use its max_tokens and stop strings");
-    f.require("reward", reward_.reward || !filters_.empty() || !f.reading(),
-              "the task needs a reward ([reward] kind = \"...\") or filters: set one of them");
   }
-  void check() const override { reward_.check(); }
+  void prepare() override { judge_.prepare(); }
+  void check() const override { judge_.reward.check(); }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
-    const auto target_of = [&](const Json& row, const std::string& where) {
-      return " " + fill_template(answer_, row, where);
-    };
-    const std::vector<EvalExample> docs = source_.load(options, target_of);
+    const std::vector<EvalExample> docs = load(options);
     const PromptRenderer renderer(source_, options);
     EvalRun out;
-    std::vector<Task> tasks = fitting_tasks(target, docs, renderer, out);
-    CollectorConfig greedy{
-        .num_generations = 1, .sampling = sampling_, .format = renderer.format(), .reward = reward_spec()};
-    greedy.sampling.temperature = 0;
+    std::vector<Task> tasks = fitting_tasks(target, docs, renderer, options, out);
+    add_samples(docs, tasks, out);
+    CollectorConfig config{.num_generations = 1,
+                           .sampling = options.greedy_sampling(sampling_),
+                           .format = renderer.format(),
+                           .reward = judge_.reward_spec()};
+    if (options.greedy)
+      generate(target, docs, tasks, config, "greedy", out,
+               [&](EvalSample& sample, const Group& group) { judge_.add_greedy(sample, group); });
+    if (options.samples > 0) {
+      config.num_generations = options.samples;
+      config.sampling = options.sampled_sampling(sampling_);
+      generate(target, docs, tasks, config, "sampled", out, [&](EvalSample& sample, const Group& group) {
+        judge_.add_sampled(sample, group, *config.reward.reward);
+      });
+    }
+    name_figures(options, out);
+    return out;
+  }
+
+  EvalRun run_remote(Endpoint& endpoint, const EvalOptions& options) const override {
+    const std::vector<EvalExample> docs = load(options);
+    const PromptRenderer renderer(source_, options);
+    EvalRun out;
+    std::vector<Task> tasks;
+    for (const EvalExample& doc : docs) tasks.push_back(renderer.task(doc));
+    add_samples(docs, tasks, out);
+    const RewardSpec reward = judge_.reward_spec();
+    if (options.greedy)
+      generate_remote(endpoint, tasks, {.sampling = options.greedy_sampling(sampling_)}, *reward.reward, "greedy", out,
+                      [&](EvalSample& sample, const Group& group) { judge_.add_greedy(sample, group); });
+    if (options.samples > 0)
+      generate_remote(
+          endpoint, tasks, {.num_completions = options.samples, .sampling = options.sampled_sampling(sampling_)},
+          *reward.reward, "sampled", out,
+          [&](EvalSample& sample, const Group& group) { judge_.add_sampled(sample, group, *reward.reward); });
+    name_figures(options, out);
+    return out;
+  }
+
+ private:
+  std::vector<EvalExample> load(const EvalOptions& options) const {
+    return source_.load(
+        options, [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); });
+  }
+
+  void add_samples(const std::vector<EvalExample>& docs, std::vector<Task>& tasks, EvalRun& out) const {
     for (size_t i = 0; i < docs.size(); ++i) {
       if (!answer_.empty()) tasks[i].answer = fill_template(answer_, docs[i].row, docs[i].where);
       EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
       sample.prompt = PromptRenderer::shown(tasks[i]);
       sample.target = tasks[i].answer;
     }
-    generate(target, docs, tasks, greedy, "greedy", out,
-             [&](EvalSample& sample, const Group& group) { add_greedy(sample, group); });
-    if (options.samples > 0) {
-      CollectorConfig sampled = greedy;
-      sampled.num_generations = options.samples;
-      sampled.sampling.temperature = options.temperature;
-      sampled.sampling.seed = options.seed;
-      out.sampled = "mean@" + std::to_string(options.samples);
-      generate(target, docs, tasks, sampled, "sampled", out, [&](EvalSample& sample, const Group& group) {
-        add_sampled(sample, group, *sampled.reward.reward, out.sampled);
-      });
-    }
-    out.primary = reward_.reward ? "accuracy" : "exact_match," + filters_.front().name;
-    return out;
   }
 
- private:
-  RewardSpec reward_spec() const {
-    if (reward_.reward) return reward_;
-    RewardSpec out;
-    out.reward.set("exact_match", std::make_shared<FilterReward>(filters_.front(), match_));
-    return out;
+  void name_figures(const EvalOptions& options, EvalRun& out) const {
+    if (options.greedy) out.primary = judge_.primary();
+    if (options.samples > 0) out.sampled = "avg@" + std::to_string(options.samples);
   }
 
   // Drops the first few-shot examples of prompts that would leave too few positions for max_tokens.
   std::vector<Task> fitting_tasks(const EvalTarget& target, const std::vector<EvalExample>& docs,
-                                  const PromptRenderer& renderer, EvalRun& out) const {
+                                  const PromptRenderer& renderer, const EvalOptions& options, EvalRun& out) const {
     PromptEncoder encoder(renderer.format(), target.tokenizer);
-    const int64_t max_prompt = std::max<int64_t>(1, target.model.shape().max_positions - sampling_.max_tokens);
+    const int64_t max_prompt =
+        std::max<int64_t>(1, target.model.shape().max_positions - options.greedy_sampling(sampling_).max_tokens);
     std::vector<Task> tasks;
     int64_t cut = 0;
     for (const EvalExample& doc : docs) {
@@ -131,91 +143,49 @@ class Generate : public EvalTask {
     Collector collector(backend, target.tokenizer, config);
     std::vector<uint64_t> ids;
     for (const EvalExample& doc : docs) ids.push_back(doc.hash);
-    double length = 0, cut = 0, unscored = 0, count = 0;
+    CompletionCounts counts;
     collect_all(collector, tasks, ids, "eval " + mode, [&](size_t i, const Group& group) {
       take(out.samples[i], group);
-      for (const Sample& completion : group.samples) {
-        length += static_cast<double>(completion.completion.ids.size());
-        cut += completion.completion.finish_reason == "length";
-        unscored += !completion.scored;
-        ++count;
-      }
+      for (const Sample& completion : group.samples) counts.add(completion);
     });
-    out.num_tokens += static_cast<int64_t>(length);
-    out.facts[mode + "/mean_length"] = length / count;
-    out.facts[mode + "/clipped_ratio"] = cut / count;
+    out.num_tokens += static_cast<int64_t>(counts.length);
+    counts.write(mode, out);
     if (collector.failed_completions() > 0)
       out.facts[mode + "/failed"] = static_cast<double>(collector.failed_completions());
-    if (unscored > 0) {
-      out.facts[mode + "/unjudged"] = unscored;
-      log::warning("eval: ", static_cast<int64_t>(unscored), " of ", static_cast<int64_t>(count),
-                   " completions could not be sampled or scored and count as wrong");
-    }
   }
 
-  bool right(const Sample& completion) const { return completion.scored && completion.reward >= threshold_; }
-
-  void add_greedy(EvalSample& sample, const Group& group) const {
-    const Sample& completion = group.samples.front();
-    const std::string& text = completion.completion.text;
-    if (reward_.reward) sample.metrics["accuracy"] = {right(completion) ? 1.0 : 0.0};
-    Json answers = JsonObject{};
-    for (const AnswerFilter& filter : filters_) {
-      const std::string answer = filter.extract(text);
-      sample.metrics["exact_match," + filter.name] = {match_(answer, sample.target) ? 1.0 : 0.0};
-      answers.set(filter.name, answer);
+  // The same on a server. A problem with a completion that the server did not give has no figures of this mode.
+  static void generate_remote(Endpoint& endpoint, const std::vector<Task>& tasks, const EndpointSampling& sampling,
+                              const Reward& reward, const std::string& mode, EvalRun& out,
+                              const std::function<void(EvalSample&, const Group&)>& take) {
+    const std::vector<EndpointReply> replies = endpoint.complete(tasks, sampling, "eval " + mode);
+    CompletionCounts counts;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      if (!replies[i].problem.empty()) {
+        out.samples[i].details.emplace_back(mode + "_error", replies[i].problem);
+        continue;
+      }
+      Group group{.task = tasks[i], .samples = {}};
+      std::vector<RewardScore> scores(replies[i].completions.size());
+      reward.score_group(tasks[i], replies[i].completions, scores);
+      for (size_t c = 0; c < scores.size(); ++c) {
+        Sample& sample = group.samples.emplace_back();
+        sample.completion = replies[i].completions[c];
+        sample.scored = !scores[c].failed && !scores[c].skipped;
+        sample.reward = sample.scored ? scores[c].score : 0;
+        sample.reward_parts = std::move(scores[c].parts);
+        counts.add(sample);
+      }
+      counts.length += static_cast<double>(replies[i].completion_tokens);
+      take(out.samples[i], group);
     }
-    sample.details = {{"completion", text},
-                      {"score", completion.reward},
-                      {"correct", right(completion)},
-                      {"finish_reason", completion.completion.finish_reason}};
-    if (!filters_.empty()) sample.details.emplace_back("filtered", answers);
-  }
-
-  // The answer that each completion votes for.
-  static std::vector<std::optional<std::string>> answers_of(const Group& group, const Reward& grader) {
-    std::vector<std::optional<std::string>> out;
-    for (const Sample& completion : group.samples)
-      out.push_back(completion.scored ? grader.read_answer(group.task, completion.completion) : std::nullopt);
-    return out;
-  }
-
-  void add_sampled(EvalSample& sample, const Group& group, const Reward& grader, const std::string& mean) const {
-    const auto n = static_cast<int64_t>(group.samples.size());
-    const bool votes = grader.reads_answers(group.task);
-    const std::vector<std::optional<std::string>> answers =
-        votes ? answers_of(group, grader) : std::vector<std::optional<std::string>>(group.samples.size());
-    const auto numbers = number_answers(
-        answers, [&](const std::string& a, const std::string& b) { return grader.same_answers(group.task, a, b); });
-    std::vector<bool> correct;
-    JsonArray completions;
-    int64_t num_right = 0;
-    for (size_t i = 0; i < group.samples.size(); ++i) {
-      const Sample& completion = group.samples[i];
-      correct.push_back(right(completion));
-      num_right += correct.back();
-      completions.push_back(JsonObject{{"completion", completion.completion.text},
-                                       {"score", completion.reward},
-                                       {"correct", static_cast<bool>(correct.back())},
-                                       {"answer", answers[i] ? Json(*answers[i]) : Json(nullptr)},
-                                       {"finish_reason", completion.completion.finish_reason}});
-    }
-    for (const int64_t k : powers_up_to(n)) {
-      sample.metrics["pass@" + std::to_string(k)] = {pass_at_k(n, num_right, k)};
-      if (!votes) continue;
-      const std::optional<size_t> winner = majority(numbers, static_cast<size_t>(k));
-      sample.metrics["maj@" + std::to_string(k)] = {winner && correct[*winner] ? 1.0 : 0.0};
-    }
-    sample.metrics[mean] = {static_cast<double>(num_right) / static_cast<double>(n)};
-    sample.details.emplace_back("sampled", std::move(completions));
+    out.num_tokens += static_cast<int64_t>(counts.length);
+    if (counts.count > 0) counts.write(mode, out);
   }
 
   PromptSource source_;
   std::string answer_ = "{answer}";
-  RewardSpec reward_;
-  double threshold_ = 1;
-  std::vector<AnswerFilter> filters_;
-  ExactMatch match_;
+  CompletionJudge judge_;
   SamplingParams sampling_;
 };
 

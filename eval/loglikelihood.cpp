@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "data/row_template.h"
 #include "eval/continuation.h"
+#include "eval/endpoint.h"
 #include "eval/prompts.h"
 #include "eval/task.h"
 
@@ -51,18 +52,11 @@ class LogLikelihood : public EvalTask {
         EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
         sample.prompt = PromptRenderer::shown(renderer.task(docs[i]));
         sample.target = target_of(docs[i].row, docs[i].where);
-        const bool written = greedy[i - begin];
-        const double likelihood = logp[i - begin];
-        sample.metrics = {{"acc", {written ? 1.0 : 0.0}},
-                          {"perplexity", {-likelihood}},
-                          {"bits_per_byte", {-likelihood / std::log(2.0), static_cast<double>(sample.target.size())}}};
-        sample.details = {{"logp", likelihood}, {"correct", written}};
+        add_figures(sample, logp[i - begin], greedy[i - begin]);
       }
       progress.update(static_cast<int64_t>(end));
     }
-    out.primary = "acc";
-    out.exponents = {"perplexity"};
-    out.lower = {"perplexity", "bits_per_byte"};
+    name_figures(out);
     if (num_cut > 0) {
       out.facts["cut"] = static_cast<double>(num_cut);
       log::warning("eval: ", num_cut, " of ", docs.size(), " contexts are longer than the model's ",
@@ -71,7 +65,44 @@ class LogLikelihood : public EvalTask {
     return out;
   }
 
+  EvalRun run_remote(Endpoint& endpoint, const EvalOptions& options) const override {
+    const auto target_of = [&](const Json& row, const std::string& where) {
+      return fill_template(target_, row, where);
+    };
+    const std::vector<EvalExample> docs = source_.load(options, target_of);
+    const PromptRenderer renderer(source_, options);
+    std::vector<ScoredText> texts;
+    for (const EvalExample& doc : docs)
+      texts.push_back({doc.where, plain_prompt(renderer.task(doc)), target_of(doc.row, doc.where)});
+    const std::vector<TextScore> scores = endpoint.score(texts);
+    EvalRun out;
+    for (size_t i = 0; i < docs.size(); ++i) {
+      EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
+      sample.prompt = PromptRenderer::shown(renderer.task(docs[i]));
+      sample.target = texts[i].continuation;
+      if (scores[i].problem.empty())
+        add_figures(sample, scores[i].logp, scores[i].is_greedy);
+      else
+        sample.details.emplace_back("error", scores[i].problem);
+    }
+    name_figures(out);
+    return out;
+  }
+
  private:
+  static void name_figures(EvalRun& out) {
+    out.primary = "acc";
+    out.exponents = {"perplexity"};
+    out.lower = {"perplexity", "bits_per_byte"};
+  }
+
+  static void add_figures(EvalSample& sample, double likelihood, bool written) {
+    sample.metrics = {{"acc", {written ? 1.0 : 0.0}},
+                      {"perplexity", {-likelihood}},
+                      {"bits_per_byte", {-likelihood / std::log(2.0), static_cast<double>(sample.target.size())}}};
+    sample.details = {{"logp", likelihood}, {"correct", written}};
+  }
+
   // True for texts that the engine generates at temperature 0.
   static std::vector<bool> greedy_matches(Engine& engine, const std::vector<Continuation>& texts) {
     std::vector<GenerationRequest> requests;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 
 #include "core/base/format.h"
 #include "core/io/file.h"
@@ -98,6 +99,57 @@ std::string results_table(const std::vector<EvalResult>& results) {
   return out;
 }
 
+std::string usage_table(const std::vector<EvalResult>& results) {
+  const bool remote = std::any_of(results.begin(), results.end(),
+                                  [](const EvalResult& result) { return result.metrics.contains("requests"); });
+  std::string out = "| task                             | problems |  time (s) |     tokens |";
+  if (remote) out += " prompt tokens |   cost | retries | failed |";
+  out += "\n|----------------------------------|---------:|----------:|-----------:|";
+  if (remote) out += "--------------:|-------:|--------:|-------:|";
+  out += "\n";
+  for (const EvalResult& result : results) {
+    const auto number = [&](const char* name) {
+      const auto found = result.metrics.find(name);
+      return found == result.metrics.end() ? 0.0 : found->second;
+    };
+    out += format_text("| %-32s | %8lld | %9.1f | %10lld |", result.task.c_str(),
+                       static_cast<long long>(result.num_problems), result.seconds,
+                       static_cast<long long>(result.num_tokens));
+    if (remote)
+      out += format_text(" %13.0f | %6.4g | %7.0f | %6.0f |", number("prompt_tokens"), number("cost"),
+                         number("retries"), number("failed"));
+    out += "\n";
+  }
+  return out;
+}
+
+// What the report is of: model, date, version, command, and the settings that are not defaults.
+static std::vector<std::pair<std::string, std::string>> about_of(const Json& config) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const auto text = [](const Json& value) { return value.is_string() ? value.as_string() : value.dump(); };
+  for (const char* name : {"model", "base_url", "date", "version", "command", "tasks"}) {
+    const Json* value = config.is_object() ? config.find(name) : nullptr;
+    if (!value) continue;
+    if (std::string_view(name) == "date" && value->is_int()) {
+      const auto seconds = static_cast<std::time_t>(value->as_int());
+      std::tm parts{};
+      char words[32];
+      std::strftime(words, sizeof words, "%Y-%m-%d %H:%M UTC", gmtime_r(&seconds, &parts));
+      out.emplace_back(name, words);
+    } else {
+      out.emplace_back(name, text(*value));
+    }
+  }
+  std::string settings;
+  if (config.is_object())
+    for (const auto& [name, value] : config.as_object()) {
+      const bool shown = std::any_of(out.begin(), out.end(), [&](const auto& one) { return one.first == name; });
+      if (!shown) settings += (settings.empty() ? "" : ", ") + name + " = " + value.dump();
+    }
+  if (!settings.empty()) out.emplace_back("settings", settings);
+  return out;
+}
+
 Json results_json(const std::vector<EvalResult>& results, const Json& config) {
   Json figures = JsonObject{}, groups = JsonObject{}, shots = JsonObject{}, better = JsonObject{},
        counts = JsonObject{}, details = JsonObject{};
@@ -132,7 +184,10 @@ void write_evaluation(const std::filesystem::path& folder, const std::vector<Eva
     for (const EvalSample& sample : result.samples) samples.write(sample.to_json());
     samples.flush();
   }
-  std::string page = "# Evaluation\n\n" + results_table(results) + "\n";
+  const auto about = about_of(config);
+  std::string page = "# Evaluation\n\n";
+  for (const auto& [name, value] : about) page += "- " + name + ": `" + value + "`\n";
+  page += "\n" + results_table(results) + "\n" + usage_table(results) + "\n";
   std::vector<std::string> charts;
   for (const auto& [file, svg] : draw_charts(results)) {
     write_file_atomic(folder / file, svg);
@@ -143,7 +198,7 @@ void write_evaluation(const std::filesystem::path& folder, const std::vector<Eva
   for (const EvalResult& result : results)
     page += "[samples_" + result.task + ".jsonl](samples_" + result.task + ".jsonl) ";
   write_file_atomic(folder / "report.md", page + "\n");
-  write_file_atomic(folder / "report.html", html_page("Evaluation", results, charts));
+  write_file_atomic(folder / "report.html", html_page("Evaluation", results, charts, about));
   write_file_atomic(folder / "results.json", results_json(results, config).dump(2) + "\n");
 }
 

@@ -21,5 +21,7 @@ void write_evaluation(const std::filesystem::path& folder, const std::vector<Eva
 Json results_json(const std::vector<EvalResult>& results, const Json& config);
 // A Markdown table of all metrics, for a terminal and for report.md.
 std::string results_table(const std::vector<EvalResult>& results);
+// A Markdown table of problems, failed requests, seconds, tokens and cost of each task.
+std::string usage_table(const std::vector<EvalResult>& results);
 
 }  // namespace hone

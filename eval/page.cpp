@@ -25,7 +25,7 @@ summary { cursor: pointer; white-space: nowrap; overflow: hidden; text-overflow:
 
 constexpr std::string_view script = R"(<script>
 const task = document.getElementById("task"), verdict = document.getElementById("verdict"), words = document.getElementById("words");
-const samples = [...document.querySelectorAll("details")];
+const samples = [...document.querySelectorAll("details[data-task]")];
 function filter() {
   const wanted = words.value.toLowerCase();
   let count = 0;
@@ -107,6 +107,24 @@ std::string table_row(const std::string& task, const std::string& name, const Fi
          format_text("<td>%.4f</td><td>%s</td><td>%s</td></tr>\n", figure.value, error.c_str(), interval.c_str());
 }
 
+constexpr std::string_view table_head =
+    "<table><tr><th>task</th><th>metric</th><th>value</th><th>stderr</th><th>bootstrap 95%</th></tr>\n";
+
+std::string about_html(const std::vector<std::pair<std::string, std::string>>& about) {
+  std::string out = "<table class=\"about\">\n";
+  for (const auto& [name, value] : about)
+    out += "<tr><td>" + html_text(name) + "</td><td><code>" + html_text(value) + "</code></td></tr>\n";
+  return out + "</table>\n<p></p>\n";
+}
+
+std::string subtasks_html(const EvalResult& result) {
+  std::string out = concat("<details><summary>", html_text(result.task), ": ", result.subtasks.size(),
+                           " subtasks</summary>\n", table_head);
+  for (const auto& [subtask, figures] : result.subtasks)
+    for (const auto& [name, figure] : figures) out += table_row(subtask, name, figure);
+  return out + "</table></details>\n";
+}
+
 }  // namespace
 
 std::string html_text(std::string_view text) {
@@ -139,16 +157,17 @@ std::string html_text(std::string_view text) {
 }
 
 std::string html_page(const std::string& title, const std::vector<EvalResult>& results,
-                      const std::vector<std::string>& charts, size_t shown) {
+                      const std::vector<std::string>& charts,
+                      const std::vector<std::pair<std::string, std::string>>& about, size_t shown) {
   std::string out = "<!doctype html>\n<html lang=\"en\">\n<title>" + html_text(title) + "</title>\n" +
                     concat(head, page_style(), own_style) + "<h1>" + html_text(title) + "</h1>\n";
-  out += "<table><tr><th>task</th><th>metric</th><th>value</th><th>stderr</th><th>bootstrap 95%</th></tr>\n";
-  for (const EvalResult& result : results) {
+  if (!about.empty()) out += about_html(about);
+  out += std::string(table_head);
+  for (const EvalResult& result : results)
     for (const auto& [name, figure] : result.figures) out += table_row(result.task, name, figure);
-    for (const auto& [subtask, figures] : result.subtasks)
-      for (const auto& [name, figure] : figures) out += table_row("- " + subtask, name, figure);
-  }
   out += "</table>\n";
+  for (const EvalResult& result : results)
+    if (!result.subtasks.empty()) out += subtasks_html(result);
   for (const std::string& chart : charts) out += "<p>" + chart + "</p>\n";
 
   out += "<h2>Samples</h2>\n<p id=\"controls\"><select id=\"task\"><option value=\"\">all tasks</option>";

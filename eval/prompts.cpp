@@ -119,6 +119,12 @@ EvalSample make_sample(const EvalExample& doc) {
   return out;
 }
 
+std::string plain_prompt(const Task& task) {
+  HONE_CHECK(task.messages.empty(), task.id,
+             ": a server gives log-probs of plain prompts only, not of a chat: leave out --apply-chat-template");
+  return task.prompt;
+}
+
 PromptRenderer::PromptRenderer(const PromptSource& source, const EvalOptions& options)
     : source_(source), multiturn_(options.fewshot_as_multiturn), format_(source.format), system_(source.format.system) {
   format_.settings = options.chat.over(format_.settings);

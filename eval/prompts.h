@@ -59,6 +59,9 @@ struct PromptSource {
 struct EvalSample;
 EvalSample make_sample(const EvalExample& doc);
 
+// The prompt of a task that is plain text. Throws for a conversation: servers give log-probs of plain prompts only.
+std::string plain_prompt(const Task& task);
+
 // Joins the parts of an example's prompt. The source and the options must outlive it.
 class PromptRenderer {
  public:

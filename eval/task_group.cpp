@@ -7,10 +7,8 @@ namespace {
 
 class TaskGroup : public EvalTask {
  public:
-  void fields(Fields& f) override {
-    f("tasks", names_, "names or TOML files of the tasks");
-    f.require("tasks", !names_.empty() || !f.reading(), "a group needs tasks: set the list of their names");
-  }
+  void fields(Fields& f) override { f("tasks", names_, "names or TOML files of the tasks"); }
+  void prepare() override { HONE_CHECK(!names_.empty(), "a group needs tasks: set the list of their names"); }
   void check() const override {
     for (const EvalTaskSpec& spec : load()) spec.task->check();
   }
@@ -19,9 +17,17 @@ class TaskGroup : public EvalTask {
   }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
+    return joined([&](const EvalTask& task) { return task.run(target, options); });
+  }
+  EvalRun run_remote(Endpoint& endpoint, const EvalOptions& options) const override {
+    return joined([&](const EvalTask& task) { return task.run_remote(endpoint, options); });
+  }
+
+ private:
+  EvalRun joined(const std::function<EvalRun(const EvalTask&)>& run_task) const {
     EvalRun out;
     for (const EvalTaskSpec& spec : load()) {
-      EvalRun part = spec.task->run(target, options);
+      EvalRun part = run_task(*spec.task);
       if (out.samples.empty()) out.primary = part.primary;
       if (out.primary != part.primary) out.primary.clear();
       const auto before = static_cast<int64_t>(out.samples.size());
@@ -39,12 +45,11 @@ class TaskGroup : public EvalTask {
     return out;
   }
 
- private:
   std::vector<EvalTaskSpec> load() const {
     std::vector<EvalTaskSpec> out;
     for (const std::string& name : names_) {
       out.push_back(load_eval_task(name));
-      HONE_CHECK(out.back().kind != "group", "group: '", name, "' is a group itself; list its tasks");
+      HONE_CHECK(out.back().kind() != "group", "group: '", name, "' is a group itself; list its tasks");
     }
     return out;
   }

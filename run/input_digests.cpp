@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/io/file.h"
+#include "core/io/gguf.h"
 #include "core/net/digest.h"
 #include "data/prompt.h"
 #include "model/io/adapter.h"
@@ -30,7 +31,9 @@ std::string sampled_bytes(const fs::path& path) {
   return out;
 }
 
-bool is_weights(const fs::path& path) { return path.filename().string().find(".safetensors") != std::string::npos; }
+bool is_weights(const fs::path& path) {
+  return path.filename().string().find(".safetensors") != std::string::npos || is_gguf(path);
+}
 
 // A digest of the digests of files, so that no large file is kept in memory.
 class DigestOfFiles {
@@ -46,6 +49,7 @@ class DigestOfFiles {
         if (fs::exists(folder / concat(name, suffix))) add(folder / concat(name, suffix));
   }
   void add_weights_of(const fs::path& folder) {
+    if (is_gguf(folder)) return add(folder);
     std::vector<fs::path> files;
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -92,11 +96,12 @@ Json input_digests(const Recipe& recipe) {
   Json out = JsonObject{};
   const fs::path model = expand_path(recipe.model.path), tokenizer = expand_path(recipe.tokenizer);
   const fs::path config = expand_path(recipe.model.config);
-  if (fs::is_directory(model)) out.set("model.path", model_digest(model));
+  const bool has_model = fs::is_directory(model) || is_gguf(model);
+  if (has_model) out.set("model.path", model_digest(model));
   if (fs::exists(config)) out.set("model.config", file_digest(config));
   if (fs::exists(tokenizer))
     out.set("tokenizer", tokenizer_digest(tokenizer));
-  else if (tokenizer.empty() && fs::is_directory(model))
+  else if (tokenizer.empty() && has_model)
     out.set("tokenizer", tokenizer_digest(tokenizer_folder(model)));
   const auto add_template = [&](const std::string& key, const ChatSettings& chat) {
     if (std::error_code none; fs::is_regular_file(expand_path(chat.chat_template), none))

@@ -10,6 +10,7 @@
 #include "data/prompt.h"
 #include "model/flops.h"
 #include "model/io/adapter.h"
+#include "model/io/model_files.h"
 #include "model/quantized_model.h"
 #include "posttrain/rl/replica_backend.h"
 #include "rollout/kv/kv_storage.h"
@@ -20,8 +21,8 @@ namespace hone {
 namespace {
 
 std::unique_ptr<Model> without_weights(const std::string& folder) {
-  const std::string path = (base_folder(expand_path(folder)) / "config.json").string();
-  return make_model(parse_json(read_file(path), path), path);
+  const std::filesystem::path base = base_folder(expand_path(folder));
+  return make_model(read_model_config(base), config_source(base));
 }
 
 std::unique_ptr<Model> without_weights(const Recipe& recipe) {

@@ -12,7 +12,7 @@ void LoraSource::fields(Fields& f) {
 }
 
 void ModelSource::fields(Fields& f) {
-  f("path", path, "model folder to start from (config.json, safetensors, tokenizer); empty = random weights");
+  f("path", path, "model folder (config.json, safetensors, tokenizer) or .gguf file to start from; empty = random weights");
   f("config", config, "config.json with the shape of random weights; empty = the keys below");
   f("family", family, "model_type of random weights (hone list families)");
   f("hidden_size", hidden_size, "width of the residual stream");
@@ -91,7 +91,7 @@ void Recipe::fields(Fields& f) {
   f("peak_tflops", peak_tflops,
     "peak of the device in TFLOP/s, which mfu is a share of; 0 = the dense bf16 peak of a known GPU (then mfu is left "
     "out on a CPU, on other GPUs and for f32 weights)");
-  f("tokenizer", tokenizer, "tokenizer folder or file; empty = the model folder's, or a tokenizer stage's");
+  f("tokenizer", tokenizer, "tokenizer folder or file, or .gguf file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
   f("rollout", rollout, "the inference engine that samples");
   f("tracker", tracker, "a process that receives the metrics, for example for Weights & Biases");

@@ -13,6 +13,7 @@
 #include "core/io/json.h"
 #include "data/prompt.h"
 #include "model/io/adapter.h"
+#include "model/io/model_files.h"
 #include "model/lora.h"
 #include "run/input_digests.h"
 #include "run/plan.h"
@@ -133,6 +134,7 @@ StageContext context_of(Run& run, size_t index) {
           .run_folder = run.folder,
           .checkpoints = run.folder / "checkpoints" / spec.name,
           .start_folder = run.start_folder,
+          .generation_config = run.start_folder.empty() ? Json(JsonObject{}) : read_generation_config(run.start_folder),
           .name = spec.name,
           .index = static_cast<int64_t>(index),
           .first_step = run.first_step,

@@ -6,6 +6,7 @@
 #include "kernels/elementwise/cast.h"
 #include "kernels/gemm/gemm.h"
 #include "model/io/adapter.h"
+#include "model/io/model_files.h"
 #include "model/lora.h"
 
 namespace hone {
@@ -14,7 +15,7 @@ void CriticConfig::fields(Fields& f) {
   f("trunk", trunk,
     "shared: a value head on the policy | separate: a second model with its own optimizer and gradient norm");
   f("path", path,
-    "separate: model folder that it starts from; a reward model's head is loaded too; empty = a copy of the policy at "
+    "separate: model folder or .gguf file that it starts from; a reward model's head is loaded too; empty = a copy of the policy at "
     "the start of the stage");
   f("learning_rate_factor", learning_rate_factor, "learning rate of the critic as a multiple of the policy's");
   f.require("trunk", trunk == "shared" || trunk == "separate", "trunk must be shared or separate");
@@ -30,8 +31,8 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
   if (!path.empty() && context.kind() != DeviceKind::meta) {
     out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true, .lora = lora});
   } else {
-    const std::string config = (base_folder(folder) / "config.json").string();
-    out = path.empty() ? policy.same_shape() : make_model(parse_json(read_file(config), config), config);
+    out = path.empty() ? policy.same_shape()
+                       : make_model(read_model_config(base_folder(folder)), config_source(base_folder(folder)));
     if (!path.empty() && lora.r > 0) out->add_lora(lora);
     out->allocate(context, policy.dtype(), true);
     if (path.empty()) context.copy(out->flat_values(), policy.flat_values());

@@ -10,6 +10,7 @@
 #include "core/io/file.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
+#include "model/io/model_files.h"
 
 namespace hone {
 
@@ -65,7 +66,8 @@ void save_model_folder(const StageContext& stage, const std::filesystem::path& f
     save_adapter(stage.context, *stage.model, folder, stage.save_dtype, value_head);
   else
     save_model(stage.context, *stage.model, folder, stage.save_dtype,
-               stage.tokenizer ? generation_config_json(*stage.tokenizer) : JsonObject{}, value_head);
+               stage.tokenizer ? with_stop_ids(stage.generation_config, *stage.tokenizer) : stage.generation_config,
+               value_head);
   if (stage.tokenizer) stage.tokenizer->save(folder);
 }
 

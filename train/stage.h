@@ -48,6 +48,8 @@ struct StageContext {
   std::filesystem::path run_folder, checkpoints;
   // The model folder that `model` was loaded from when the stage began; empty for random weights.
   std::filesystem::path start_folder = {};
+  // generation_config.json of that model; checkpoints keep its fields.
+  Json generation_config = JsonObject{};
   std::string name = {};
   int64_t index = 0;       // place in the recipe
   int64_t first_step = 0;  // optimizer steps of the stages before this one

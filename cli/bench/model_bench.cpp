@@ -7,6 +7,8 @@
 #include "core/base/rng.h"
 #include "core/base/stopwatch.h"
 #include "core/config/config.h"
+#include "core/io/gguf.h"
+#include "model/io/model_files.h"
 #include "train/trainer.h"
 
 namespace hone {
@@ -54,8 +56,9 @@ EngineConfig bench_engine(const ModelBenchOptions& options, int64_t sequences, i
 
 ModelBenchResult bench_model(const std::string& what, Context& context, const ModelBenchOptions& options) {
   const ModelBench& bench = model_benches().at(what);
-  const bool trained = std::filesystem::is_directory(options.shape);
-  std::unique_ptr<Model> model = make_bench_model(trained ? options.shape + "/config.json" : options.shape);
+  const bool trained = std::filesystem::is_directory(options.shape) || is_gguf(options.shape);
+  std::unique_ptr<Model> model =
+      trained ? make_model(read_model_config(options.shape), options.shape) : make_bench_model(options.shape);
   const int64_t length = bench.length(options);
   HONE_CHECK(length + 2 < model->shape().max_positions, "bench: ", length, " tokens, the shape has ",
              model->shape().max_positions, " positions");

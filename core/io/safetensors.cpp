@@ -1,17 +1,12 @@
 #include "core/io/safetensors.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "core/base/suggest.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/mapped_file.h"
 
 namespace hone {
 namespace {
@@ -34,42 +29,6 @@ std::string_view safetensors_name(DType dtype) {
   return std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const auto& pair) { return pair.second == dtype; })
       ->first;
 }
-
-// The bytes of a whole file: memory-mapped, or unpacked from .gz.
-class FileBytes {
- public:
-  explicit FileBytes(const std::filesystem::path& path) {
-    if (path.extension() == ".gz") {
-      unpacked_ = read_file(path, max_document_bytes);
-      return;
-    }
-    const int descriptor = open_file(path);
-    struct stat status {};
-    const bool known = ::fstat(descriptor, &status) == 0;
-    if (known && status.st_size > 0) {
-      size_ = static_cast<size_t>(status.st_size);
-      void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-      mapped_ = mapped == MAP_FAILED ? nullptr : mapped;
-    }
-    const std::string why = std::strerror(errno);
-    ::close(descriptor);
-    HONE_CHECK(known, path.string(), ": cannot read its size: ", why);
-    HONE_CHECK(mapped_ || size_ == 0, path.string(), ": cannot map: ", why);
-  }
-  ~FileBytes() {
-    if (mapped_) ::munmap(mapped_, size_);
-  }
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
-  std::string_view view() const {
-    return mapped_ ? std::string_view(static_cast<const char*>(mapped_), size_) : std::string_view(unpacked_);
-  }
-
- private:
-  std::string unpacked_;
-  void* mapped_ = nullptr;
-  size_t size_ = 0;
-};
 
 struct Entry {
   DType dtype;
@@ -158,16 +117,16 @@ std::vector<std::string> check_safetensors(std::string_view bytes, std::string_v
 
 struct SafetensorsReader::Impl {
   struct TensorPlace {
-    const FileBytes* file;
+    const MappedFile* file;
     Entry entry;
   };
   std::string source;
-  std::vector<std::unique_ptr<FileBytes>> files;
+  std::vector<std::unique_ptr<MappedFile>> files;
   std::map<std::string, TensorPlace, std::less<>> places;
   std::map<std::string, std::string> metadata;
 
   void open_file(const std::filesystem::path& path) {
-    const FileBytes* file = files.emplace_back(std::make_unique<FileBytes>(path)).get();
+    const MappedFile* file = files.emplace_back(std::make_unique<MappedFile>(path)).get();
     Header header = parse_header(file->view(), path.string());
     metadata.merge(header.metadata);
     for (auto& [name, entry] : header.entries)
@@ -230,17 +189,24 @@ const std::map<std::string, std::string>& SafetensorsReader::metadata() const { 
 
 namespace {
 
-void write_shard(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+uint64_t bytes_of(const LazyTensor& tensor) {
+  uint64_t out = size_of(tensor.dtype);
+  for (const int64_t dim : tensor.shape) out *= static_cast<uint64_t>(dim);
+  return out;
+}
+
+void write_shard(const std::filesystem::path& path, std::span<const LazyTensor> tensors,
                  const std::map<std::string, std::string>& metadata) {
   JsonObject header, words;
   for (const auto& [key, value] : metadata) words.emplace_back(key, value);
   if (!words.empty()) header.emplace_back("__metadata__", std::move(words));
   size_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    header.emplace_back(name, JsonObject{{"dtype", safetensors_name(tensor.dtype)},
-                                         {"shape", Json::array(tensor.dims())},
-                                         {"data_offsets", JsonArray{offset, offset + tensor.bytes()}}});
-    offset += tensor.bytes();
+  for (const LazyTensor& tensor : tensors) {
+    const size_t end = offset + bytes_of(tensor);
+    header.emplace_back(tensor.name, JsonObject{{"dtype", safetensors_name(tensor.dtype)},
+                                                {"shape", Json::array(tensor.shape)},
+                                                {"data_offsets", JsonArray{offset, end}}});
+    offset = end;
   }
   std::string text = Json(std::move(header)).dump();
   text.append((64 - (8 + text.size()) % 64) % 64, ' ');
@@ -249,7 +215,13 @@ void write_shard(const std::filesystem::path& path, std::span<const NamedTensor>
 
   FileWriter writer(path);
   writer.write(length + text);
-  for (const auto& [name, tensor] : tensors) writer.write({static_cast<const char*>(tensor.data), tensor.bytes()});
+  std::vector<char> storage;
+  for (const LazyTensor& lazy : tensors) {
+    const Tensor tensor = lazy.read(storage);
+    HONE_CHECK(tensor.contiguous() && tensor.bytes() == bytes_of(lazy), path.string(), ": tensor '", lazy.name,
+               "' is not what was announced");
+    writer.write({static_cast<const char*>(tensor.data), tensor.bytes()});
+  }
   writer.flush();
 }
 
@@ -257,28 +229,39 @@ void write_shard(const std::filesystem::path& path, std::span<const NamedTensor>
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata, uint64_t max_shard_bytes) {
-  std::vector<NamedTensor> order = tensors;
-  std::sort(order.begin(), order.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    const size_t a_size = size_of(a.tensor.dtype), b_size = size_of(b.tensor.dtype);
+  std::vector<LazyTensor> lazy;
+  for (const auto& [name, tensor] : tensors) {
+    HONE_CHECK(tensor && tensor.device == DeviceKind::cpu && tensor.contiguous(), path.string(), ": tensor '", name,
+               "' is not a contiguous one on the host");
+    lazy.push_back({.name = name,
+                    .dtype = tensor.dtype,
+                    .shape = {tensor.dims().begin(), tensor.dims().end()},
+                    .read = [tensor](std::vector<char>&) { return tensor; }});
+  }
+  write_safetensors(path, std::move(lazy), metadata, max_shard_bytes);
+}
+
+void write_safetensors(const std::filesystem::path& path, std::vector<LazyTensor> tensors,
+                       const std::map<std::string, std::string>& metadata, uint64_t max_shard_bytes) {
+  std::vector<LazyTensor>& order = tensors;
+  std::sort(order.begin(), order.end(), [](const LazyTensor& a, const LazyTensor& b) {
+    const size_t a_size = size_of(a.dtype), b_size = size_of(b.dtype);
     return a_size != b_size ? a_size > b_size : a.name < b.name;
   });
-  for (size_t i = 0; i < order.size(); ++i) {
-    const Tensor& tensor = order[i].tensor;
-    HONE_CHECK(tensor && tensor.device == DeviceKind::cpu && tensor.contiguous(), path.string(), ": tensor '",
-               order[i].name, "' is not a contiguous one on the host");
-    HONE_CHECK(order[i].name != "__metadata__", path.string(), ": a tensor cannot be named __metadata__");
-  }
   std::vector<std::string> names;
-  for (const NamedTensor& tensor : order) names.push_back(tensor.name);
+  for (const LazyTensor& tensor : order) {
+    HONE_CHECK(tensor.name != "__metadata__", path.string(), ": a tensor cannot be named __metadata__");
+    names.push_back(tensor.name);
+  }
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     fail(path.string(), ": tensor '", *twice, "' is given twice");
 
-  std::vector<std::span<const NamedTensor>> shards;
+  std::vector<std::span<const LazyTensor>> shards;
   uint64_t total = 0, used = 0;
   size_t begin = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    const uint64_t bytes = order[i].tensor.bytes();
+    const uint64_t bytes = bytes_of(order[i]);
     if (i > begin && used + bytes > max_shard_bytes) {
       shards.emplace_back(order.data() + begin, i - begin);
       begin = i, used = 0;
@@ -297,7 +280,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
     const std::string name =
         concat(path.stem().string(), "-", padded(s + 1), "-of-", padded(shards.size()), ".safetensors");
     write_shard(path.parent_path() / name, shards[s], metadata);
-    for (const NamedTensor& tensor : shards[s]) weight_map.emplace_back(tensor.name, name);
+    for (const LazyTensor& tensor : shards[s]) weight_map.emplace_back(tensor.name, name);
   }
   std::sort(weight_map.begin(), weight_map.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const Json index = JsonObject{{"metadata", JsonObject{{"total_size", static_cast<int64_t>(total)}}},

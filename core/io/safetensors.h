@@ -7,6 +7,7 @@
 // and tensor.
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,10 +46,21 @@ struct NamedTensor {
   Tensor tensor;  // on the host, contiguous
 };
 
+// A tensor that is made when it is written: one is in memory at a time. Its data may lie in `storage`.
+struct LazyTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  std::function<Tensor(std::vector<char>& storage)> read;
+};
+
 // Writes `path`; above max_shard_bytes model-0000i-of-0000n.safetensors and the index in the same folder. Tensors are
 // in order of element size (large first), then name, so that each is aligned. Data starts at a multiple of 64 bytes.
 // Not atomic: write into a temporary folder and rename it (core/io/checkpoint.h).
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
+                       uint64_t max_shard_bytes = uint64_t{5} << 30);
+void write_safetensors(const std::filesystem::path& path, std::vector<LazyTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
                        uint64_t max_shard_bytes = uint64_t{5} << 30);
 

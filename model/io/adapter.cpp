@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "core/io/file.h"
+#include "core/io/gguf.h"
 #include "core/io/json.h"
 #include "core/text/tokenizer/tokenizer.h"
+#include "model/io/model_files.h"
 #include "model/io/param_slices.h"
 #include "model/modules.h"
 
@@ -28,7 +30,7 @@ fs::path base_folder(const fs::path& folder) {
   const Json config = read_config(folder);
   const std::string& name = config.at(key, source).as_string(source + ": " + key);
   for (const fs::path& path : {fs::path(name), folder / name}) {
-    if (!fs::is_directory(path)) continue;
+    if (!fs::is_directory(path) && !is_gguf(path)) continue;
     HONE_CHECK(!is_adapter(path), source, ": ", key, " is ", name, ", an adapter itself; merge it first (hone export)");
     return path;
   }
@@ -60,16 +62,17 @@ void save_adapter(Context& context, Model& model, const fs::path& folder, DType 
 }
 
 void read_adapter(Context& context, Model& model, const fs::path& folder) {
-  const SafetensorsReader file(folder / adapter_tensors);
+  const std::unique_ptr<TensorFile> file = open_safetensors(folder / adapter_tensors);
   const std::vector<FileSlice> slices = file_slices(model.adapter_params());
   std::vector<std::string> problems;
-  for (const FileSlice& slice : slices) check_slice(slice, file, problems);
-  for (const std::string& name : file.names())
+  for (const FileSlice& slice : slices) check_slice(slice, *file, problems);
+  for (const std::string& name : file->names())
     if (name != adapter_value_head && std::ranges::find(slices, name, &FileSlice::name) == slices.end())
       problems.push_back("surplus " + name);
   throw_problems(std::move(problems), folder, config_name);
   Arena staging(context.device());
-  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file.at(slice.name));
+  std::vector<char> storage;
+  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file->read(slice.name, storage));
 }
 
 AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& folder) {
@@ -88,25 +91,18 @@ AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& fol
   read_adapter(context, model, folder);
 }
 
-// The generation settings of a folder, or of its adapter's base. The ids that end a generation are the tokenizer's, if
-// there is one.
 static Json generation_config_of(const fs::path& from) {
-  Json out = JsonObject{};
-  for (const fs::path& folder : {base_folder(from), from})
-    if (const fs::path file = folder / "generation_config.json"; fs::exists(file))
-      out = parse_json(read_file(file), file.string());
-  if (const fs::path folder = tokenizer_folder(from); Tokenizer::is_in(folder)) {
-    const Json ends = generation_config_json(Tokenizer::load(folder));
-    for (const auto& [name, value] : ends.as_object()) out.set(name, value);
-  }
-  return out;
+  const Json config = read_generation_config(from);
+  const fs::path folder = tokenizer_folder(from);
+  return Tokenizer::is_in(folder) ? with_stop_ids(config, Tokenizer::load(folder)) : config;
 }
 
 void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {
   if (!dtype) {
-    const SafetensorsReader file(base_folder(from));
-    const std::vector<std::string> names = file.names();
-    dtype = !names.empty() && file.at(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
+    check_model_path(from);
+    const std::unique_ptr<TensorFile> file = open_weights(base_folder(from));
+    const std::vector<std::string> names = file->names();
+    dtype = !names.empty() && file->outline(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
   }
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);

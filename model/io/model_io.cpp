@@ -1,55 +1,19 @@
 // Loads and saves models as Hugging Face folders.
 #include <algorithm>
-#include <cstring>
-#include <set>
 
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "kernels/elementwise/cast.h"
 #include "model/io/adapter.h"
+#include "model/io/model_files.h"
 #include "model/io/param_slices.h"
 #include "model/lora.h"
 
 namespace hone {
 namespace {
 
-constexpr std::string_view head_name = "lm_head.weight";
 constexpr std::string_view value_head_name = "score.weight";
-
-// Tensors of older checkpoints that are no parameters: causal masks and RoPE frequencies.
-bool is_buffer(std::string_view name) {
-  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-}
-
-bool same_numbers(Tensor a, Tensor b) {
-  return a.dtype == b.dtype && std::ranges::equal(a.dims(), b.dims()) && std::memcmp(a.data, b.data, a.bytes()) == 0;
-}
-
-// Finds the file's tensor of every slice. Throws an Error that lists what does not fit.
-std::vector<FileSlice> match(Model& model, const SafetensorsReader& file, const std::filesystem::path& folder) {
-  std::vector<FileSlice> slices = file_slices(model.base_params());
-  std::vector<std::string> problems;
-  std::set<std::string> used;
-  for (FileSlice& slice : slices) {
-    // A file saved from a model without lm_head lacks the first part of each name ("transformer.", "model.").
-    const std::string bare = slice.name.substr(slice.name.find('.') + 1);
-    if (!file.contains(slice.name) && file.contains(bare)) slice.name = bare;
-    check_slice(slice, file, problems);
-    used.insert(slice.name);
-  }
-  const std::string& head = std::ranges::find(slices, &model.lm_head(), &FileSlice::param)->name;
-  for (const std::string& name : file.names()) {
-    if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
-    if (name != head_name || !file.contains(head))
-      problems.push_back("surplus " + name);
-    else if (!same_numbers(file.at(name), file.at(head)))
-      problems.push_back(
-          concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
-  }
-  throw_problems(std::move(problems), folder, "config.json");
-  return slices;
-}
 
 Json generation_defaults(const Json& config) {
   JsonObject out{{"_from_model_config", true}};
@@ -88,16 +52,16 @@ void add_adapters(Model& model, const std::filesystem::path& folder, const std::
 }  // namespace
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {
-  HONE_CHECK(std::filesystem::is_directory(folder), folder.string(), ": not a model folder: there is no such folder");
-  const std::filesystem::path base = base_folder(folder), config = base / "config.json";
-  HONE_CHECK(std::filesystem::exists(config), base.string(), ": not a model folder: it has no config.json");
-  std::unique_ptr<Model> model = make_model(parse_json(read_file(config), config.string()), config.string());
+  check_model_path(folder);
+  const std::filesystem::path base = base_folder(folder);
+  std::unique_ptr<Model> model = make_model(read_model_config(base), config_source(base));
   add_adapters(*model, folder, base, options.lora);
-  const SafetensorsReader file(base);
-  const std::vector<FileSlice> slices = match(*model, file, base);  // before any memory is allocated
+  const std::unique_ptr<TensorFile> file = open_weights(base);
+  const std::vector<FileSlice> slices = match_slices(*model, *file, base);  // before any memory is allocated
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
-  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file.at(slice.name));
+  std::vector<char> storage;
+  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file->read(slice.name, storage));
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else
@@ -130,10 +94,11 @@ void save_model(Context& context, Model& model, const std::filesystem::path& fol
 
 std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder) {
   const bool adapter = is_adapter(folder);
-  const SafetensorsReader file(adapter ? folder / adapter_tensors : folder);
+  const std::unique_ptr<TensorFile> file = adapter ? open_safetensors(folder / adapter_tensors) : open_weights(folder);
   const std::string_view name = adapter ? adapter_value_head : value_head_name;
-  if (!file.contains(name)) return {};
-  const Tensor weight = file.at(name);
+  if (!file->contains(name)) return {};
+  std::vector<char> storage;
+  const Tensor weight = file->read(name, storage);
   HONE_CHECK(weight.rank == 2 && weight.dim(0) == 1, folder.string(), ": ", name, " is ", shape_text(weight.dims()),
              ", a reward model's has one row");
   Arena staging(context.device());

@@ -2,12 +2,27 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "core/base/suggest.h"
 #include "kernels/elementwise/cast.h"
 
 namespace hone {
 namespace {
+
+constexpr std::string_view head_name = "lm_head.weight";
+constexpr std::string_view value_head_name = "score.weight";
+
+// Tensors of older checkpoints that are no parameters: causal masks and RoPE frequencies.
+bool is_buffer(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+bool same_numbers(const TensorFile& file, std::string_view first, std::string_view second) {
+  std::vector<char> first_storage, second_storage;
+  const Tensor a = file.read(first, first_storage), b = file.read(second, second_storage);
+  return a.dtype == b.dtype && std::ranges::equal(a.dims(), b.dims()) && std::memcmp(a.data, b.data, a.bytes()) == 0;
+}
 
 // Transposes: to [cols, rows] = from [rows, cols], elements of `width` bytes at any alignment.
 void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t width) {
@@ -57,15 +72,15 @@ std::vector<FileSlice> file_slices(std::span<Param* const> params) {
   return out;
 }
 
-void check_slice(const FileSlice& slice, const SafetensorsReader& file, std::vector<std::string>& problems) {
+void check_slice(const FileSlice& slice, const TensorFile& file, std::vector<std::string>& problems) {
   if (!file.contains(slice.name)) {
     problems.push_back("missing " + slice.name);
     return;
   }
-  const Tensor tensor = file.at(slice.name);
+  const TensorOutline tensor = file.outline(slice.name);
   const std::vector<int64_t> shape = slice.file_shape();
-  if (!std::ranges::equal(tensor.dims(), shape))
-    problems.push_back(concat(slice.name, " is ", shape_text(tensor.dims()), ", wants ", shape_text(shape)));
+  if (tensor.shape != shape)
+    problems.push_back(concat(slice.name, " is ", shape_text(tensor.shape), ", wants ", shape_text(shape)));
   const bool number = tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16 ||
                       tensor.dtype == DType::f64;
   if (!number)
@@ -79,6 +94,30 @@ void throw_problems(std::vector<std::string> problems, const std::filesystem::pa
   if (count > shown) problems.resize(shown);
   fail(folder.string(), ": the tensors do not fit ", config, ": ", join(problems, "; "),
        count > shown ? concat("; and ", count - shown, " more") : "");
+}
+
+std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder) {
+  std::vector<FileSlice> slices = file_slices(model.base_params());
+  std::vector<std::string> problems;
+  std::set<std::string> used;
+  for (FileSlice& slice : slices) {
+    // A file saved from a model without lm_head lacks the first part of each name ("transformer.", "model.").
+    const std::string bare = slice.name.substr(slice.name.find('.') + 1);
+    if (!file.contains(slice.name) && file.contains(bare)) slice.name = bare;
+    check_slice(slice, file, problems);
+    used.insert(slice.name);
+  }
+  const std::string& head = std::ranges::find(slices, &model.lm_head(), &FileSlice::param)->name;
+  for (const std::string& name : file.names()) {
+    if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
+    if (name != head_name || !file.contains(head))
+      problems.push_back("surplus " + name);
+    else if (!same_numbers(file, name, head))
+      problems.push_back(
+          concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
+  }
+  throw_problems(std::move(problems), folder, "config.json");
+  return slices;
 }
 
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file) {

@@ -1,11 +1,12 @@
 #pragma once
-// Parameters as tensors of a safetensors file: each slice of a parameter is one tensor.
+// Parameters as tensors of a file: each slice of a parameter is one tensor.
 #include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/io/safetensors.h"
+#include "model/io/tensor_file.h"
 #include "model/model.h"
 
 namespace hone {
@@ -22,10 +23,12 @@ struct FileSlice {
 
 std::vector<FileSlice> file_slices(std::span<Param* const> params);
 // Appends to `problems` if the file lacks the tensor, or has another shape or dtype.
-void check_slice(const FileSlice& slice, const SafetensorsReader& file, std::vector<std::string>& problems);
+void check_slice(const FileSlice& slice, const TensorFile& file, std::vector<std::string>& problems);
 // Throws an Error that lists the problems (at most the first few), unless there is none: "folder: the tensors do not
 // fit config.json: ...".
 void throw_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config);
+// Finds the file's tensor of every slice of a model without adapters. Throws an Error that lists what does not fit.
+std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder);
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file);
 std::string shape_text(std::span<const int64_t> shape);
 // Writes a file of the slices and of `more`.

@@ -1,5 +1,6 @@
 // hone eval and hone data contamination: task files, comparisons, and rows that training files contain.
 #include "tests/cli/command_case.h"
+#include "tests/support/http_server.h"
 
 namespace hone::test {
 namespace {
@@ -26,6 +27,61 @@ TEST_F(EvalCommandTest, EvaluatesATaskFile) {
   expect_error({"eval", "--model", model, "--tasks", task + "," + task}, 2, {"two tasks have the name 't'"});
   expect_error({"eval", "--model", model}, 2, {"--tasks", "arc_easy"});
   expect_error({"eval", "--task", task}, 2, {"--model"});
+}
+
+TEST_F(EvalCommandTest, SamplesOnlyWithTheOptionsOfTheCommandLine) {
+  const std::string model = model_folder(), data = write("q.jsonl", "{\"q\": \"the cat\", \"a\": \"4\"}\n");
+  const std::string task =
+      write("t.toml", "kind = \"generate\"\nfiles = [\"" + data +
+                          "\"]\nprompt = \"{q}\"\nanswer = \"{a}\"\nreward = { kind = \"number\" }\n");
+  const Finished done =
+      run_hone({"eval",    "--model",       model,          "--task",  task,     "--no-greedy", "--samples",
+                "3",       "--temperature", "0.7",          "--top-p", "0.9",    "--top-k",     "30",
+                "--min-p", "0.01",          "--max-tokens", "2",       "--stop", "x",           "--json"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const Json metrics = parse_json(done.out, "output").at("metrics");
+  EXPECT_TRUE(metrics.find("avg@3") && metrics.find("pass@3") && metrics.find("maj@3"));
+  EXPECT_FALSE(metrics.find("accuracy"));
+  EXPECT_LE(metrics.at("sampled/mean_length").as_double(), 2);
+  expect_error({"eval", "--model", model, "--task", task, "--no-greedy"}, 2, {"set samples to 1 or more"});
+  expect_error({"eval", "--model", model, "--task", task, "--samples", "4", "--temperature", "0"}, 2,
+               {"all 4 samples"});
+  expect_error({"eval", "--model", model, "--task", task, "--top-p", "0.5"}, 2, {"top_p is of sampled completions"});
+}
+
+TEST_F(EvalCommandTest, ADeviceThatComputesNothingIsRefused) {
+  const std::string model = model_folder(), data = write("q.jsonl", "{\"text\": \"the cat\"}\n");
+  const std::string task = write("t.toml", "kind = \"perplexity\"\nfiles = [\"" + data + "\"]\n");
+  expect_error({"eval", "--model", model, "--task", task, "--device", "meta"}, 1, {"device meta computes nothing"});
+}
+
+TEST_F(EvalCommandTest, EvaluatesAServerAndReportsWhatItCost) {
+  const HttpServer server([](const ReceivedRequest& request) {
+    const Json body = parse_json(request.body, "body");
+    if (body.at("prompt").as_string() == "bad") return http_response("{\"error\": {\"message\": \"no\"}}", 400);
+    return http_response(R"({"choices": [{"text": "4", "finish_reason": "stop"}],
+                             "usage": {"prompt_tokens": 500000, "completion_tokens": 1000000}})");
+  });
+  const std::string data = write("q.jsonl", "{\"q\": \"two and two\", \"a\": \"4\"}\n{\"q\": \"bad\", \"a\": \"5\"}\n");
+  const std::string task =
+      write("t.toml", "kind = \"generate\"\nfiles = [\"" + data +
+                          "\"]\nprompt = \"{q}\"\nanswer = \"{a}\"\nreward = { kind = \"number\" }\n");
+  const std::string out = (folder.path() / "evaluation").string();
+  const Finished done = run_hone({"eval", "--base-url", server.url("127.0.0.1", "/v1"), "--model", "name", "--task",
+                                  task, "--input-price", "2", "--output-price", "3", "--out", out});
+  EXPECT_EQ(done.code, 1) << done.err;  // one request failed
+  EXPECT_NE(done.err.find("status 400: no"), std::string::npos) << done.err;
+  EXPECT_NE(done.out.find("| failed |"), std::string::npos) << done.out;
+  const Json results = parse_json(read_file(out + "/results.json"), "results.json");
+  const Json& metrics = results.at("hone").at("t").at("metrics");
+  EXPECT_EQ(metrics.at("cost").as_double(), 4);
+  EXPECT_EQ(metrics.at("accuracy").as_double(), 1);
+  EXPECT_EQ(metrics.at("failed").as_double(), 1);
+  EXPECT_EQ(results.at("config").at("model").as_string(), "name");
+  const std::string page = read_file(out + "/report.html");
+  for (const char* words : {"--base-url", "<td>version</td>", "<td>date</td>", "<td>settings</td>"})
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+  expect_error({"eval", "--base-url", "ftp://x", "--model", "m", "--task", task}, 1, {"http://"});
 }
 
 TEST_F(EvalCommandTest, EvaluatesSeveralTasksAndAGroupInOneCall) {

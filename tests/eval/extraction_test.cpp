@@ -8,7 +8,13 @@
 namespace hone::test {
 namespace {
 
-AnswerFilter filter(const std::string& toml) { return Config::from_text(toml, "filter.toml").as<AnswerFilter>(); }
+template <class T>
+T prepared(const std::string& toml, const std::string& file) {
+  T out = Config::from_text(toml, file).as<T>();
+  out.prepare();
+  return out;
+}
+AnswerFilter filter(const std::string& toml) { return prepared<AnswerFilter>(toml, "filter.toml"); }
 const std::string strict = R"(pattern = '#### (\-?[0-9\.\,]+)')",
                   flexible = "group_select = -1\npattern = '(-?[$0-9.,]{2,})|(-?[0-9]+)'";
 
@@ -47,10 +53,9 @@ TEST(AnswerFilter, EndsOnHostileTextAndErrorsOfPatternsNameTheKey) {
 }
 
 ExactMatch gsm8k_match() {
-  return Config::from_text(R"(ignore_case = true
+  return prepared<ExactMatch>(R"(ignore_case = true
     regexes_to_ignore = [',', '\$', '(?s).*#### ', '\.$'])",
-                           "match.toml")
-      .as<ExactMatch>();
+                              "match.toml");
 }
 
 TEST(ExactMatch, IgnoresWhatTheOptionsSay) {
@@ -58,7 +63,7 @@ TEST(ExactMatch, IgnoresWhatTheOptionsSay) {
   EXPECT_TRUE(match("$1,200.", "many words\n#### 1200"));
   EXPECT_TRUE(match("Yes", "yes"));
   EXPECT_FALSE(match("12.5", "125"));
-  const ExactMatch bare = Config::from_text("ignore_punctuation = true", "match.toml").as<ExactMatch>();
+  const ExactMatch bare = prepared<ExactMatch>("ignore_punctuation = true", "match.toml");
   EXPECT_TRUE(bare("(B)", "B"));
   EXPECT_FALSE(bare("b", "B"));
 }

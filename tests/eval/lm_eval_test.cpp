@@ -162,14 +162,19 @@ TEST(LmEval, ReadsTheSameAnswersInSolutionsOfGsm8k) {
   read_jsonl(data / "pref/gsm8k_test_model_solutions.jsonl.gz",
              [&](const Json& row, int64_t) { solutions.push_back(row); });
   read_jsonl(data / "eval/gsm8k_test.jsonl", [&](const Json& row, int64_t) { tests.push_back(row); });
-  const auto filter = [](const std::string& toml) { return Config::from_text(toml, "filter.toml").as<AnswerFilter>(); };
+  const auto filter = [](const std::string& toml) {
+    AnswerFilter out = Config::from_text(toml, "filter.toml").as<AnswerFilter>();
+    out.prepare();
+    return out;
+  };
   const AnswerFilter strict = filter(R"(pattern = '#### (\-?[0-9\.\,]+)')"),
                      flexible = filter(R"(pattern = '(-?[$0-9.,]{2,})|(-?[0-9]+)'
     group_select = -1)");
-  const ExactMatch match = Config::from_text(R"(ignore_case = true
+  ExactMatch match = Config::from_text(R"(ignore_case = true
     regexes_to_ignore = [',', '\$', '(?s).*#### ', '\.$'])",
-                                             "match.toml")
-                               .as<ExactMatch>();
+                                       "match.toml")
+                         .as<ExactMatch>();
+  match.prepare();
   ASSERT_GT(golden.at("gsm8k").as_array().size(), 500u);
   for (const Json& entry : golden.at("gsm8k").as_array()) {
     const auto row = static_cast<size_t>(entry.at("row").as_int()),

@@ -94,8 +94,21 @@ TEST(Html, ThePageIsWellFormedWhateverTheSamplesSay) {
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
 }
 
+TEST(Html, SaysWhatItIsOfAndFoldsSubtasks) {
+  EvalResult result = result_of(2, 1);
+  result.subtasks = {{"algebra", result.figures}, {hostile, result.figures}};
+  const std::string page = html_page("e", {result}, {}, {{"model", "m" + hostile}, {"date", "2026-01-02 03:04 UTC"}});
+  const Parsed parsed(page);
+  EXPECT_TRUE(parsed.complete);
+  EXPECT_EQ(parsed.count.at("details"), 4);  // three samples, and the table of subtasks
+  EXPECT_NE(page.find("<code>2026-01-02 03:04 UTC</code>"), std::string::npos);
+  EXPECT_NE(page.find(": 2 subtasks</summary>"), std::string::npos);
+  EXPECT_LT(page.find("2 subtasks</summary>"), page.find("algebra"));
+  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+}
+
 TEST(Html, OfManySamplesSomeOfEachKindAreShown) {
-  const std::string page = html_page("e", {result_of(20, 30)}, {}, 5);
+  const std::string page = html_page("e", {result_of(20, 30)}, {}, {}, 5);
   const Parsed parsed(page);
   EXPECT_EQ(parsed.count.at(".right"), 5);
   EXPECT_EQ(parsed.count.at(".wrong"), 5);

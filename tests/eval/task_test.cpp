@@ -246,6 +246,85 @@ TEST_F(EvalTest, CompletionsVoteOnlyIfTheRewardReadsAnswers) {
   EXPECT_TRUE(records.at(0).at("sampled").as_array().at(0).at("answer").is_null());
 }
 
+std::string problem_of(const std::string& toml) {
+  try {
+    Config::from_text(toml, "options.toml").as<EvalOptions>();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(EvalOptionsTest, OptionsThatContradictEachOtherSayWhatWouldBeRight) {
+  for (const char* good : {"samples = 4\ntemperature = 0.6\ntop_p = 0.9\ntop_k = 20\nmin_p = 0.1\ngreedy = false",
+                           "max_tokens = 5\nstop = ['x']\nthinking_budget = 0", "samples = 1\ntemperature = 0", ""})
+    EXPECT_EQ(problem_of(good), "none") << good;
+  const std::pair<const char*, const char*> bad[] = {
+      {"greedy = false", "set samples to 1 or more, or greedy to true"},
+      {"temperature = 0.6", "temperature is of sampled completions, but samples is 0: set samples to 1 or more"},
+      {"top_p = 0.6", "top_p is of sampled completions"},
+      {"samples = 4\ntemperature = 0", "temperature = 0 makes all 4 samples equal"},
+      {"samples = 4\ntop_p = 1.5", "top_p must be in (0, 1], or -1"},
+      {"samples = 4\ntemperature = -0.5", "temperature must be in [0, 1e6], or -1"},
+      {"max_tokens = -1", "max_tokens must be in [0, 2^31)"}};
+  for (const auto& [toml, words] : bad) EXPECT_NE(problem_of(toml).find(words), std::string::npos) << problem_of(toml);
+}
+
+TEST_F(EvalTest, OptionsReplaceTheTasksSampling) {
+  const std::string rows = "{\"q\": \"ab\", \"a\": \"A\"}\n{\"q\": \"b c\", \"a\": \"B\"}\n",
+                    task =
+                        "kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { max_tokens = 1 }\n"
+                        "reward = { kind = 'exact' }";
+  EvalOptions options{.greedy = false, .samples = 3, .max_tokens = 4};
+  const EvalResult result = run(task, rows, options);
+  EXPECT_FALSE(result.accuracy);
+  EXPECT_FALSE(result.figures.contains("accuracy"));
+  EXPECT_TRUE(result.sampled_accuracy);
+  for (const char* name : {"avg@3", "pass@1", "pass@3", "maj@3"}) EXPECT_TRUE(result.figures.contains(name)) << name;
+  size_t longest = 0;
+  for (const Json& row : records)
+    for (const Json& one : row.at("sampled").as_array())
+      longest = std::max(longest, one.at("completion").as_string().size());
+  EXPECT_GT(longest, 1U);
+}
+
+TEST_F(EvalTest, PartsOfTheRewardAreFigures) {
+  const EvalResult result = run(
+      "kind = 'generate'\nprompt = '{prompt}'\nanswer = ''\nsampling = { max_tokens = 8 }\nreward = { kind = 'ifeval', "
+      "counts = true }\npart_figures = [{ name = 'strict', part = 'strict' }, { name = 'inst', part = 'num_strict', of "
+      "= 'num_instructions' }]",
+      R"({"prompt": "cab", "instruction_id_list": ["punctuation:no_comma", "startend:quotation"], "kwargs": [{}, {}]})"
+      "\n"
+      R"({"prompt": "b", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]})");
+  double strict = 0, followed = 0, all = 0;
+  for (const Json& record : records) {
+    const Json& parts = record.at("parts");
+    strict += parts.at("strict").as_double();
+    followed += parts.at("num_strict").as_double();
+    all += parts.at("num_instructions").as_double();
+  }
+  EXPECT_EQ(all, 3);
+  EXPECT_DOUBLE_EQ(result.figures.at("strict").value, strict / 2);
+  EXPECT_DOUBLE_EQ(result.figures.at("inst").value, followed / all);
+  EXPECT_EQ(result.accuracy->value, strict / 2);
+}
+
+TEST_F(EvalTest, ChoicesMayBeAnObjectOfVerdictsAndProbabilitiesAreCalibrated) {
+  const std::string task = "kind = 'multiple_choice'\nprompt = 'a'\nchoice = '{choice}'\n",
+                    row = R"({"choices": {"b": 1, "c": 0, ".": 1}})";
+  std::vector<double> p{std::exp(logp("a", "b")), std::exp(logp("a", "c")), std::exp(logp("a", "."))};
+  const double sum = p[0] + p[1] + p[2];
+  for (double& one : p) one /= sum;
+  const EvalResult plain = run(task, row);
+  EXPECT_EQ(plain.figures.at("acc").value, p[1] > p[0] && p[1] > p[2] ? 0 : 1);
+  EXPECT_NEAR(plain.figures.at("brier").value, 2 * p[1] * p[1], 1e-6);
+  EXPECT_FALSE(plain.figures.at("brier").higher_is_better);
+  EXPECT_NEAR(plain.metrics.at("ece"), std::abs(plain.figures.at("acc").value - *std::max_element(p.begin(), p.end())),
+              1e-6);
+  EXPECT_NEAR(run(task + "mass = true", row).figures.at("acc").value, p[0] + p[2], 1e-6);
+  EXPECT_THROW(run(task, R"({"choices": {"b": 0, "c": 0}})"), Error);
+}
+
 // A sample without the position of its row.
 std::map<std::string, std::string> by_hash(const std::vector<Json>& records) {
   std::map<std::string, std::string> out;
@@ -332,7 +411,7 @@ TEST(EvalTasks, EveryTaskRunsOnItsFirstRows) {
     EvalTarget on{context, *model, tokenizer, {}};
     const EvalTaskSpec spec = load_eval_task(name);
     const EvalResult result = spec.evaluate(on, {.limit = 2, .bootstrap_iters = 10});
-    EXPECT_EQ(result.num_problems, spec.kind == "group" ? 4 : 2) << name;
+    EXPECT_EQ(result.num_problems, spec.kind() == "group" ? 4 : 2) << name;
     EXPECT_GT(result.num_tokens, 0) << name;
     for (const auto& [metric, value] : result.metrics) EXPECT_TRUE(std::isfinite(value)) << name << " " << metric;
   }

@@ -67,6 +67,30 @@ Registry<PostProcessorReader>& post_processors() {
   return instance;
 }
 
+Json post_processor_json(const std::optional<FrameToken>& before, const std::optional<FrameToken>& after) {
+  if (!before && !after) return {};
+  Json tokens = JsonObject{};
+  JsonArray single, pair;
+  const auto add_sequence = [&](JsonArray& out, const char* name, int type) {
+    const auto add_token = [&](const std::optional<FrameToken>& token) {
+      if (!token) return;
+      out.push_back(JsonObject{{"SpecialToken", JsonObject{{"id", token->text}, {"type_id", type}}}});
+      tokens.set(token->text,
+                 JsonObject{{"id", token->text}, {"ids", JsonArray{token->id}}, {"tokens", JsonArray{token->text}}});
+    };
+    add_token(before);
+    out.push_back(JsonObject{{"Sequence", JsonObject{{"id", name}, {"type_id", type}}}});
+    add_token(after);
+  };
+  add_sequence(single, "A", 0);
+  add_sequence(pair, "A", 0);
+  add_sequence(pair, "B", 1);
+  return JsonObject{{"type", "TemplateProcessing"},
+                    {"single", std::move(single)},
+                    {"pair", std::move(pair)},
+                    {"special_tokens", std::move(tokens)}};
+}
+
 void read_post_processor(const Json& json, const std::string& where, DocumentFrame& frame) {
   if (!json.is_null()) at_type(post_processors(), json, where)(json, where, frame);
 }

@@ -4,9 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "core/text/tokenizer/post_processor.h"
 #include "core/text/unicode/unicode.h"
 
 namespace hone {
@@ -79,26 +81,8 @@ class Wire {
   uint64_t number_ = 0;
 };
 
-enum PieceType : int64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-
-struct Piece {
-  std::string text;
-  float score = 0;
-  int64_t type = normal;
-};
-
-struct Model {
-  std::vector<Piece> pieces;
-  int64_t type = 1;  // 1 unigram, 2 BPE
-  bool byte_fallback = false, space_as_suffix = false;
-  int64_t unk = 0, bos = 1, eos = 2, pad = -1;
-  bool dummy_prefix = true, collapse_spaces = true, mark_spaces = true;
-  std::string rule;
-  bool character_map = false;
-};
-
-Piece read_slice(std::string_view bytes, const std::string& where) {
-  Piece piece;
+SentencePiece read_piece(std::string_view bytes, const std::string& where) {
+  SentencePiece piece;
   for (Wire wire(bytes, where); wire.next();) {
     if (wire.field == 1) piece.text = wire.bytes();
     if (wire.field == 2) piece.score = wire.real();
@@ -111,7 +95,7 @@ Piece read_slice(std::string_view bytes, const std::string& where) {
   return piece;
 }
 
-void read_trainer(std::string_view bytes, const std::string& where, Model& model) {
+void read_trainer(std::string_view bytes, const std::string& where, SentencePieceModel& model) {
   for (Wire wire(bytes, where); wire.next();) {
     if (wire.field == 3) model.type = wire.integer();
     if (wire.field == 24) model.space_as_suffix = wire.boolean();
@@ -123,7 +107,7 @@ void read_trainer(std::string_view bytes, const std::string& where, Model& model
   }
 }
 
-void read_normalizer(std::string_view bytes, const std::string& where, Model& model) {
+void read_normalizer(std::string_view bytes, const std::string& where, SentencePieceModel& model) {
   for (Wire wire(bytes, where); wire.next();) {
     if (wire.field == 1) model.rule = wire.bytes();
     if (wire.field == 2) model.character_map = !wire.bytes().empty();
@@ -133,11 +117,11 @@ void read_normalizer(std::string_view bytes, const std::string& where, Model& mo
   }
 }
 
-Model read_model(std::string_view bytes, const std::string& source) {
-  Model model;
+SentencePieceModel read_model(std::string_view bytes, const std::string& source) {
+  SentencePieceModel model;
   for (Wire wire(bytes, source); wire.next();) {
     if (wire.field == 1)
-      model.pieces.push_back(read_slice(wire.bytes(), concat(source, ": piece ", model.pieces.size())));
+      model.pieces.push_back(read_piece(wire.bytes(), concat(source, ": piece ", model.pieces.size())));
     if (wire.field == 2) read_trainer(wire.bytes(), source + ": trainer_spec", model);
     if (wire.field == 3) read_normalizer(wire.bytes(), source + ": normalizer_spec", model);
   }
@@ -152,16 +136,16 @@ Model read_model(std::string_view bytes, const std::string& source) {
 
 // SentencePiece merges the adjacent pieces whose union has the best score, the leftmost of equals. As ranks: every
 // split of a piece in two, by score of the piece; for one piece the longer left part first.
-JsonArray merges_of(const Model& model) {
+JsonArray merges_of(const SentencePieceModel& model) {
   std::unordered_map<std::string_view, size_t> ids;
   for (size_t id = 0; id < model.pieces.size(); ++id)
-    if (model.pieces[id].type == normal) ids.emplace(model.pieces[id].text, id);
+    if (model.pieces[id].type == SentencePiece::normal) ids.emplace(model.pieces[id].text, id);
   struct Merge {
     size_t piece, cut;
   };
   std::vector<Merge> merges;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    if (model.pieces[id].type != normal) continue;
+    if (model.pieces[id].type != SentencePiece::normal) continue;
     const std::string_view text = model.pieces[id].text;
     for (size_t cut = code_point_at(text, 0).length; cut < text.size(); cut += code_point_at(text, cut).length)
       if (ids.contains(text.substr(0, cut)) && ids.contains(text.substr(cut))) merges.push_back({id, cut});
@@ -182,7 +166,7 @@ Json replacement(Json pattern, std::string_view content) {
   return JsonObject{{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}};
 }
 
-Json normalizer_of(const Model& model) {
+Json normalizer_of(const SentencePieceModel& model) {
   JsonArray parts;
   if (model.collapse_spaces) {
     parts.push_back(replacement(JsonObject{{"Regex", "\\A +| +\\z|(?<= ) +"}}, ""));
@@ -193,7 +177,7 @@ Json normalizer_of(const Model& model) {
   return JsonObject{{"type", "Sequence"}, {"normalizers", std::move(parts)}};
 }
 
-Json decoder_of(const Model& model) {
+Json decoder_of(const SentencePieceModel& model) {
   JsonArray parts{replacement(JsonObject{{"String", space_mark}}, " "), JsonObject{{"type", "ByteFallback"}},
                   JsonObject{{"type", "Fuse"}}};
   if (model.dummy_prefix) parts.push_back(JsonObject{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
@@ -203,8 +187,11 @@ Json decoder_of(const Model& model) {
 }  // namespace
 
 SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& source) {
-  const Model model = read_model(bytes, source);
-  const auto piece = [&](int64_t id) -> const Piece* {
+  return sentencepiece_json(read_model(bytes, source));
+}
+
+SentencePieceJson sentencepiece_json(const SentencePieceModel& model) {
+  const auto piece = [&](int64_t id) -> const SentencePiece* {
     return id >= 0 && id < static_cast<int64_t>(model.pieces.size()) ? &model.pieces[static_cast<size_t>(id)] : nullptr;
   };
   Json config = JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}};
@@ -217,30 +204,24 @@ SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& 
   JsonObject vocab;
   JsonArray added;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    const Piece& p = model.pieces[id];
+    const SentencePiece& p = model.pieces[id];
+    if (p.text.empty()) continue;
     vocab.emplace_back(p.text, id);
-    if (p.type == control || p.type == unknown || p.type == user_defined)
+    if (p.type == SentencePiece::control || p.type == SentencePiece::unknown || p.type == SentencePiece::user_defined)
       added.push_back(JsonObject{{"id", id},
                                  {"content", p.text},
                                  {"single_word", false},
                                  {"lstrip", false},
                                  {"rstrip", false},
                                  {"normalized", false},
-                                 {"special", p.type != user_defined}});
+                                 {"special", p.type != SentencePiece::user_defined}});
   }
-  Json post_processor;
-  if (const Piece* bos = piece(model.bos)) {
-    const Json first = JsonObject{{"SpecialToken", JsonObject{{"id", bos->text}, {"type_id", 0}}}};
-    const auto sequence = [](const char* name, int type) {
-      return Json(JsonObject{{"Sequence", JsonObject{{"id", name}, {"type_id", type}}}});
-    };
-    const Json ids = JsonObject{{"id", bos->text}, {"ids", JsonArray{model.bos}}, {"tokens", JsonArray{bos->text}}};
-    post_processor = JsonObject{{"type", "TemplateProcessing"},
-                                {"single", JsonArray{first, sequence("A", 0)}},
-                                {"pair", JsonArray{first, sequence("A", 0), first, sequence("B", 1)}},
-                                {"special_tokens", JsonObject{{bos->text, ids}}}};
-  }
-  const Piece* unk = piece(model.unk);
+  const auto frame_token = [&](bool wanted, int64_t id) {
+    return wanted && piece(id) ? std::optional(FrameToken{piece(id)->text, id}) : std::nullopt;
+  };
+  Json post_processor =
+      post_processor_json(frame_token(model.add_bos, model.bos), frame_token(model.add_eos, model.eos));
+  const SentencePiece* unk = piece(model.unk);
   Json bpe = JsonObject{{"type", "BPE"},
                         {"dropout", nullptr},
                         {"unk_token", unk ? Json(unk->text) : Json()},

@@ -261,6 +261,13 @@ std::string Tokenizer::special_token(std::string_view name) const {
                                : std::string();
 }
 
+Json Tokenizer::template_list(const Chat& chat) {
+  JsonArray out = {JsonObject{{"name", "default"}, {"template", chat.text}}};
+  for (const auto& [name, text] : chat.named)
+    if (name != "default") out.push_back(JsonObject{{"name", name}, {"template", text}});
+  return out;
+}
+
 void Tokenizer::save(const std::filesystem::path& folder) const {
   make_folder(folder);
   write_file_atomic(folder / "tokenizer.json", write_tokenizer_json(impl_->parts).dump(2) + "\n");
@@ -269,7 +276,7 @@ void Tokenizer::save(const std::filesystem::path& folder) const {
   for (const char* name : {"bos_token", "eos_token", "pad_token"})
     if (const std::string text = special_token(name); !text.empty()) config.set(name, text);
   if (!chat_->text.empty()) {
-    config.set("chat_template", chat_->text);
+    config.set("chat_template", chat_->named.empty() ? Json(chat_->text) : template_list(*chat_));
     write_file_atomic(folder / "chat_template.jinja", chat_->text);
   }
   for (const auto& [name, text] : chat_->named) {

@@ -22,9 +22,9 @@ class Tokenizer {
  public:
   // A folder (tokenizer.json, else tokenizer.model, else vocab.json + merges.txt, else char_ords in
   // tokenizer_config.json; special ids also from tokenizer_config.json, config.json and generation_config.json), or one
-  // such file, each possibly .gz. Errors name file and field.
+  // such file, each possibly .gz, or a .gguf file. Errors name file and field.
   static Tokenizer load(const std::filesystem::path& path);
-  // Whether load() would find one in a folder.
+  // Whether load() would find one in a folder or .gguf file.
   static bool is_in(const std::filesystem::path& folder);
   // config is the content of tokenizer_config.json: {"eos_token": "<|endoftext|>", "chat_template": ...}.
   static Tokenizer from_json(const Json& tokenizer_json, std::string_view source, const Json& config = JsonObject{});
@@ -81,6 +81,7 @@ class Tokenizer {
   struct Impl;
   struct Chat;
   static Tokenizer make(TokenizerFiles files);
+  static Json template_list(const Chat& chat);  // tokenizer_config.json's chat_template if there are several
   Tokenizer(std::shared_ptr<const Impl> impl, Chat chat);
   std::shared_ptr<const Impl> impl_;  // the vocabulary
   std::shared_ptr<const Chat> chat_;

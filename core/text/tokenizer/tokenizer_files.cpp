@@ -7,6 +7,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/text/tokenizer/byte_level.h"
+#include "core/text/tokenizer/gguf_tokenizer.h"
 #include "core/text/tokenizer/sentencepiece_model.h"
 #include "core/text/tokenizer/tokenizer_fields.h"
 #include "core/text/unicode/unicode.h"
@@ -39,15 +40,6 @@ Json read_object_or_empty(const fs::path& folder, const std::string& name) {
 Json added_token_json(int64_t id, std::string_view content, bool special) {
   return JsonObject{{"id", id},        {"content", content},     {"single_word", false}, {"lstrip", false},
                     {"rstrip", false}, {"normalized", !special}, {"special", special}};
-}
-
-// A template's name becomes a file name when it is saved.
-void add_named_template(TokenizerFiles& files, const std::string& name, std::string text, const std::string& where) {
-  HONE_CHECK(!name.empty() && name.find_first_of("/\\") == std::string::npos && name.front() != '.', where, ": '", name,
-             "' is no name of a template; a name has no '/' and does not begin with '.'");
-  const auto same = [&](const auto& one) { return one.first == name; };
-  if (std::ranges::none_of(files.named_chat_templates, same))
-    files.named_chat_templates.emplace_back(name, std::move(text));
 }
 
 // additional_chat_templates/NAME.jinja, in the order of names.
@@ -84,7 +76,8 @@ void read_config_template(const std::string& source, TokenizerFiles& files) {
 void read_chat_templates(const fs::path& folder, const std::string& source, TokenizerFiles& files) {
   if (!folder.empty()) read_template_folder(folder, files);
   const fs::path path = folder.empty() ? fs::path() : find_file(folder, "chat_template.jinja");
-  if (path.empty()) return read_config_template(source, files);
+  read_config_template(source, files);
+  if (path.empty()) return;
   files.chat_template = read_file(path);
   files.chat_template_source = path.string();
 }
@@ -122,7 +115,16 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
 
 }  // namespace
 
+void add_named_template(TokenizerFiles& files, const std::string& name, std::string text, const std::string& where) {
+  HONE_CHECK(!name.empty() && name.find_first_of("/\\") == std::string::npos && name.front() != '.', where, ": '", name,
+             "' is no name of a template; a name has no '/' and does not begin with '.'");
+  const auto same = [&](const auto& one) { return one.first == name; };
+  if (std::ranges::none_of(files.named_chat_templates, same))
+    files.named_chat_templates.emplace_back(name, std::move(text));
+}
+
 fs::path vocabulary_file(const fs::path& folder) {
+  if (is_gguf(folder)) return has_gguf_tokenizer(GgufReader(folder)) ? folder : fs::path();
   for (const std::string& name : vocabulary_names)
     if (fs::path found = find_file(folder, name); !found.empty())
       if (name != "tokenizer_config.json" || read_object_or_empty(folder, name).find("char_ords")) return found;
@@ -130,6 +132,7 @@ fs::path vocabulary_file(const fs::path& folder) {
 }
 
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
+  if (is_gguf(path)) return read_gguf_tokenizer(GgufReader(path));
   TokenizerFiles files;
   files.chat_template_source = path.string();  // if there is no template
   if (!fs::is_directory(path)) {

@@ -19,12 +19,16 @@ struct TokenizerFiles {
   std::vector<std::pair<std::string, std::string>> named_chat_templates = {};  // {name, text}
 };
 
+// Adds a template with a name unless there is one of this name. Throws Error if the name cannot be a file's name.
+// where: its place for errors.
+void add_named_template(TokenizerFiles& files, const std::string& name, std::string text, const std::string& where);
+
 // The folder of a model's templates with names: NAME.jinja.
 inline constexpr const char* kNamedTemplates = "additional_chat_templates";
 
-// The folder's file with the vocabulary; empty if there is none.
+// The folder's file with the vocabulary, or the .gguf file itself; empty if there is none.
 std::filesystem::path vocabulary_file(const std::filesystem::path& folder);
-// path: a folder, or a single file, which then is its own config.
+// path: a folder, a .gguf file, or another single file, which then is its own config.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 
 // A vocabulary of single characters {"char_ords": [48, 49, ...]} (tokenizer_config.json) as tokenizer.json: "S"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/text/unicode/unicode.h"
 
 namespace hone {
 
@@ -41,26 +42,30 @@ PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(te
 }  // namespace
 
 struct BoundedRegex::Impl {
-  Code code;
+  Code any_code;    // for any text; each match checks the rest of the text
+  Code valid_code;  // for text that is known to be valid UTF-8
   uint64_t step_limit = 0;
 
-  int match(std::string_view text, size_t begin, uint32_t flags, const MatchData& data, uint64_t& steps_left) const {
+  int match(const Code& pattern, std::string_view text, size_t begin, uint32_t flags, const MatchData& data,
+            uint64_t& steps_left) const {
     const MatchContext context(pcre2_match_context_create(nullptr));
     HONE_CHECK(data && context, "pattern: out of memory");
     pcre2_set_callout(context.get(), count_step, &steps_left);
-    return pcre2_match(code.get(), text.empty() ? units("") : units(text), text.size(), begin, flags, data.get(),
+    return pcre2_match(pattern.get(), text.empty() ? units("") : units(text), text.size(), begin, flags, data.get(),
                        context.get());
   }
 };
 
 BoundedRegex::BoundedRegex(std::string_view pattern, const BoundedRegexOptions& options) {
-  const uint32_t flags =
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_AUTO_CALLOUT | (options.dot_all ? PCRE2_DOTALL : 0);
-  int code = 0;
-  size_t place = 0;
-  Code compiled(pcre2_compile(units(pattern), pattern.size(), flags, &code, &place, nullptr));
-  HONE_CHECK(compiled, "pattern '", pattern, "': at character ", place + 1, ": ", error_text(code));
-  impl_.reset(new Impl{std::move(compiled), options.step_limit});
+  const uint32_t flags = PCRE2_UTF | PCRE2_UCP | PCRE2_AUTO_CALLOUT | (options.dot_all ? PCRE2_DOTALL : 0);
+  const auto compile = [&](uint32_t more_flags) {
+    int code = 0;
+    size_t place = 0;
+    Code compiled(pcre2_compile(units(pattern), pattern.size(), flags | more_flags, &code, &place, nullptr));
+    HONE_CHECK(compiled, "pattern '", pattern, "': at character ", place + 1, ": ", error_text(code));
+    return compiled;
+  };
+  impl_.reset(new Impl{compile(PCRE2_MATCH_INVALID_UTF), compile(0), options.step_limit});
 }
 
 BoundedRegex::~BoundedRegex() = default;
@@ -70,19 +75,22 @@ BoundedRegex& BoundedRegex::operator=(BoundedRegex&&) noexcept = default;
 BoundedRegex::Result BoundedRegex::search(std::string_view text) const {
   const MatchData data(pcre2_match_data_create(1, nullptr));
   uint64_t steps_left = impl_->step_limit;
-  const int found = impl_->match(text, 0, 0, data, steps_left);
+  const int found = impl_->match(impl_->any_code, text, 0, 0, data, steps_left);
   return found >= 0 ? Result::found : found == PCRE2_ERROR_NOMATCH ? Result::not_found : Result::gave_up;
 }
 
 BoundedRegex::Result BoundedRegex::each(std::string_view text,
                                         FunctionRef<void(std::span<const std::string_view>)> match) const {
-  const MatchData data(pcre2_match_data_create_from_pattern(impl_->code.get(), nullptr));
+  const MatchData data(pcre2_match_data_create_from_pattern(impl_->any_code.get(), nullptr));
   uint64_t steps_left = impl_->step_limit;
   Result result = Result::not_found;
   std::vector<std::string_view> groups;
-  uint32_t flags = 0;
+  const bool valid = valid_utf8_prefix(text) == text.size();
+  const Code& code = valid ? impl_->valid_code : impl_->any_code;
+  const uint32_t unchecked = valid ? PCRE2_NO_UTF_CHECK : 0;
+  uint32_t flags = unchecked;
   for (size_t at = 0; at <= text.size();) {
-    const int found = impl_->match(text, at, flags, data, steps_left);
+    const int found = impl_->match(code, text, at, flags, data, steps_left);
     if (found < 0) return found == PCRE2_ERROR_NOMATCH ? result : Result::gave_up;
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
     groups.assign(pcre2_get_ovector_count(data.get()), {});
@@ -93,7 +101,7 @@ BoundedRegex::Result BoundedRegex::each(std::string_view text,
     result = Result::found;
     const bool empty = ends[1] <= std::max<size_t>(ends[0], at);  // \K and lookbehind may move the ends
     at = std::max<size_t>(ends[1], at);
-    flags = empty ? PCRE2_NOTEMPTY_ATSTART : 0;
+    flags = unchecked | (empty ? PCRE2_NOTEMPTY_ATSTART : 0);
   }
   return result;
 }

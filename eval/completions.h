@@ -1,0 +1,40 @@
+#pragma once
+// Figures of scored completions, for the kind "generate": of greedy completions accuracy and exact_match,FILTER, of
+// sampled ones avg@n, pass@k and maj@k.
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+#include "eval/extraction.h"
+#include "eval/result.h"
+#include "rewards/reward.h"
+
+namespace hone {
+
+// A figure of a part of the reward: the mean of `part`, or the sum of `part` over the sum of another part `of`.
+struct PartFigure {
+  std::string name, part, of;
+  void fields(Fields& f);
+};
+
+// How a task judges completions.
+struct CompletionJudge {
+  RewardSpec reward;
+  double threshold = 1;
+  std::vector<AnswerFilter> filters;
+  ExactMatch match;
+  std::vector<PartFigure> part_figures;
+
+  void fields(Fields& f);
+  void prepare();
+  // The task's reward; without one the first filter as a reward.
+  RewardSpec reward_spec() const;
+  // The figure that is the task's accuracy.
+  std::string primary() const { return reward.reward ? "accuracy" : "exact_match," + filters.front().name; }
+
+  // Add the figures and details of a problem's completions. A completion that was not scored counts as wrong.
+  void add_greedy(EvalSample& sample, const Group& group) const;
+  void add_sampled(EvalSample& sample, const Group& group, const Reward& grader) const;
+};
+
+}  // namespace hone

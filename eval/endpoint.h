@@ -1,0 +1,93 @@
+#pragma once
+// Endpoint: a model behind an OpenAI-compatible HTTP server, for `hone eval --base-url`. Requests run side by side and
+// are repeated after failures that may pass. A request that fails for good has a problem in its reply; it never counts
+// as a wrong completion.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/config/fields.h"
+#include "core/net/http_client.h"
+#include "data/sample.h"
+#include "rollout/engine.h"
+
+namespace hone {
+
+struct EndpointConfig {
+  std::string base_url = {}, model = {};
+  std::string api_key_env = "OPENAI_API_KEY";  // name of the environment variable with the key
+  int64_t concurrency = 8;                     // requests at the same time
+  int64_t max_retries = 6;                     // of a request
+  double request_timeout = 300;                // seconds
+  double max_retry_wait = 60;                  // seconds between two attempts
+  double input_price = 0, output_price = 0;    // per million tokens, in any currency
+  void fields(Fields& f);
+};
+
+// How completions are sampled. Completion i of a task has the seed sampling.seed + i.
+struct EndpointSampling {
+  int64_t num_completions = 1;
+  SamplingParams sampling = {};
+};
+
+// The completions of a task, or why there are none.
+struct EndpointReply {
+  std::vector<Completion> completions;
+  int64_t completion_tokens = 0;
+  std::string problem = {};
+};
+
+// A text whose likelihood is asked for, after its context. `where`: its row, for messages.
+struct ScoredText {
+  std::string where, context, continuation;
+};
+struct TextScore {
+  double logp = 0;
+  bool is_greedy = false;  // greedy decoding writes the text
+  std::string problem = {};
+};
+
+struct EndpointUsage {
+  int64_t requests = 0, retries = 0, failed = 0, prompt_tokens = 0, completion_tokens = 0;
+  std::string first_failure = {};
+};
+
+class Endpoint {
+ public:
+  // Reads the API key. Throws if a setting is wrong.
+  explicit Endpoint(EndpointConfig config);
+
+  // One chat completion or completion for each task and sample: chat if the task has messages. Throws if the server
+  // refuses the key, the model or the path, or if every request fails.
+  std::vector<EndpointReply> complete(std::span<const Task> tasks, const EndpointSampling& sampling,
+                                      const std::string& what);
+  // The log-likelihood of each continuation, from completions with echo and logprobs. Throws as complete() does, and if
+  // the server gives no log-probs of a prompt.
+  std::vector<TextScore> score(std::span<const ScoredText> texts);
+
+  const EndpointConfig& config() const { return config_; }
+  // Of all requests so far.
+  EndpointUsage usage() const;
+  double cost(const EndpointUsage& usage) const;
+
+ private:
+  class Worker;
+  // Calls request(i, worker) for each i < count, on config_.concurrency threads. It returns what is wrong, or "".
+  void run_all(size_t count, const std::string& what,
+               const std::function<std::string(size_t i, Worker& worker)>& request);
+  void add_usage(const Json& response);
+  std::string without_key(std::string text) const;
+
+  EndpointConfig config_;
+  Url url_;
+  std::string api_key_;
+  mutable std::mutex mutex_;
+  EndpointUsage usage_;
+};
+
+}  // namespace hone

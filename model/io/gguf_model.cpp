@@ -1,0 +1,141 @@
+#include "model/io/gguf_model.h"
+
+#include <algorithm>
+
+#include "core/base/parallel_for.h"
+#include "core/base/suggest.h"
+#include "core/text/tokenizer/gguf_tokenizer.h"
+#include "model/model.h"
+
+namespace hone {
+namespace {
+
+// Tensors that are no parameters of a model here. read_gguf_rope reads the factors.
+bool is_buffer(std::string_view name) { return name == "rope_freqs.weight" || name.ends_with(".attn_rot_embd"); }
+
+const GgufArchitecture& architecture_of(const GgufReader& file, const std::string& name) {
+  const GgufArchitecture* found = gguf_architectures().find(name);
+  HONE_CHECK(found, file.source(), ": key 'general.architecture' is '", name,
+             "'; supported: ", join(gguf_architectures().names()));
+  return *found;
+}
+
+void write_row(std::span<const float> row, DType dtype, char* to) {
+  if (dtype == DType::f32) {
+    std::memcpy(to, row.data(), row.size_bytes());
+    return;
+  }
+  auto* out = reinterpret_cast<bf16*>(to);
+  for (size_t i = 0; i < row.size(); ++i) out[i] = to_bf16(row[i]);
+}
+
+// Column r of a matrix [columns, rows] of the dtype.
+void write_column(std::span<const float> values, DType dtype, char* matrix, int64_t r, int64_t rows) {
+  for (size_t i = 0; i < values.size(); ++i)
+    write_row(values.subspan(i, 1), dtype,
+              matrix + (i * static_cast<size_t>(rows) + static_cast<size_t>(r)) * size_of(dtype));
+}
+
+}  // namespace
+
+int64_t interleaved_row(int64_t row, int64_t head_rows) {
+  const int64_t half = head_rows / 2, head = row / head_rows, within = row % head_rows;
+  return head * head_rows + within % half * 2 + within / half;
+}
+
+GgufModel::GgufModel(const std::filesystem::path& path, DType dtype)
+    : file_(path),
+      architecture_name_(file_.text("general.architecture", "")),
+      architecture_(&architecture_of(file_, architecture_name_)),
+      dtype_(dtype) {
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "gguf: weights are read as f32 or bf16");
+  const GgufTensor *embedding = file_.find_tensor("token_embd.weight"), *head = file_.find_tensor("output.weight");
+  HONE_CHECK(embedding && embedding->shape.size() == 2, file_.source(),
+             ": no tensor token_embd.weight with two dims: not a language model");
+  tied_ = !head || (head->type == embedding->type && head->bytes == embedding->bytes);
+  for (const GgufTensor& tensor : file_.tensors())
+    if (!is_buffer(tensor.name) && !(tied_ && &tensor == head)) add(tensor);
+  std::ranges::sort(sources_, {}, &NamedSource::name);
+}
+
+void GgufModel::add(const GgufTensor& tensor) {
+  HONE_CHECK(tensor.type->dequantize, file_.source(), ": tensor '", tensor.name, "' has the type ", tensor.type->name,
+             ", which is not supported; supported: ", supported_gguf_types());
+  const GgufKeys keys(file_, architecture_name_);
+  NamedSource source{.name = hugging_face_name(*architecture_, tensor.name), .tensor = &tensor};
+  if (source.name.empty()) source.name = tensor.name;  // reported as surplus when the model is loaded
+  source.transposed = architecture_->transposed && tensor.shape.size() == 2 && tensor.name.starts_with("blk.");
+  const auto is = [&](std::string_view part) {
+    return tensor.name.ends_with(concat(part, ".weight")) || tensor.name.ends_with(concat(part, ".bias"));
+  };
+  if (architecture_->interleaved_rope && (is(".attn_q") || is(".attn_k"))) {
+    const int64_t heads = keys.count("attention.head_count");
+    source.interleaved_heads = is(".attn_q") ? heads : keys.count("attention.head_count_kv", heads);
+    const int64_t rows = tensor.shape.front();
+    HONE_CHECK(rows % (2 * source.interleaved_heads) == 0, file_.source(), ": tensor '", tensor.name, "' has ", rows,
+               " rows, which are not ", source.interleaved_heads, " heads of even size");
+  }
+  sources_.push_back(std::move(source));
+}
+
+Json GgufModel::config() const {
+  const GgufKeys keys(file_, architecture_name_);
+  Json config = architecture_->config(keys, tied_);
+  config.set("vocab_size", file_.find_tensor("token_embd.weight")->rows());
+  const Json generation = gguf_generation_config(file_);
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (const Json* id = generation.find(key)) config.set(key, *id);
+  return make_model(config, file_.source())->config();
+}
+
+std::vector<std::string> GgufModel::names() const {
+  std::vector<std::string> out;
+  for (const NamedSource& source : sources_) out.push_back(source.name);
+  return out;
+}
+
+bool GgufModel::contains(std::string_view name) const {
+  return std::ranges::binary_search(sources_, name, {}, [](const NamedSource& s) { return std::string_view(s.name); });
+}
+
+const GgufModel::NamedSource& GgufModel::source_of(std::string_view name) const {
+  const auto found = std::ranges::find(sources_, name, &NamedSource::name);
+  HONE_CHECK(found != sources_.end(), file_.source(), ": no tensor '", name, "'", suggestion(name, names()));
+  return *found;
+}
+
+TensorOutline GgufModel::outline(std::string_view name) const {
+  const NamedSource& source = source_of(name);
+  TensorOutline out{dtype_, source.tensor->shape};
+  if (source.transposed) std::swap(out.shape[0], out.shape[1]);
+  return out;
+}
+
+Tensor GgufModel::read(std::string_view name, std::vector<char>& storage) const {
+  const NamedSource& source = source_of(name);
+  const GgufTensor& tensor = *source.tensor;
+  const bool is_bias = tensor.shape.size() == 1 && source.interleaved_heads > 0;
+  const int64_t rows = tensor.rows(), columns = tensor.columns();
+  const size_t width = size_of(dtype_), row_bytes = static_cast<size_t>(columns) * width;
+  storage.resize(static_cast<size_t>(rows) * row_bytes);
+  parallel_for(rows, std::max<int64_t>(1, 65536 / columns), [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t heads = is_bias ? 0 : source.interleaved_heads;
+      dequantize(*tensor.type, tensor.row_bytes(heads > 0 ? interleaved_row(r, rows / heads) : r), row);
+      if (is_bias) {
+        const std::vector<float> stored = row;
+        for (int64_t i = 0; i < columns; ++i)
+          row[static_cast<size_t>(i)] =
+              stored[static_cast<size_t>(interleaved_row(i, columns / source.interleaved_heads))];
+      }
+      if (source.transposed)
+        write_column(row, dtype_, storage.data(), r, rows);
+      else
+        write_row(row, dtype_, storage.data() + static_cast<size_t>(r) * row_bytes);
+    }
+  });
+  return Tensor(storage.data(), dtype_, DeviceKind::cpu, outline(name).shape);
+}
+
+}  // namespace hone

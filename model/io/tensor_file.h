@@ -1,0 +1,33 @@
+#pragma once
+// TensorFile: the tensors of a model under their Hugging Face names, whatever the format of the file.
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device/tensor.h"
+
+namespace hone {
+
+struct TensorOutline {
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+};
+
+class TensorFile {
+ public:
+  virtual ~TensorFile() = default;
+  virtual std::vector<std::string> names() const = 0;  // sorted
+  virtual bool contains(std::string_view name) const = 0;
+  virtual TensorOutline outline(std::string_view name) const = 0;
+  // The tensor on the host, contiguous. Its data lie in the file's mapping or in `storage`, and are valid while both
+  // live. Data of foreign files may be unaligned for their type.
+  virtual Tensor read(std::string_view name, std::vector<char>& storage) const = 0;
+};
+
+// A .safetensors file, or a folder with one or several.
+std::unique_ptr<TensorFile> open_safetensors(const std::filesystem::path& path);
+// The weights of a model folder or .gguf file, which has no adapter.
+std::unique_ptr<TensorFile> open_weights(const std::filesystem::path& model);
+
+}  // namespace hone
