@@ -108,6 +108,22 @@ Json messages_json(std::span<const Message> messages) {
   return out;
 }
 
+Json conversation_json(std::span<const Message> messages) {
+  Json list = messages_json(messages), out = JsonObject{};
+  if (!messages.empty()) {
+    JsonObject first;
+    for (auto& [name, value] : list.array_ref().front().object_ref()) {
+      if (name == kToolsMember || name == kKwargsMember)
+        out.set(name, std::move(value));
+      else
+        first.emplace_back(name, std::move(value));
+    }
+    list.array_ref().front() = std::move(first);
+  }
+  out.set("messages", std::move(list));
+  return out;
+}
+
 std::vector<Message> parse_messages(const Json& messages, std::string_view source) {
   HONE_CHECK(messages.is_array(), source, ": messages must be a list of {\"role\", \"content\"} objects, not ",
              messages.kind_name());

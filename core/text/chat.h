@@ -81,6 +81,8 @@ class ChatFormat {
 // The tokenizer with the template of a chat format (a name of ChatFormat::make()).
 Tokenizer with_chat_format(const Tokenizer& tokenizer, std::string_view name);
 
+// A conversation as members of an object: messages, and tools and chat_template_kwargs if the first message has them.
+Json conversation_json(std::span<const Message> messages);
 // Messages as {"role": ..., "content": ...} objects with their other members; the inverse of parse_messages().
 Json messages_json(std::span<const Message> messages);
 // Reads {"role": ..., "content": ...} objects and keeps other members in `extra`. A message with tool_calls may lack

@@ -66,20 +66,13 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, int64_t today)
 JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
   Json variables = JsonObject{{"tools", nullptr}, {"documents", nullptr}};
   for (const auto& [name, value] : variables_.as_object()) variables.set(name, value);
-  Json list = messages_json(messages);
-  if (!messages.empty() && messages.front().extra.is_object()) {
-    JsonObject first;
-    for (auto& [name, value] : list.array_ref().front().as_object()) {
-      if (name == kToolsMember)
-        variables.set("tools", value);
-      else if (name != kKwargsMember)
-        first.emplace_back(name, value);
+  for (const auto& [name, value] : conversation_json(messages).as_object()) {
+    if (name != kKwargsMember) {
+      variables.set(name, value);
+      continue;
     }
-    list.array_ref().front() = std::move(first);
-    if (const Json* kwargs = messages.front().extra.find(kKwargsMember))
-      for (const auto& [name, value] : kwargs->as_object(kKwargsMember)) variables.set(name, value);
+    for (const auto& [variable, given] : value.as_object(kKwargsMember)) variables.set(variable, given);
   }
-  variables.set("messages", std::move(list));
   variables.set("add_generation_prompt", add_generation_prompt);
   return template_.render(variables, today_);
 }

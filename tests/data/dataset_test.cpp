@@ -181,12 +181,12 @@ TEST_F(DatasetTest, TemplatesGetTheVariablesOfTheStageAndOfTheRow) {
 
 TEST_F(DatasetTest, AStagesTemplateReplacesTheTokenizersAndMakesAPromptAUsersMessage) {
   PromptFormat format{.chat = "", .system = "", .settings = {.chat_template = "chatml"}};
-  const Tokenizer tokenizer = ChatTokenizer{.chat_template = "own"}.make();
+  const Tokenizer chat = ChatTokenizer{.chat_template = "own"}.make();
   const Task task{.id = "t", .prompt = "q", .messages = {}, .answer = {}, .columns = {}};
-  EXPECT_EQ(tokenizer.decode(PromptEncoder(format, tokenizer).prompt(task)),
+  EXPECT_EQ(chat.decode(PromptEncoder(format, chat).prompt(task)),
             "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_NE(format.saved_tokenizer(tokenizer).chat_template().find("<|im_start|>"), std::string::npos);
-  EXPECT_EQ(PromptFormat{}.saved_tokenizer(tokenizer).chat_template(), "own");
+  EXPECT_NE(format.saved_tokenizer(chat).chat_template().find("<|im_start|>"), std::string::npos);
+  EXPECT_EQ(PromptFormat{}.saved_tokenizer(chat).chat_template(), "own");
   format.chat = "plain";
   EXPECT_NE(
       error_of([&] { check_settings([&](Fields& f) { format.fields(f); }); }).find("remove chat or chat_template"),
