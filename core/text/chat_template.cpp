@@ -66,7 +66,8 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, int64_t today)
 JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
   Json variables = JsonObject{{"tools", nullptr}, {"documents", nullptr}};
   for (const auto& [name, value] : variables_.as_object()) variables.set(name, value);
-  for (const auto& [name, value] : conversation_json(messages).as_object()) {
+  const Json conversation = conversation_json(messages);
+  for (const auto& [name, value] : conversation.as_object()) {
     if (name != kKwargsMember) {
       variables.set(name, value);
       continue;
