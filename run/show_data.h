@@ -10,9 +10,9 @@
 namespace hone {
 
 struct ShowOptions {
-  int64_t rows = 3;       // of each stage
-  std::string stage;      // a name; "" = all stages that train on rows
-  std::string tokenizer;  // folder or file; "" = the recipe's
+  int64_t rows = 3;            // of each stage
+  std::string stage = {};      // a name; "" = all stages that train on rows
+  std::string tokenizer = {};  // folder or file; "" = the recipe's
 };
 
 struct ShownStage {
