@@ -61,7 +61,7 @@ TEST_F(ShowDataTest, RolesMaskAndSpecialTokensOfAConversation) {
   const std::vector<std::string> shown = show(recipe(kSft), {.rows = 1});
   ASSERT_EQ(shown.size(), 1u);
   EXPECT_EQ(shown[0],
-            "chats.jsonl:1: 30 tokens, 4 trained\n"
+            "chats.jsonl:1: 26 tokens, 4 trained\n"
             "    format     <|im_start|>·u·s·e·r·\\n\n"
             "    user       h·i\n"
             "    format     <|im_end|>·\\n·<|im_start|>·a·s·s·i·s·t·a·n·t·\\n\n"
@@ -80,13 +80,13 @@ TEST_F(ShowDataTest, IdsAndColorsAreOptions) {
 TEST_F(ShowDataTest, RowsThatAreTruncatedOrLeftOutSaySo) {
   const std::string cut = "max_length = 36\noverlong_rows = ";
   const auto second = [&](const std::string& what) { return show(recipe(kSft + cut + "'" + what + "'\n"))[1]; };
-  EXPECT_NE(second("skip").find("chats.jsonl:2: 47 tokens, 3 trained; left out: longer than max_length = 36\n"),
+  EXPECT_NE(second("skip").find("chats.jsonl:2: 43 tokens, 3 trained; left out: longer than max_length = 36\n"),
             std::string::npos)
       << second("skip");
-  EXPECT_NE(second("truncate").find("36 tokens, 0 trained, truncated from 47; left out: no token is trained on\n"),
+  EXPECT_NE(second("truncate").find("36 tokens, 0 trained, truncated from 43; left out: no token is trained on\n"),
             std::string::npos)
       << second("truncate");
-  EXPECT_NE(error_of([&] { second("error"); }).find("chats.jsonl:2: 47 tokens, max_length is 36"), std::string::npos);
+  EXPECT_NE(error_of([&] { second("error"); }).find("chats.jsonl:2: 43 tokens, max_length is 36"), std::string::npos);
 }
 
 TEST_F(ShowDataTest, PairsPromptsAndWindowsOfACorpus) {
