@@ -1,12 +1,18 @@
-// hone data: show what a recipe trains on, generate problems, tokenize text, find the rows of a task in training data.
+// hone data: show what a recipe trains on, generate problems, tokenize text, convert rows, find the rows of a task in
+// training data.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <span>
 
 #include "cli/command.h"
+#include "core/base/log.h"
+#include "core/base/suggest.h"
 #include "core/config/config.h"
 #include "core/io/jsonl.h"
+#include "data/conversation.h"
+#include "data/convert.h"
 #include "eval/contamination_files.h"
 #include "pretrain/corpus.h"
 #include "run/show_data.h"
@@ -17,8 +23,8 @@ namespace {
 class DataCommand : public Command {
  public:
   std::string summary() const override {
-    return "show what a recipe trains on, generate problems, tokenize text, or find an evaluation task's rows in "
-           "training data";
+    return "show what a recipe trains on, generate problems, tokenize text, convert files of rows, or find an "
+           "evaluation task's rows in training data";
   }
   std::string example() const override {
     return "hone data show configs/sft.toml --rows 2\n  hone data generate --generator arithmetic digits=2 heldout=500 "
@@ -26,29 +32,37 @@ class DataCommand : public Command {
            "problems.jsonl\n  hone data tokenize --in "
            "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data contamination --task gsm8k --in "
            "train.jsonl "
-           "--out rows.jsonl";
+           "--out rows.jsonl\n  hone data convert openai/gsm8k:main:test --to test.jsonl.zst\n  hone data convert "
+           "sharegpt.json --to train.parquet --format openai";
   }
   std::vector<std::pair<std::string, std::string>> old_arguments() const override {
     return {{"overlap", "contamination"}};
   }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"show", "generate", "tokenize", "contamination"},
-             "what to do: show | generate | tokenize | contamination");
+    a.choice("action", action_, {"show", "generate", "tokenize", "contamination", "convert"},
+             "what to do: show | generate | tokenize | contamination | convert");
     a.option("generator", generator_, "generate: name of the generator (hone list generators)");
     a.rest("settings", settings_,
-           "show: the recipe, then key=value overrides; generate: key=value settings of the generator");
-    a.option("rows", show_.rows, "show: number of rows of each stage");
+           "show: the recipe, then key=value overrides; generate: key=value settings of the generator; convert: files "
+           "of rows, or dataset folders (FOLDER:SPLIT)");
     a.option("stage", show_.stage, "show: name of the stage; empty = all stages that train");
     a.flag("ids", style_.ids, "show: print each token with its id");
     a.option("color", color_, "show: always | never | auto (on a terminal)");
     a.flag("json", json_, "show: print one JSON object per sample");
-    a.option("split", split_, "generate: train | test");
+    a.option("split", split_, "generate: train | test; convert: split of dataset folders");
     a.option("limit", limit_, "generate: maximum number of problems; 0 = all");
+    a.option("to", to_,
+             "convert: file to write; its name says the container: .jsonl, .json, .csv, .tsv or .parquet, also with "
+             ".gz or .zst");
+    a.option(
+        "format", format_,
+        "convert: form of conversations: openai | sharegpt | alpaca | prompt_completion; empty = rows as they are");
+    a.option("rows", rows_, "show: number of rows of each stage; 0 = 3. convert: number of rows to write; 0 = all");
     a.options(
         "in", inputs_,
-        "tokenize, contamination: text file, .jsonl or plain; contamination also reads token files (may be repeated)");
+        "tokenize, contamination: file of rows or plain text; contamination also reads token files (may be repeated)");
     a.option("text-key", text_key_,
-             "tokenize, contamination: key of the text in a JSON Lines row; contamination reads all strings of a row "
+             "tokenize, contamination: column of the text in a file of rows; contamination reads all strings of a row "
              "without it");
     a.option("tokenizer", tokenizer_,
              "tokenize, contamination, show: tokenizer folder or file; contamination needs it for token files only, "
@@ -62,14 +76,15 @@ class DataCommand : public Command {
   int run() override {
     if (action_ == "show") return show();
     if (action_ == "generate") return generate();
-    return action_ == "tokenize" ? tokenize() : overlap();
+    if (action_ == "tokenize") return tokenize();
+    return action_ == "convert" ? convert() : overlap();
   }
 
  private:
   int show() {
     require_usage(!settings_.empty(), "data show: give a recipe");
-    require_usage(show_.rows >= 1 && show_.rows <= 100000, "data show: --rows is ", show_.rows,
-                  "; it must be in [1, 100000]");
+    require_usage(rows_ >= 0 && rows_ <= 100000, "data show: --rows is ", rows_, "; it must be in [0, 100000]");
+    if (rows_ > 0) show_.rows = rows_;
     require_usage(color_ == "always" || color_ == "never" || color_ == "auto", "data show: --color is '", color_,
                   "'; it must be always, never or auto");
     style_.color = color_ == "always" || (color_ == "auto" && ::isatty(STDOUT_FILENO) == 1);
@@ -133,6 +148,19 @@ class DataCommand : public Command {
     std::printf("%s\n", found.summary().dump().c_str());
     return 0;
   }
+  int convert() {
+    require_usage(!settings_.empty() && !to_.empty(), "data convert: give the files to read, and --to");
+    require_usage(rows_ >= 0, "data convert: --rows is ", rows_, "; it must be 0 or more");
+    const std::vector<std::string>& known = conversation_formats();
+    require_usage(format_.empty() || std::ranges::find(known, format_) != known.end(), "data convert: --format is '",
+                  format_, "'", suggestion(format_, known), "; known: ", join(known));
+    const int64_t count =
+        convert_rows({.inputs = settings_, .output = to_, .format = format_, .split = split_, .limit = rows_});
+    log::info("data convert: ", count, " rows");
+    return 0;
+  }
+  std::string to_, format_;
+  int64_t rows_ = 0;
   std::string action_, generator_, split_ = "train", text_key_ = "text", tokenizer_, task_, out_;
   std::string color_ = "auto";
   ShowOptions show_;

@@ -130,7 +130,10 @@ class EvalCommand : public Command {
     require_usage(!tasks_.empty(), "eval: --tasks is missing; known tasks: ", join(known_eval_tasks()));
     std::vector<EvalTaskSpec> specs;
     for (const std::string& name : split_names(tasks_)) specs.push_back(load_eval_task(name));
-    for (const EvalTaskSpec& spec : specs) spec.task->check();
+    for (const EvalTaskSpec& spec : specs) {
+      spec.task->check();
+      spec.task->check_rows(options_);
+    }
     for (size_t i = 0; i < specs.size(); ++i)
       for (size_t j = 0; j < i; ++j)
         require_usage(specs[i].name != specs[j].name, "eval: two tasks have the name '", specs[i].name,
@@ -153,8 +156,6 @@ class EvalCommand : public Command {
 
   std::vector<EvalResult> evaluate_model(const std::vector<EvalTaskSpec>& specs) {
     model_.open();
-    HONE_CHECK(model_.context().kind() != DeviceKind::meta,
-               "eval: device meta computes nothing, so that there is no accuracy: set --device to cpu or cuda");
     std::optional<QuantizedModel> quantized;  // generates and computes log-probs in place of the model
     EngineConfig engine = engine_;
     if (engine.quantization != "none") {

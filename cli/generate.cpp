@@ -6,6 +6,8 @@
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
 #include "core/io/jsonl.h"
+#include "core/io/rows/rows.h"
+#include "data/conversation.h"
 #include "data/prompt.h"
 
 namespace hone {
@@ -21,7 +23,7 @@ class GenerateCommand : public Command {
     model_.arguments(a);
     a.option("prompt", prompt_, "text of one prompt");
     a.option("prompts", prompts_,
-             "file with several prompts: JSON Lines of {prompt}, {messages} or {ids}, with tools and "
+             "file of rows with several prompts: {prompt}, {messages} or {ids}, with tools and "
              "chat_template_kwargs of their chat; - = standard input");
     a.flag("apply-chat-template", chat_, "a prompt is a user's message in the model's chat format");
     a.option("system", format_.system, "system message of prompts in a chat format; empty = none");
@@ -79,14 +81,16 @@ class GenerateCommand : public Command {
     };
     if (!prompt_.empty()) add_task({.id = "--prompt", .prompt = prompt_, .messages = {}, .answer = {}, .columns = {}});
     if (prompts_.empty()) return out;
-    read_jsonl(expand_path(prompts_), [&](const Json& row, int64_t line) {
-      const std::string where = concat(prompts_, ":", line);
-      if (const Json* ids = row.find("ids")) return add(parse_ids(*ids, model_.model().shape().vocab_size, where), {});
+    each_row(prompts_, [&](const Json& given, const std::string& where) {
+      if (const Json* ids = given.find("ids"))
+        return add(parse_ids(*ids, model_.model().shape().vocab_size, where), {});
+      const Json row = with_conversation(given, {}, where);
       Task task{.id = where, .prompt = {}, .messages = {}, .answer = {}, .columns = row};
-      if (const Json* messages = row.find("messages"))
-        task.messages = parse_messages(*messages, where);
+      const Json *messages = row.find("messages"), *prompt = messages ? messages : &row.at("prompt", where);
+      if (prompt->is_array())
+        task.messages = prompt_of(parse_messages(*prompt, where));
       else
-        task.prompt = row.at("prompt", where).as_string(where);
+        task.prompt = prompt->as_string(where);
       add_task(task);
     });
     return out;

@@ -3,6 +3,7 @@
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
 #include "core/io/jsonl.h"
+#include "core/io/rows/rows.h"
 #include "model/token_logprobs.h"
 
 namespace hone {
@@ -15,7 +16,7 @@ class LogprobsCommand : public Command {
   std::string old_name() const override { return "score"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
-    a.option("in", in_, "texts: JSON Lines of {text}, {prompt, completion} or {ids}; - = standard input", true);
+    a.option("in", in_, "texts: file of rows {text}, {prompt, completion} or {ids}; - = standard input", true);
     a.option("out", out_, "file to write: the rows with ids, logp, entropy and nll; - = standard output");
     a.option("temperature", options_.temperature, "softmax temperature; must be positive");
   }
@@ -39,8 +40,7 @@ class LogprobsCommand : public Command {
       prompt_lengths.clear();
       tokens = 0;
     };
-    read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
-      const std::string where = concat(in_, ":", line);
+    each_row(in_, [&](const Json& row, const std::string& where) {
       auto [ids, prompt_length] = ids_of(row, where);
       HONE_CHECK(!ids.empty(), where, ": the text has no tokens");
       HONE_CHECK(static_cast<int64_t>(ids.size()) <= model_.model().shape().max_positions, where, ": ", ids.size(),

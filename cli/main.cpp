@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -22,15 +23,37 @@ Registry<CommandFactory>& commands() {
   return registry;
 }
 
+// "max_tokens must be in [1, 8]" as a message about the option: "--max-tokens must be in [1, 8]".
+static std::string message_of_option(const std::string& message) {
+  const size_t end = message.find(' ');
+  const std::string key = message.substr(0, end);
+  const bool is_key = key.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == std::string::npos;
+  if (end == std::string::npos || !is_key || message.compare(end, 6, " must ") != 0) return message;
+  std::string option = "--" + key;
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option + message.substr(end);
+}
+
 void check_options(const std::function<void(Fields&)>& fields) {
   try {
     check_settings(fields);
   } catch (const Error& error) {
-    throw UsageError(error.what());
+    throw UsageError(message_of_option(error.what()));
   }
 }
 
 namespace {
+
+// Says what is wrong with the text of a number before CLI11 converts it. "" = nothing.
+template <class T>
+std::string problem_of_number(const std::string& text) {
+  T value{};
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) return "'" + text + "' is out of range";
+  if (error == std::errc{} && end == text.data() + text.size()) return "";
+  return "'" + text + "' is not " + (std::is_integral_v<T> ? "an integer" : "a number");
+}
 
 class CliArguments : public Arguments {
  public:
@@ -39,10 +62,14 @@ class CliArguments : public Arguments {
     app_.add_option(std::string("--") + name, value, doc)->required(required)->capture_default_str();
   }
   void option(const char* name, int64_t& value, const char* doc) override {
-    app_.add_option(std::string("--") + name, value, doc)->capture_default_str();
+    app_.add_option(std::string("--") + name, value, doc)
+        ->capture_default_str()
+        ->check(problem_of_number<int64_t>, "", "integer");
   }
   void option(const char* name, double& value, const char* doc) override {
-    app_.add_option(std::string("--") + name, value, doc)->capture_default_str();
+    app_.add_option(std::string("--") + name, value, doc)
+        ->capture_default_str()
+        ->check(problem_of_number<double>, "", "number");
   }
   void options(const char* name, std::vector<std::string>& values, const char* doc) override {
     app_.add_option(std::string("--") + name, values, doc)->allow_extra_args(false);
@@ -54,7 +81,11 @@ class CliArguments : public Arguments {
     app_.add_option(name, value, doc)->required(required);
   }
   void choice(const char* name, std::string& value, const std::vector<std::string>& choices, const char* doc) override {
-    app_.add_option(name, value, doc)->required()->check(CLI::IsMember(choices));
+    const auto problem = [choices](const std::string& text) -> std::string {
+      if (std::ranges::find(choices, text) != choices.end()) return "";
+      return "unknown '" + text + "'" + suggestion(text, choices) + "; known: " + join(choices);
+    };
+    app_.add_option(name, value, doc)->required()->check(problem, "{" + join(choices, ",") + "}", "choice");
   }
   void rest(const char* name, std::vector<std::string>& values, const char* doc) override {
     app_.add_option(name, values, doc);

@@ -44,8 +44,9 @@ void speculative_arguments(Arguments& a, SpeculativeConfig& speculative) {
            "ngram: fewest tokens at the end of the text that must have occurred before");
   a.option("prompt-lookup-max", speculative.prompt_lookup_max,
            "ngram: most tokens at the end of the text that are searched for");
-  a.option("speculative-model", speculative.model,
-           "draft_model: folder or .gguf file of a smaller model with the same tokenizer; empty with the other methods");
+  a.option(
+      "speculative-model", speculative.model,
+      "draft_model: folder or .gguf file of a smaller model with the same tokenizer; empty with the other methods");
 }
 
 void ModelArguments::arguments(Arguments& a, bool required) {
@@ -82,6 +83,8 @@ void ModelArguments::open() {
   require_usage(!folder_.empty(), "--model is missing: give a model folder or a .gguf file");
   const std::filesystem::path folder = expand_path(folder_);
   const ChatSettings chat = chat_settings();
+  HONE_CHECK(device_kind(device_name_) != DeviceKind::meta,
+             "device meta computes nothing: hone plan uses it; set --device to cpu, cuda or auto");
   device_ = open_device(device_name_);
   context_ = std::make_unique<Context>(*device_);
   context_->set_numerics(numerics_of(numerics_));

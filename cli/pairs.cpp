@@ -27,6 +27,7 @@ class PairsCommand : public Command {
   }
   int run() override {
     const auto source = Config::from_file(file_, settings_).as<PairSource>();
+    check_pairs(source);
     model_.open();
     JsonlWriter out(out_ == "-" ? out_ : expand_path(out_));
     const PairReport report = sample_pairs(model_.context(), model_.model(), model_.tokenizer(), source,

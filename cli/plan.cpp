@@ -5,6 +5,7 @@
 
 #include "cli/bench/machine_limits.h"
 #include "cli/command.h"
+#include "run/check.h"
 
 namespace hone {
 namespace {
@@ -20,6 +21,7 @@ class PlanCommand : public Command {
   }
   int run() override {
     const Recipe recipe = read_recipe(recipe_, overrides_);
+    check_recipe(recipe);
     Json plan = plan_recipe(recipe);
     if (device_kind(recipe.device) == DeviceKind::cpu) {
       add_times(plan, measure_limits(0.2).flops);

@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
-#include "core/io/jsonl.h"
+#include "core/io/rows/rows.h"
 #include "rollout/quantization_error.h"
 
 namespace hone {
@@ -26,7 +26,7 @@ class QuantErrorCommand : public Command {
   std::string old_name() const override { return "quantization"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
-    a.option("in", in_, "texts: JSON Lines of {text} or {ids}; - = standard input", true);
+    a.option("in", in_, "texts: file of rows {text} or {ids}; - = standard input", true);
     a.option("max-length", max_length_,
              "use only this many first tokens of each text; 0 = up to the model's positions");
     a.flag("json", json_, "print one JSON object per kind of arithmetic");
@@ -38,8 +38,7 @@ class QuantErrorCommand : public Command {
     const int64_t positions = model_.model().shape().max_positions;
     const auto length = static_cast<size_t>(max_length_ == 0 ? positions : std::min(max_length_, positions));
     std::vector<std::vector<int32_t>> sequences;
-    read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
-      const std::string where = concat(in_, ":", line);
+    each_row(in_, [&](const Json& row, const std::string& where) {
       const Json* ids = row.find("ids");
       std::vector<int32_t> sequence = ids ? parse_ids(*ids, model_.model().shape().vocab_size, where)
                                           : model_.tokenizer().encode_document(row.at("text", where).as_string(where));

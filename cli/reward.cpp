@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "core/base/log.h"
 #include "core/io/jsonl.h"
+#include "core/io/rows/rows.h"
 #include "core/text/chat.h"
 
 namespace hone {
@@ -21,7 +22,7 @@ class RewardCommand : public Command {
   void arguments(Arguments& a) override {
     a.option("reward", spec_,
              "the reward: a name (hone list rewards), an inline table ({kind = 'format', ...}) or a TOML file", true);
-    a.option("in", in_, "completions: JSON Lines of {prompt, completion, answer, ...}; - = standard input", true);
+    a.option("in", in_, "completions: file of rows {prompt, completion, answer, ...}; - = standard input", true);
     a.option("out", out_, "file to write: the rows with score, note and parts; - = standard output; empty = none");
     a.flag("json", json_, "print the rows as JSON Lines instead of the mean score");
   }
@@ -41,9 +42,9 @@ class RewardCommand : public Command {
       }
       waiting.clear();
     };
-    read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
+    each_row(in_, [&](const Json& row, const std::string& where) {
       constexpr size_t kRowsAtOnce = 256;
-      waiting.push_back(read_row(row, concat(in_, ":", line)));
+      waiting.push_back(read_row(row, where));
       if (waiting.size() == kRowsAtOnce) score_waiting();
     });
     score_waiting();

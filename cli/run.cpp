@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/config/config.h"
 #include "core/io/file.h"
+#include "run/check.h"
 #include "run/plan.h"
 #include "run/report.h"
 #include "run/watch/watch_server.h"
@@ -37,11 +38,10 @@ class RunCommand : public Command {
       return finish(resume_run(expand_path(resume_), overrides_));
     }
     require_usage(!recipe_.empty(), "run: give a recipe, or --resume and a run folder");
-    Recipe recipe = read_recipe(recipe_, overrides_);
+    const Recipe recipe = read_recipe(recipe_, overrides_);
     if (!dry_run_) return finish(run_recipe(recipe, [this](const std::filesystem::path& folder) { watch(folder); }));
     check_recipe(recipe);
-    std::printf("%s\n%s", to_toml([&](Fields& f) { recipe.fields(f); }).c_str(),
-                plan_text(plan_recipe(recipe)).c_str());
+    std::printf("%s\n%s", recipe.toml().c_str(), plan_text(plan_recipe(recipe)).c_str());
     return 0;
   }
 

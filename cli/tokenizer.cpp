@@ -26,8 +26,8 @@ class TokenizerCommand : public Command {
   void arguments(Arguments& a) override {
     a.choice("action", action_, {"train", "encode", "decode"}, "what to do: train | encode | decode");
     a.option("tokenizer", tokenizer_, "encode, decode: tokenizer folder or file, or .gguf file");
-    a.options("in", corpus_.files, "train: text file, .jsonl or plain (may be repeated)");
-    a.option("text-key", corpus_.text_key, "train: key of the text in a JSON Lines row");
+    a.options("in", corpus_.files, "train: file of rows or plain text (may be repeated)");
+    a.option("text-key", corpus_.text_key, "train: column of the text in a file of rows");
     a.option("vocab-size", options_.vocab_size, "train: vocabulary size");
     a.options("special-token", options_.special_tokens,
               "train: special token (may be repeated; the first ends documents); none = <|endoftext|>");

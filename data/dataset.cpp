@@ -3,17 +3,23 @@
 #include <algorithm>
 
 #include "core/base/log.h"
-#include "core/io/jsonl.h"
+#include "core/io/rows/rows.h"
 
 namespace hone {
 
 void RowSource::fields(Fields& f) {
-  f("files", files, "JSON Lines files, or text files (.txt), each one row {text}; also compressed (.gz)");
+  f("files", files,
+    "files of rows: .jsonl, .json, .csv, .tsv, .parquet, also .gz or .zst; a text file (.txt) is one row {text}; a "
+    "Hugging "
+    "Face dataset folder, also with its split (FOLDER:SPLIT) or configuration (FOLDER:CONFIG:SPLIT)");
   f("generator", generator, "generates the rows instead of reading files");
-  f("split", split, "split of the generator: train | test");
+  f("split", split, "split of the generator (train | test) or of dataset folders");
   f("offset", offset, "rows to skip before the first");
   f("limit", limit, "number of rows to read; 0 = all");
-  f.require("split", split == "train" || split == "test", "split must be train or test");
+  conversation.fields(f);
+  f.require("split", generator.kind.empty() || split == "train" || split == "test",
+            "the split of a generator must be train or test");
+  f.require("split", !split.empty(), "split must not be empty");
   f.require("files", files.empty() || generator.kind.empty(), "rows come from files or from a generator, not both");
   f.require("offset", offset >= 0, "offset must be 0 or more");
   f.require("limit", limit >= 0, "limit must be 0 or more");
@@ -42,11 +48,10 @@ void SftSource::fields(Fields& f) {
   f("completion", completion, "template of the completion");
   f("completion_only_loss", completion_only_loss, "true: train on the completion only; false: on the prompt, too");
   f("assistant_only_loss", assistant_only_loss,
-    "for rows with `messages`. true: train on the assistant's messages only; false: on the complete conversation");
+    "for rows with `messages`. true: train on the assistant's messages only; false: on the complete conversation. Rows "
+    "with switches (train, loss, weight) are trained on the assistant's messages that are on");
   sample.fields(f);
 }
-
-static bool is_plain_text(std::string_view path) { return path.ends_with(".txt") || path.ends_with(".txt.gz"); }
 
 void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
   HONE_CHECK(!source.files.empty() || source.generator.generator,
@@ -54,7 +59,7 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
   int64_t met = 0;  // rows read, skipped ones included
   const auto wanted = [&] { return source.limit == 0 || met - source.offset < source.limit; };
   const auto give = [&](const Json& value, const std::string& where) {
-    if (met++ >= source.offset) row(value, where);
+    if (met++ >= source.offset) row(with_conversation(value, source.conversation, where), where);
   };
   if (source.generator.generator) {
     const Generator& generator = *source.generator.generator;
@@ -62,17 +67,9 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
       give(generator.example(source.split, i).row(), concat(source.generator.kind, "[", i, "]"));
   }
   for (const std::string& name : source.files) {
-    const std::string path = expand_path(name);
-    if (is_plain_text(path)) {
-      if (wanted()) give(JsonObject{{"text", read_file(path, max_document_bytes)}}, path);
-      continue;
-    }
-    JsonlReader rows(path);
-    for (Json value; wanted() && rows.next(value);) {
-      const std::string where = rows.where();
-      HONE_CHECK(value.is_object(), where, ": a row must be an object, this is ", value.kind_name());
-      give(value, where);
-    }
+    if (!wanted()) break;
+    const std::unique_ptr<RowReader> rows = open_rows(name, source.split);
+    for (Json value; wanted() && rows->next(value);) give(value, rows->where());
   }
   HONE_CHECK(met > source.offset, "data: ", source.files.empty() ? source.generator.kind : join(source.files),
              " has no rows", source.offset > 0 ? concat(" after the first ", source.offset) : "");
@@ -84,7 +81,7 @@ std::vector<Task> load_tasks(const TaskSource& source) {
     Task task;
     task.id = where;
     if (const Json* messages = row.find("messages")) {
-      task.messages = parse_messages(*messages, where);
+      task.messages = prompt_of(parse_messages(*messages, where));
     } else {
       RowText prompt = fill_text(source.prompt, row, where);
       task.prompt = std::move(prompt.text);
@@ -176,11 +173,16 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
   SampleBuilder reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const Json* messages = row.find("messages");
-    const bool partly = messages ? source.assistant_only_loss : source.completion_only_loss;
-    Sample sample = messages ? reader.conversation(parse_messages(*messages, where), partly, row, where)
+    const std::vector<Message> conversation = messages ? parse_messages(*messages, where) : std::vector<Message>{};
+    const bool switched =
+        std::ranges::any_of(conversation, [](const Message& m) { return loss_switch(m).has_value(); });
+    const bool partly = messages ? source.assistant_only_loss || switched : source.completion_only_loss;
+    Sample sample = messages ? reader.conversation(conversation, partly, row, where)
                              : reader.prompt_completion(fill_text(source.prompt, row, where),
                                                         fill_text(source.completion, row, where), row, where);
     if (!partly) set_mask(sample);
+    HONE_CHECK(!switched || std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; }),
+               where, ": the loss is off for all of the assistant's messages");
     if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
   });
   reader.report(out.size());

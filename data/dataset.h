@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/text/tokenizer/tokenizer.h"
+#include "data/conversation.h"
 #include "data/generator.h"
 #include "data/prompt.h"
 #include "data/row_template.h"
@@ -15,16 +16,18 @@
 
 namespace hone {
 
-// Where rows come from: JSON Lines files, texts (.txt: a row {text} each), or a generator.
+// Where rows come from: files and dataset folders (core/io/rows/rows.h), or a generator.
 struct RowSource {
   std::vector<std::string> files;
   GeneratorSpec generator;
-  std::string split = "train";  // split of the generator
+  std::string split = "train";  // split of the generator, or of dataset folders
   int64_t offset = 0;           // rows to skip
   int64_t limit = 0;            // number of rows to read; 0 = all
+  ConversationColumns conversation = {};
   void fields(Fields& f);
 };
-// Calls row(value, where) in order. where: "file:line", the file of a text, or "generator[i]". No rows are an Error.
+// Calls row(value, where) in order. Conversations are in the columns of with_conversation(). where: the reader's,
+// "file:line" or "file row N", or "generator[i]". No rows are an Error.
 void read_rows(const RowSource& source, const std::function<void(const Json& row, const std::string& where)>& row);
 
 struct TaskSource {

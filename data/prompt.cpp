@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/base/suggest.h"
+#include "data/conversation.h"
 
 namespace hone {
 
@@ -92,8 +93,31 @@ Sample PromptEncoder::sample(const std::string& prompt, const std::string& compl
   return out;
 }
 
+// The pieces with mask 1 are the assistant's messages in order, so that each finds its switch.
+ChatTokens PromptEncoder::encode_switched(const std::vector<Message>& messages, size_t first_trained) {
+  std::vector<bool> switches;
+  for (size_t i = first_trained; i < messages.size(); ++i)
+    if (messages[i].role == "assistant") switches.push_back(loss_switch(messages[i]).value_or(true));
+  const std::vector<ChatPiece> pieces = chat().render(messages, false, first_trained);
+  HONE_CHECK(
+      std::ranges::count_if(pieces, &ChatPiece::assistant) == std::ssize(switches),
+      "the chat template does not write a turn for each of the assistant's ", switches.size(),
+      " messages, so that a message's switch of the loss (train, loss, weight) has no effect; remove the switches");
+  ChatTokens out;
+  auto next = switches.begin();
+  for (const ChatPiece& piece : pieces) {
+    const std::vector<int32_t> ids = tokenizer_.encode(piece.text, true, out.ids.empty());
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    const bool trained = piece.assistant && *next++;
+    out.mask.resize(out.ids.size(), trained ? 1.0f : 0.0f);
+  }
+  return out;
+}
+
 Sample PromptEncoder::sample(const std::vector<Message>& messages, size_t first_trained) {
-  ChatTokens tokens = chat().encode(tokenizer_, messages, false, first_trained);
+  const bool switched = std::ranges::any_of(messages, [](const Message& m) { return loss_switch(m).has_value(); });
+  ChatTokens tokens =
+      switched ? encode_switched(messages, first_trained) : chat().encode(tokenizer_, messages, false, first_trained);
   Sample out;
   out.tokens = std::move(tokens.ids);
   if (!tokens.mask.empty()) tokens.mask[0] = 0;

@@ -20,6 +20,8 @@ struct PromptFormat {
   void fields(Fields& f);
   // True if a prompt's text is a user's message. A chat template means that it is.
   bool is_chat() const { return !chat.empty() || !settings.chat_template.empty(); }
+  // The key that names the template, for messages.
+  const char* key() const { return settings.chat_template.empty() ? "chat" : "chat_template"; }
   ChatFormat chat_format(const Tokenizer& tokenizer) const;
   // The tokenizer that a model trained on this format is saved with: its chat template is the one used.
   Tokenizer saved_tokenizer(const Tokenizer& tokenizer) const;
@@ -48,7 +50,8 @@ class PromptEncoder {
   std::vector<Message> messages(const Task& task) const;
   // Prompt and completion as text, mask 1 on the completion, which ends with the tokenizer's eos.
   Sample sample(const std::string& prompt, const std::string& completion);
-  // A conversation, mask 1 on the assistant's text in its messages from `first_trained` on.
+  // A conversation, mask 1 on the assistant's text in its messages from `first_trained` on whose switch of the loss
+  // (loss_switch() in data/conversation.h) is not off.
   Sample sample(const std::vector<Message>& messages, size_t first_trained = 0);
   // A conversation followed by `reply`. The mask is 1 on the assistant's messages in `reply`, 0 on earlier ones.
   Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& completion);
@@ -64,6 +67,7 @@ class PromptEncoder {
  private:
   const ChatFormat& chat();
   std::vector<TokenRole> roles_of(const std::vector<Message>& messages, std::span<const ChatPiece> pieces);
+  ChatTokens encode_switched(const std::vector<Message>& messages, size_t first_trained);
   bool is_chat(const Task& task) const { return !task.messages.empty() || format_.is_chat(); }
 
   PromptFormat format_;

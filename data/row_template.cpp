@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/suggest.h"
+#include "core/config/problems.h"
+#include "data/conversation.h"
+
 namespace hone {
 namespace {
 
@@ -36,9 +40,9 @@ bool has_text(const Json* value) {
   return value && !value->is_null() && !(value->is_string() && value->as_string().empty());
 }
 
-std::string members(const Json& row) {
-  std::string out;
-  for (const auto& [name, value] : row.as_object()) out += (out.empty() ? "" : ", ") + name;
+std::vector<std::string> columns_of(const Json& row) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : row.as_object()) out.push_back(name);
   return out;
 }
 
@@ -50,26 +54,30 @@ std::string lettered(const JsonArray& list, std::string_view where) {
   return out;
 }
 
-std::string fill(std::string_view field, const Json& row, std::string_view where) {
+// The text of one field of a template; `text` is the whole template.
+std::string fill(std::string_view text, std::string_view field, const Json& row, std::string_view where) {
   if (const size_t bar = field.rfind("|drop:"); bar != std::string_view::npos) {
     const std::string_view prefix = field.substr(bar + 6);
-    std::string text = fill(field.substr(0, bar), row, where);
-    return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+    std::string out = fill(text, field.substr(0, bar), row, where);
+    return out.starts_with(prefix) ? out.substr(prefix.size()) : out;
   }
   if (const size_t question = field.find('?'); question != std::string_view::npos)
     return has_text(find_path(row, field.substr(0, question))) ? std::string(field.substr(question + 1)) : "";
   constexpr std::string_view words = "|words";
   if (field.ends_with(words)) {
-    std::string text = fill(field.substr(0, field.size() - words.size()), row, where);
-    std::replace(text.begin(), text.end(), '_', ' ');
-    return text;
+    std::string out = fill(text, field.substr(0, field.size() - words.size()), row, where);
+    std::replace(out.begin(), out.end(), '_', ' ');
+    return out;
   }
   constexpr std::string_view letters = "|letters";
   const bool as_letters = field.ends_with(letters);
   if (as_letters) field.remove_suffix(letters.size());
   const Json* value = find_path(row, field);
-  HONE_CHECK(value, where, ": the row has no member '", field, "' that the template names; it has: ", members(row));
-  return as_letters ? lettered(value->as_array(concat(where, ": ", field)), where) : text_of(*value);
+  if (value) return as_letters ? lettered(value->as_array(concat(where, ": ", field)), where) : text_of(*value);
+  const std::vector<std::string> known = columns_of(row);
+  const std::string name(field.substr(0, field.find('.')));  // the row may have the column, and lack what is in it
+  throw TextError(text, concat(where, ": unknown column: the row has no member '", field, "', which template '", text,
+                               "' names", row.find(name) ? "" : suggestion(field, known), "; it has: ", join(known)));
 }
 
 }  // namespace
@@ -85,8 +93,9 @@ std::string fill_template(std::string_view text, const Json& row, std::string_vi
       out += c;
     } else {
       const size_t end = text.find('}', i);
-      HONE_CHECK(end != std::string_view::npos, where, ": template '", text, "': a { without } (write {{ for a brace)");
-      out += fill(text.substr(i + 1, end - i - 1), row, where);
+      if (end == std::string_view::npos)
+        throw TextError(text, concat(where, ": template '", text, "': a { without } (write {{ for a brace)"));
+      out += fill(text, text.substr(i + 1, end - i - 1), row, where);
       i = end;
     }
   }
@@ -96,7 +105,7 @@ std::string fill_template(std::string_view text, const Json& row, std::string_vi
 RowText fill_text(std::string_view text, const Json& row, std::string_view where) {
   if (text.size() > 2 && text.front() == '{' && text.find('}') == text.size() - 1)
     if (const Json* member = find_path(row, text.substr(1, text.size() - 2)); member && member->is_array())
-      return {.text = {}, .messages = parse_messages(*member, where)};
+      return {.text = {}, .messages = parse_messages(normalize_messages(*member, concat(where, ": ", text)), where)};
   return {.text = fill_template(text, row, where), .messages = {}};
 }
 

@@ -18,7 +18,8 @@
 
 namespace hone {
 
-// A member that the row lacks is an Error that names it, the row (`where`) and the row's members.
+// A member that the row lacks is a TextError (core/config/problems.h) that names it, the nearest one, the row (`where`)
+// and its members.
 std::string fill_template(std::string_view text, const Json& row, std::string_view where);
 
 // The result of a template: text, or the messages of a conversation if the template is one {name} of a list.

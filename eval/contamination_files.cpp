@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "core/base/log.h"
-#include "core/io/jsonl.h"
+#include "core/io/file.h"
+#include "core/io/rows/rows.h"
 #include "pretrain/token_file.h"
 #include "rewards/answers/text.h"
 
@@ -61,10 +62,10 @@ void add_token_file(Contamination& contamination, const std::string& path, const
   }
 }
 
-void add_jsonl(Contamination& contamination, const std::string& path, std::string_view text_key) {
-  JsonlReader reader(path);
-  for (Json row; reader.next(row);) {
-    contamination.begin_document(reader.where());
+void add_rows(Contamination& contamination, const std::string& path, std::string_view text_key) {
+  const std::unique_ptr<RowReader> reader = open_row_file(path);
+  for (Json row; reader->next(row);) {
+    contamination.begin_document(reader->where());
     const Json* text = row.find(text_key);
     each_string(text ? *text : row, [&](const std::string& string) { contamination.add_text(string); });
   }
@@ -82,10 +83,13 @@ Contamination find_overlaps(const EvalTaskSpec& task, std::span<const std::strin
                             const Tokenizer* tokenizer, int64_t ngram) {
   Contamination out(ngram);
   task.task->each_row([&](const Json& row, const std::string& where) { out.add_row(row, where); });
-  for (const std::string& path : files) {
+  std::vector<std::string> paths;
+  for (const std::string& name : files)
+    for (std::string& path : row_files(name)) paths.push_back(std::move(path));
+  for (const std::string& path : paths) {
     log::info("contamination: reading ", path);
-    if (is_jsonl(path))
-      add_jsonl(out, path, text_key);
+    if (is_row_file(path))
+      add_rows(out, path, text_key);
     else if (is_token_file(path))
       add_token_file(out, path, tokenizer);
     else

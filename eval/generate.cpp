@@ -42,6 +42,12 @@ class Generate : public EvalTask {
   }
   void prepare() override { judge_.prepare(); }
   void check() const override { judge_.reward.check(); }
+  void check_rows(const EvalOptions& options) const override {
+    const std::vector<EvalExample> docs = load(of_first_row(options));
+    Task task = PromptRenderer(source_, options).task(docs.front());
+    if (!answer_.empty()) task.answer = fill_template(answer_, docs.front().row, docs.front().where);
+    if (judge_.reward.reward) judge_.reward.check({.task = &task});
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }

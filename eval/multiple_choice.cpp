@@ -4,12 +4,11 @@
 // share.
 #include <algorithm>
 
-#include "core/base/log.h"
 #include "core/text/unicode/unicode.h"
 #include "data/row_template.h"
 #include "eval/calibration.h"
-#include "eval/continuation.h"
 #include "eval/endpoint.h"
+#include "eval/likelihood.h"
 #include "eval/prompts.h"
 #include "eval/task.h"
 #include "rewards/answers/text.h"
@@ -69,67 +68,37 @@ class MultipleChoice : public EvalTask {
       "template of a text after every choice whose likelihood counts in place of the choice's; empty = the choice's "
       "counts");
   }
+  void check_rows(const EvalOptions& options) const override {
+    const EvalExample doc = load_rows(of_first_row(options)).front();
+    PromptRenderer(source_, options).task(doc);
+    problem(doc.row, doc.where);
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
-    const std::vector<EvalExample> docs = source_.load(options, [&](const Json& row, const std::string& where) {
-      const Problem example = problem(row, where);
-      return example.choices[example.gold] + example.continuation;
-    });
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
-    ContinuationEncoder encoder(renderer, target.tokenizer,
-                                target.model.shape().max_positions + 1);  // the last token is not an input
-    log::Progress progress("eval", static_cast<int64_t>(docs.size()), "problem");
+    std::vector<Problem> problems;
+    for (const EvalExample& doc : docs) problems.push_back(problem(doc.row, doc.where));
+    const LikelihoodJob job{.docs = docs,
+                            .renderer = renderer,
+                            .max_length = target.model.shape().max_positions + 1,  // the last token is not an input
+                            .texts = [&](size_t i) { return texts_of(problems[i]); }};
     EvalRun out;
-    int64_t num_cut = 0;
-    for (size_t begin = 0; begin < docs.size();) {
-      std::vector<Problem> problems;
-      std::vector<Continuation> pending;
-      int64_t pending_tokens = 0;
-      size_t end = begin;
-      for (; end < docs.size() && pending_tokens < 8192; ++end) {
-        const Problem& item = problems.emplace_back(problem(docs[end].row, docs[end].where));
-        const bool shared = !item.continuation.empty();
-        bool cut = false;
-        for (const std::string& choice : item.choices) {
-          pending.push_back(shared ? encoder.encode(docs[end], choice, item.continuation)
-                                   : encoder.encode(docs[end], "", choice));
-          pending_tokens += static_cast<int64_t>(pending.back().ids.size());
-          cut = cut || pending.back().cut;
-        }
-        num_cut += cut;
-      }
-      const std::vector<double> logp = log_likelihoods(target, pending);
-      auto next = logp.begin();
-      for (size_t i = begin; i < end; ++i) {
-        const Problem& item = problems[i - begin];
-        const auto count = static_cast<std::ptrdiff_t>(item.choices.size());
-        out.samples.push_back(make_choice_sample(docs[i], item, {next, next + count}));
-        out.samples.back().prompt = PromptRenderer::shown(renderer.task(docs[i]));
-        next += count;
-      }
-      out.num_tokens += pending_tokens;
-      begin = end;
-      progress.update(static_cast<int64_t>(end));
-    }
+    compute_likelihoods(target, job, out, [&](size_t i, ProblemLikelihoods likelihoods) {
+      out.samples.push_back(make_choice_sample(docs[i], problems[i], likelihoods.logp));
+      out.samples.back().prompt = std::move(likelihoods.prompt);
+    });
     finish(out);
-    if (num_cut > 0) {
-      out.facts["cut"] = static_cast<double>(num_cut);
-      log::warning("eval: ", num_cut, " of ", docs.size(), " prompts are longer than the model's ",
-                   target.model.shape().max_positions, " positions and were cut at the beginning");
-    }
     return out;
   }
 
   // A problem of which the server did not score every choice has no figures.
   EvalRun run_remote(Endpoint& endpoint, const EvalOptions& options) const override {
-    const std::vector<EvalExample> docs = source_.load(options, [&](const Json& row, const std::string& where) {
-      const Problem example = problem(row, where);
-      return example.choices[example.gold] + example.continuation;
-    });
+    const std::vector<EvalExample> docs = load_rows(options);
     const PromptRenderer renderer(source_, options);
     std::vector<Problem> problems;
     std::vector<ScoredText> texts;
@@ -159,6 +128,20 @@ class MultipleChoice : public EvalTask {
   }
 
  private:
+  static std::vector<ContinuationText> texts_of(const Problem& item) {
+    std::vector<ContinuationText> out;
+    for (const std::string& choice : item.choices)
+      out.push_back(item.continuation.empty() ? ContinuationText{"", choice}
+                                              : ContinuationText{choice, item.continuation});
+    return out;
+  }
+  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+    return source_.load(options, [&](const Json& row, const std::string& where) {
+      const Problem example = problem(row, where);
+      return example.choices[example.gold] + example.continuation;
+    });
+  }
+
   static void finish(EvalRun& out) {
     out.primary = "acc";
     out.lower = {"brier"};

@@ -77,17 +77,13 @@ class Perplexity : public EvalTask {
     f("max_length", max_length_, "use only this many first tokens of a document; 0 = all");
     f.require("max_length", max_length_ == 0 || max_length_ >= 2, "max_length must be 0, or 2 or more");
   }
+  void check_rows(const EvalOptions& options) const override { load_rows(of_first_row(options)); }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(rows_, row);
   }
 
   EvalRun run(EvalTarget& target, const EvalOptions& options) const override {
-    PromptSource source;
-    source.rows = rows_;
-    source.prompt = text_;
-    EvalOptions zero_shot = options;
-    zero_shot.num_fewshot = 0;
-    const std::vector<EvalExample> docs = source.load(zero_shot, {});
+    const std::vector<EvalExample> docs = load_rows(options);
     EvalRun out;
     NllAccumulator nll_sums(target);
     log::Progress progress("eval", static_cast<int64_t>(docs.size()), "document");
@@ -124,6 +120,15 @@ class Perplexity : public EvalTask {
   }
 
  private:
+  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+    PromptSource source;
+    source.rows = rows_;
+    source.prompt = text_;
+    EvalOptions zero_shot = options;
+    zero_shot.num_fewshot = 0;
+    return source.load(zero_shot, {});
+  }
+
   Ids document(const Tokenizer& tokenizer, const std::string& text) const {
     Ids out = tokenizer.encode_document(text);
     const auto prefix = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();

@@ -43,7 +43,7 @@ std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config,
 }  // namespace
 
 void FewShot::fields(Fields& f) {
-  f("files", files, "JSON Lines files of the examples");
+  f("files", files, "files of rows of the examples, as in files");
   f("offset", offset, "rows to skip before the first example");
   f("sampler", sampler, "first_n: the first examples; random: random examples for each row");
   f("seed", seed, "seed of sampler = random");
@@ -100,10 +100,13 @@ std::vector<EvalExample> PromptSource::load(
     doc.subtask = subtask_of(row, where);
     doc.hash = hash_of(row.dump());
     doc.row = row;
-    if (const Json* messages = row.find("messages"))
-      doc.messages = parse_messages(*messages, where);
-    else
-      doc.question = fill_template(prompt, row, where);
+    if (const Json* messages = row.find("messages")) {
+      doc.messages = prompt_of(parse_messages(*messages, where));
+    } else {
+      RowText question = fill_text(prompt, row, where);
+      doc.question = std::move(question.text);
+      doc.messages = std::move(question.messages);
+    }
     if (count > 0) doc.shots = choose(examples[doc.subtask], fewshot, doc, count);
     out.push_back(std::move(doc));
   });

@@ -12,6 +12,9 @@ class TaskGroup : public EvalTask {
   void check() const override {
     for (const EvalTaskSpec& spec : load()) spec.task->check();
   }
+  void check_rows(const EvalOptions& options) const override {
+    for (const EvalTaskSpec& spec : load()) spec.task->check_rows(options);
+  }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     for (const EvalTaskSpec& spec : load()) spec.task->each_row(row);
   }

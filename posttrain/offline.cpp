@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/base/log.h"
+#include "data/first_rows.h"
 #include "data/index_loader.h"
 #include "posttrain/reference.h"
 #include "posttrain/reward_model.h"
@@ -148,6 +149,14 @@ int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader
   for (; static_cast<double>(order.num_given()) < wanted; ++steps)
     next_batch(groups, order, batch_size_, packed_tokens, batch);
   return steps;
+}
+
+void OfflineTraining::check(const StageCheck& check, const RowSource& rows, const Load& load) const {
+  const auto check_rows = [&](const char* key, const RowSource& source) {
+    each_first_row(source, [&](const RowSource& one) { check.problems.attempt(key, [&] { load(one); }); });
+  };
+  check_rows(rows.files.empty() ? "generator" : "files", rows);
+  if (!eval_files_.empty()) check_rows("eval_files", {.files = eval_files_, .generator = {}});
 }
 
 void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare,

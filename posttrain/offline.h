@@ -35,6 +35,8 @@ class OfflineTraining {
   // packed_tokens: a step trains on as many complete groups as fit into this many tokens; 0: on batch_size groups.
   void run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr,
            int64_t packed_tokens = 0) const;
+  // Loads the first row of each file.
+  void check(const StageCheck& check, const RowSource& rows, const Load& load) const;
 
   // Access for stages that add keys of the trainer (noise on the embeddings).
   TrainerConfig& trainer() { return loop_.trainer; }
@@ -96,6 +98,22 @@ class OfflineStage : public Stage {
     std::vector<Group> groups = load(source, request.tokenizer);
     return shown_samples(std::move(groups), std::move(traces), data_.sample, samples_of_group_,
                          [this](const Sample& sample, size_t i) { return part_name(sample, i); });
+  }
+  void check(const StageCheck& check) const final {
+    if (!check.tokenizer)
+      return training_.check(check, data_.rows, [](const RowSource& rows) {
+        read_rows(rows, [](const Json&, const std::string&) {});
+        return std::vector<Group>();
+      });
+    const size_t before = check.problems.size();
+    check.problems.attempt(data_.sample.format.key(), [&] { PromptEncoder(data_.sample.format, *check.tokenizer); });
+    if (check.problems.size() > before) return;  // rows would repeat it
+    training_.check(check, data_.rows, [&](const RowSource& rows) {
+      Source source = data_;
+      source.rows = rows;
+      source.sample.max_length = max_sample_length;  // later rows may be short enough
+      return load(source, *check.tokenizer);
+    });
   }
   void run(StageContext& stage) const final {
     const auto load_rows = [&](const RowSource& rows) {

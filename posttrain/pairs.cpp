@@ -1,7 +1,9 @@
 #include "posttrain/pairs.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "data/first_rows.h"
 #include "posttrain/rl/collector.h"
 
 namespace hone {
@@ -23,6 +25,17 @@ void PairSource::fields(Fields& f) {
 static Json side_of(const Task& task, const Sample& sample) {
   if (task.messages.empty()) return sample.completion.text;
   return messages_json(std::vector<Message>{{"assistant", sample.completion.text, {}}});
+}
+
+void check_pairs(const PairSource& source) {
+  std::optional<Task> first;
+  each_first_row(source.tasks.rows, [&](const RowSource& rows) {
+    TaskSource one = source.tasks;
+    one.rows = rows;
+    const std::vector<Task> tasks = load_tasks(one);
+    if (!first) first = tasks.front();
+  });
+  source.actor.reward.check({.task = first ? &*first : nullptr});
 }
 
 std::vector<Json> pairs_of(const Group& group, double margin, int64_t most) {

@@ -16,6 +16,10 @@ struct PairSource {
   void fields(Fields& f);
 };
 
+// Throws an Error if the first task of a file, or the reward on the first task, has a problem. Before a model is
+// loaded.
+void check_pairs(const PairSource& source);
+
 // Returns at most `most` pairs of a group as rows {"prompt", "chosen", "rejected", "chosen_reward", "rejected_reward",
 // "answer"}, best pair first. Completions of equal reward keep their order in the group. For a task with messages
 // prompt, chosen and rejected are lists of messages (TRL's conversational format), else texts. Completions that failed,

@@ -53,11 +53,14 @@ void share_prompt(PairText& pair, const std::string& where) {
   b.erase(b.begin(), b.begin() + cut);
 }
 
+// True if the conversation is the prompt and more.
+bool begins_with(const std::vector<Message>& conversation, const std::vector<Message>& prompt) {
+  return conversation.size() > prompt.size() && std::equal(prompt.begin(), prompt.end(), conversation.begin(), same);
+}
+
 // Removes the prompt from a completion that is the complete conversation.
 void drop_prompt(const std::vector<Message>& prompt, std::vector<Message>& completion) {
-  if (prompt.empty() || completion.size() <= prompt.size() ||
-      !std::equal(prompt.begin(), prompt.end(), completion.begin(), same))
-    return;
+  if (prompt.empty() || !begins_with(completion, prompt)) return;
   completion.erase(completion.begin(), completion.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
 }
 
@@ -66,15 +69,17 @@ PairText read_pair(const std::string& prompt, const std::string& chosen, const s
   PairText out{.prompt = {}, .chosen = fill_text(chosen, row, where), .rejected = fill_text(rejected, row, where)};
   const bool conversations = !out.chosen.messages.empty() && !out.rejected.messages.empty();
   const bool prompt_is_missing = prompt == "{prompt}" && !row.find("prompt") && !row.find("messages");
-  if (const Json* messages = row.find("messages"))
+  // Complete conversations contain their prompt. A row may repeat it as a text, or the whole of chosen as `messages`
+  // (UltraFeedback does). It is then used once.
+  const bool whole = is_whole(out.chosen.messages) && is_whole(out.rejected.messages);
+  const Json* messages = row.find("messages");
+  if (messages) {
     out.prompt.messages = parse_messages(*messages, where);
-  else if (!(prompt_is_missing && conversations))
+    if (whole && !begins_with(out.chosen.messages, out.prompt.messages)) out.prompt.messages.clear();
+  } else if (!(prompt_is_missing && conversations)) {
     out.prompt = fill_text(prompt, row, where);
-  // Complete conversations contain their prompt. A row may repeat it as a text (UltraFeedback does). It is then used
-  // once.
-  if (out.prompt.messages.empty() &&
-      ((prompt_is_missing && conversations) || (is_whole(out.chosen.messages) && is_whole(out.rejected.messages))))
-    share_prompt(out, where);
+  }
+  if (out.prompt.messages.empty() && ((prompt_is_missing && conversations) || whole)) share_prompt(out, where);
   for (RowText* completion : {&out.chosen, &out.rejected}) drop_prompt(out.prompt.messages, completion->messages);
   return out;
 }

@@ -9,18 +9,24 @@
 #include "kernels/elementwise/cast.h"
 #include "kernels/gemm/gemm.h"
 #include "model/forward.h"
+#include "model/io/adapter.h"
+#include "model/io/model_folder.h"
 #include "rewards/reward.h"
 
 namespace hone {
+
+static void check_head(std::span<const float> head, const Model& model, const std::filesystem::path& folder) {
+  HONE_CHECK(!head.empty(), folder.string(),
+             ": has no score.weight; a reward model's folder does (a reward_model stage's checkpoint)");
+  HONE_CHECK(static_cast<int64_t>(head.size()) == model.shape().hidden_size, folder.string(), ": score.weight has ",
+             head.size(), " numbers, the model's hidden size is ", model.shape().hidden_size);
+}
 
 RewardModel::RewardModel(const std::filesystem::path& folder, const std::string& device)
     : device_(open_device(device)), context_(*device_), tokenizer_(Tokenizer::load(folder)) {
   model_ = load_model(context_, folder, {.dtype = model_dtype("auto", context_.kind())});
   head_ = load_value_head(context_, folder);
-  HONE_CHECK(!head_.empty(), folder.string(),
-             ": has no score.weight; a reward model's folder does (a reward_model stage's checkpoint)");
-  HONE_CHECK(static_cast<int64_t>(head_.size()) == model_->shape().hidden_size, folder.string(), ": score.weight has ",
-             head_.size(), " numbers, the model's hidden size is ", model_->shape().hidden_size);
+  check_head(head_, *model_, folder);
   check_tokenizer(*model_, tokenizer_);
 }
 
@@ -123,6 +129,19 @@ class ModelReward : public Reward {
     f.require("device", device_ == "auto" || devices().contains(device_), devices().unknown(device_));
   }
   bool on_host() const override { return false; }
+  // Reads the folder up to its weights, unless an earlier stage writes it.
+  void check(const RewardTrial& trial) const override {
+    const std::filesystem::path folder = expand_path(path_);
+    if (!std::filesystem::exists(folder) && trial.is_made_earlier && trial.is_made_earlier(folder)) return;
+    const std::unique_ptr<Model> model = read_model_folder(folder);
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_folder(folder));
+    check_tokenizer(*model, tokenizer);
+    PromptEncoder encoder(format_, tokenizer);
+    if (trial.task) encoder.prompt(*trial.task);
+    const std::unique_ptr<Device> device = devices().at("cpu")(0);
+    Context context(*device);
+    check_head(load_value_head(context, folder), *model, folder);
+  }
 
   RewardScore score(const Task& task, const Completion& completion) const override {
     RewardScore out;

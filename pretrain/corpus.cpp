@@ -1,26 +1,50 @@
 #include "pretrain/corpus.h"
 
+#include <unistd.h>
+
 #include <memory>
 
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "core/io/jsonl.h"
+#include "core/io/rows/rows.h"
 
 namespace hone {
 
 void CorpusSource::fields(Fields& f) {
-  f("files", files, "text files: .jsonl (one document per row) or plain text; .gz is allowed");
-  f("text_key", text_key, "member of a JSON Lines row that holds the text");
+  f("files", files,
+    "texts: files of rows (.jsonl, .json, .csv, .tsv, .parquet; one document per row), plain text, or Hugging Face "
+    "dataset "
+    "folders; also .gz or .zst");
+  f("text_key", text_key, "column of the text in files of rows");
   f("generator", generator, "generator of the documents (prompt and completion) instead of files");
   f("documents", documents, "number of documents of the generator; 0 = its whole train split");
   f.require("files", files.empty() || generator.kind.empty(), "a corpus is files or a generator, not both");
   f.require("documents", documents >= 0, "documents must be 0 or more");
 }
 
-void check_corpus(const CorpusSource& source) {
+static void require_source(const CorpusSource& source) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: give files or a generator");
+}
+
+static std::string text_of_row(const Json& row, const std::string& key, const std::string& where) {
+  return row.at(key, where).as_string(where);
+}
+
+void check_corpus(const CorpusSource& source, const Problems& problems) {
+  problems.attempt("", [&] { require_source(source); });
   for (const std::string& file : source.files)
-    HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
+    problems.attempt("files", [&] {
+      for (const std::string& path : row_files(file)) {
+        if (path == "-") continue;  // standard input: a check would take its rows
+        if (!is_row_file(path)) {
+          ::close(open_file(path));
+          continue;
+        }
+        const std::unique_ptr<RowReader> rows = open_row_file(path);
+        if (Json row; rows->next(row)) text_of_row(row, source.text_key, rows->where());
+      }
+    });
 }
 
 static int64_t generated_documents(const CorpusSource& source) {
@@ -34,35 +58,37 @@ static std::string generated_document(const CorpusSource& source, int64_t i) {
 }
 
 std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
-  check_corpus(source);
+  require_source(source);
   if (source.generator.generator)
     return [&source, i = int64_t{0}, end = generated_documents(source)](std::string& text) mutable {
       if (i >= end) return false;
       text = generated_document(source, i++);
       return true;
     };
+  std::vector<std::string> files;
+  for (const std::string& name : source.files)
+    for (const std::string& path : row_files(name)) files.push_back(path);
   struct State {
-    size_t file = 0;
-    std::unique_ptr<JsonlReader> rows;
+    std::vector<std::string> files;
+    size_t next_file = 0;
+    std::unique_ptr<RowReader> rows;  // of the file before next_file; null for a plain text
   };
-  return [&source, state = std::make_shared<State>()](std::string& text) {
-    while (state->file < source.files.size()) {
-      const std::string path = expand_path(source.files[state->file]);
-      if (!is_jsonl(path)) {
-        ++state->file;
-        text = read_file(path, max_document_bytes);
-        return true;
-      }
-      if (!state->rows) state->rows = std::make_unique<JsonlReader>(path);
-      if (Json row; state->rows->next(row)) {
-        const std::string where = state->rows->where();
-        text = row.at(source.text_key, where).as_string(where);
+  return [&source, state = std::make_shared<State>(State{std::move(files), 0, nullptr})](std::string& text) {
+    for (;;) {
+      if (Json row; state->rows && state->rows->next(row)) {
+        text = text_of_row(row, source.text_key, state->rows->where());
         return true;
       }
       state->rows.reset();
-      ++state->file;
+      if (state->next_file == state->files.size()) return false;
+      const std::string& path = state->files[state->next_file++];
+      if (is_row_file(path)) {
+        state->rows = open_row_file(path);
+      } else {
+        text = read_file(path, max_document_bytes);
+        return true;
+      }
     }
-    return false;
   };
 }
 
@@ -76,13 +102,16 @@ void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options,
   log::info("tokenizer: ", result.vocab.size(), " tokens, ", result.merges.size(), " merges");
 }
 
+std::filesystem::path token_file_path(const std::filesystem::path& folder) { return folder / "tokens.bin"; }
+
 std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer,
                                       const std::filesystem::path& folder) {
-  std::filesystem::path out = folder / "tokens.bin";
+  std::filesystem::path out = token_file_path(folder);
   if (std::filesystem::exists(out)) return out;
   make_folder(folder);
   std::vector<std::string> inputs;
-  for (const std::string& file : source.files) inputs.push_back(expand_path(file));
+  for (const std::string& name : source.files)
+    for (const std::string& path : row_files(name)) inputs.push_back(path);
   const std::filesystem::path documents = folder / "documents.jsonl";
   if (source.generator.generator) {
     JsonlWriter file(documents);

@@ -45,9 +45,9 @@ class TokenFile {
 struct TokenizeReport {
   int64_t documents = 0, tokens = 0, bytes = 0;
 };
-// Writes the documents of the inputs, each followed by eos. A document is a row of a .jsonl (its member text_key) or
-// any other file; both may be .gz. Threads tokenize in parallel; the file is in order and is written atomically. An
-// Error if the tokenizer has no eos.
+// Writes the documents of the inputs, each followed by eos. A document is a row of a file of rows
+// (core/io/rows/row_reader.h, its column text_key) or any other file; both may be .gz or .zst. Threads tokenize in
+// parallel; the file is in order and is written atomically. An Error if the tokenizer has no eos.
 TokenizeReport write_token_file(const std::filesystem::path& out, std::span<const std::string> inputs,
                                 std::string_view text_key, const Tokenizer& tokenizer);
 

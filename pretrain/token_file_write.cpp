@@ -8,7 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
 #include "core/io/file.h"
-#include "core/io/jsonl.h"
+#include "core/io/rows/row_reader.h"
 #include "pretrain/token_file.h"
 
 namespace hone {
@@ -74,14 +74,15 @@ class Writer {
 
 void read_documents(const std::string& input, std::string_view text_key,
                     const std::function<void(std::string)>& document) {
-  if (!is_jsonl(input)) {
+  if (!is_row_file(input)) {
     document(read_file(input, max_document_bytes));
     return;
   }
-  read_jsonl(input, [&](const Json& row, int64_t line) {
-    const std::string where = concat(input, ":", line);
+  const std::unique_ptr<RowReader> rows = open_row_file(input);
+  for (Json row; rows->next(row);) {
+    const std::string where = rows->where();
     document(row.at(text_key, where).as_string(concat(where, ": ", text_key)));
-  });
+  }
 }
 
 }  // namespace

@@ -18,6 +18,12 @@ void Reward::score_groups(std::span<const GroupScores> groups) const {
   });
 }
 
+void Reward::check(const RewardTrial& trial) const {
+  if (!trial.task) return;
+  const RewardScore tried = score(*trial.task, {});
+  HONE_CHECK(!tried.failed, trial.task->id, ": ", tried.note);
+}
+
 Registry<RewardFactory>& rewards() {
   static Registry<RewardFactory> registry("reward");
   return registry;
@@ -34,6 +40,15 @@ void RewardSpec::fields(Fields& f) {
 void RewardSpec::check() const {
   const std::string refusal = reward ? reward->unavailable_reason() : "";
   HONE_CHECK(refusal.empty(), label(), ": ", refusal);
+}
+
+void RewardSpec::check(const RewardTrial& trial) const {
+  check();
+  try {
+    if (reward) reward->check(trial);
+  } catch (const Error& error) {  // gets the reward's name
+    fail(label(), ": ", error.what());
+  }
 }
 
 std::shared_ptr<const Reward> make_reward(std::string_view spec) {

@@ -3,6 +3,8 @@
 // and on any thread. It takes bounded time for any text (empty, huge, hostile, invalid UTF-8). Each reward has one file
 // and registers with one line:
 //   [[maybe_unused]] const bool added = rewards().add("exact", [] { return std::unique_ptr<Reward>(new Exact); });
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,6 +36,13 @@ struct GroupScores {
   std::span<RewardScore> scores;
 };
 
+// What is known of a reward's use before a run computes anything.
+struct RewardTrial {
+  const Task* task = nullptr;  // the first one; null: unknown
+  // True for a path that the run writes before the reward is used; null: there is none.
+  std::function<bool(const std::filesystem::path&)> is_made_earlier = {};
+};
+
 class Reward;
 using RewardFactory = std::unique_ptr<Reward> (*)();
 Registry<RewardFactory>& rewards();
@@ -49,6 +58,9 @@ class Reward {
   // Returns why the reward cannot run on this machine (no interpreter, a sandbox guard is missing), or "". Reading a
   // recipe or a task does not call it; a command that is about to score does.
   virtual std::string unavailable_reason() const { return ""; }
+  // Throws an Error if the reward cannot score the first task. A run calls it before it computes anything. The default
+  // scores an empty completion. A reward with costs or side effects (a plug-in, a model) tries less.
+  virtual void check(const RewardTrial& trial) const;
   virtual RewardScore score(const Task& task, const Completion& completion) const = 0;
   // Writes the scores of a group, in order. They equal those of score() unless the reward compares completions.
   virtual void score_group(const Task& task, std::span<const Completion> completions,
@@ -80,6 +92,8 @@ struct RewardSpec {
   void fields(Fields& f);
   // Throws an Error if the reward cannot run on this machine.
   void check() const;
+  // The same, or if it cannot score the first task.
+  void check(const RewardTrial& trial) const;
 };
 
 // Makes a reward from a command-line argument: a name ("math"), an inline table ("{kind = 'format', ...}") or a TOML

@@ -4,82 +4,19 @@
 #include <optional>
 
 #include "core/base/format.h"
-#include "core/base/log.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "data/prompt.h"
 #include "model/flops.h"
-#include "model/io/adapter.h"
-#include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 #include "model/quantized_model.h"
 #include "posttrain/rl/replica_backend.h"
 #include "rollout/kv/kv_storage.h"
+#include "run/start.h"
 #include "train/stage.h"
 #include "train/trainer.h"
 
 namespace hone {
 namespace {
-
-std::unique_ptr<Model> without_weights(const std::string& folder) {
-  const std::filesystem::path base = base_folder(expand_path(folder));
-  return make_model(read_model_config(base), config_source(base));
-}
-
-std::unique_ptr<Model> without_weights(const Recipe& recipe) {
-  if (!recipe.model.path.empty()) return without_weights(recipe.model.path);
-  int64_t vocabulary = recipe.tokenizer.empty() ? 0 : Tokenizer::load(expand_path(recipe.tokenizer)).vocab_size();
-  for (const StageSpec& spec : recipe.stage)
-    if (const int64_t made = spec.stage->vocab_size()) vocabulary = made;
-  return make_model(recipe.model.make_config(vocabulary), recipe.model_source());
-}
-
-bool starts_from_adapter(const Recipe& recipe) {
-  return !recipe.model.path.empty() && is_adapter(expand_path(recipe.model.path));
-}
-
-// The adapters that the stages train; r = 0: none.
-LoraConfig lora_of(const Recipe& recipe) {
-  return starts_from_adapter(recipe) ? read_lora_config(expand_path(recipe.model.path)) : recipe.model.lora.config;
-}
-
-// Adapters need trained weights below them. Once a model has adapters, no stage can train its weights.
-void check_adapters(const Recipe& recipe) {
-  if (lora_of(recipe).r == 0) return;
-  without_weights(recipe)->add_lora(lora_of(recipe));
-  bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe);
-  for (const StageSpec& spec : recipe.stage) {
-    if (!spec.stage->trains()) continue;
-    const bool adapts = spec.stage->trains_adapters();
-    HONE_CHECK(!adapts || weights, spec.name,
-               ": model.lora adapts weights that were trained; give model.path, or a pretrain stage before this one");
-    HONE_CHECK(adapts || !adapters, spec.name,
-               ": the stage trains whole weights, and the model has adapters by then; merge them first (hone export)");
-    if (spec.stage->hands_model_on()) weights = true, adapters = adapts;
-  }
-}
-
-// The tokenizer that the run begins with, if it is there.
-std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
-  const bool is_missing = recipe.tokenizer.empty() && !recipe.model.path.empty() &&
-                          !Tokenizer::is_in(tokenizer_folder(expand_path(recipe.model.path)));
-  return is_missing ? std::nullopt : first_tokenizer(recipe);
-}
-
-// Every stage's chat template exists, can be parsed, and fits the tokenizer.
-void check_chat_templates(const Recipe& recipe) {
-  std::optional<Tokenizer> tokenizer = present_tokenizer(recipe);
-  for (const StageSpec& spec : recipe.stage) {
-    if (spec.stage->vocab_size() > 0) tokenizer.reset();
-    const PromptFormat* format = spec.stage->prompt_format();
-    if (!format || !tokenizer) continue;
-    try {
-      if (format->is_chat()) format->chat_format(*tokenizer);
-      if (spec.stage->hands_model_on()) tokenizer = format->saved_tokenizer(*tokenizer);
-    } catch (const Error& error) {  // adds the stage
-      fail("stage ", spec.name, ": ", error.what());
-    }
-  }
-}
 
 // The share of the machine's measured FLOP/s that a training step reaches. Large GEMMs reach more, norms and attention
 // less.
@@ -110,8 +47,8 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   Context context(*device);
   context.plan_for(device_kind(recipe.device));
   context.set_numerics(numerics_of(recipe.numerics));
-  const std::unique_ptr<Model> model = without_weights(recipe);
-  if (const LoraConfig lora = lora_of(recipe); lora.r > 0 && spec.stage->trains_adapters()) model->add_lora(lora);
+  const std::unique_ptr<Model> model = start_model(recipe);
+  if (const LoraConfig lora = start_lora(recipe); lora.r > 0 && spec.stage->trains_adapters()) model->add_lora(lora);
   model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
   Trainer trainer(context, *model, *step.trainer);
   const int64_t length = shape.max_positions > 0 ? std::min(step.length, shape.max_positions) : step.length;
@@ -123,7 +60,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
       shares_device ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
   int64_t draft_bytes = 0;
   if (const std::string& folder = recipe.rollout.speculative.model; shares_device && !folder.empty()) {
-    const std::unique_ptr<Model> draft = without_weights(folder);
+    const std::unique_ptr<Model> draft = read_model_folder(expand_path(folder));
     draft->allocate(context, model->dtype(), false);
     draft_bytes = static_cast<int64_t>(draft->flat_values().bytes()) +
                   kv_cache_bytes(context, recipe.rollout, draft->shape(), draft->dtype());
@@ -184,35 +121,6 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-static void check_parts(const Recipe& recipe) {
-  model_dtype(recipe.dtype, device_kind(recipe.device));
-  for (const StageSpec& spec : recipe.stage) {
-    spec.stage->check(recipe.stage_settings());
-    for (const std::string& warning : spec.stage->warnings()) log::warning("stage ", spec.name, ": ", warning);
-  }
-  for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task).task->check();
-  bool tokenizer = !recipe.tokenizer.empty() || !recipe.model.path.empty();
-  check_chat_templates(recipe);
-  for (const StageSpec& spec : recipe.stage) {
-    tokenizer = tokenizer || spec.stage->vocab_size() > 0;
-    HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name,
-               ": there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
-  }
-  without_weights(recipe);
-  check_adapters(recipe);
-}
-
-void check_recipe(const Recipe& recipe) {
-  try {
-    check_parts(recipe);
-  } catch (const Error& error) {
-    // Stages know their keys, but not the file.
-    const std::string_view what = error.what();
-    if (recipe.source.empty() || what.starts_with(recipe.source)) throw;
-    fail(recipe.source, ": ", what);
-  }
-}
-
 void add_times(Json& plan, double flops_per_second) {
   const double rate = expected_mfu * flops_per_second;
   plan.set("flops_per_second", rate);
@@ -222,16 +130,16 @@ void add_times(Json& plan, double flops_per_second) {
 }
 
 Json plan_recipe(const Recipe& recipe) {
-  const std::unique_ptr<Model> model = without_weights(recipe);
+  const std::unique_ptr<Model> model = start_model(recipe);
   const ModelFlops plan = count_flops(*model, model->shape().max_positions);
   JsonArray stages;
   bool adapted = starts_from_adapter(recipe);
-  std::optional<Tokenizer> tokenizer = present_tokenizer(recipe);
+  std::optional<Tokenizer> tokenizer = start_tokenizer(recipe);
   for (const StageSpec& spec : recipe.stage) {
     if (spec.stage->vocab_size() > 0) tokenizer.reset();
     if (!spec.stage->trains()) continue;
     stages.push_back(plan_stage(recipe, spec, model->shape(), tokenizer ? &*tokenizer : nullptr, adapted));
-    adapted = adapted || (spec.stage->hands_model_on() && spec.stage->trains_adapters() && lora_of(recipe).r > 0);
+    adapted = adapted || (spec.stage->hands_model_on() && spec.stage->trains_adapters() && start_lora(recipe).r > 0);
   }
   return JsonObject{{"params", plan.params},
                     {"embedding_params", plan.embedding_params},

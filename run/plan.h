@@ -8,9 +8,6 @@
 
 namespace hone {
 
-// Throws an Error for what is wrong before a run begins: missing files, unknown tasks, settings that do not fit.
-void check_recipe(const Recipe& recipe);
-
 // {params, embedding_params, forward_flops_per_token, stages: [{name, kind, steps, tokens_per_step,
 // train_flops_per_token, flops, trained_params, memory: {weights, gradients, optimizer, activations, scratch,
 // reference, kv_cache, total}}]}; memory in bytes. The tokenizer need not exist: vocab_size is then the one of the

@@ -2,7 +2,6 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "model/io/adapter.h"
 
 namespace hone {
 
@@ -12,7 +11,8 @@ void LoraSource::fields(Fields& f) {
 }
 
 void ModelSource::fields(Fields& f) {
-  f("path", path, "model folder (config.json, safetensors, tokenizer) or .gguf file to start from; empty = random weights");
+  f("path", path,
+    "model folder (config.json, safetensors, tokenizer) or .gguf file to start from; empty = random weights");
   f("config", config, "config.json with the shape of random weights; empty = the keys below");
   f("family", family, "model_type of random weights (hone list families)");
   f("hidden_size", hidden_size, "width of the residual stream");
@@ -91,7 +91,8 @@ void Recipe::fields(Fields& f) {
   f("peak_tflops", peak_tflops,
     "peak of the device in TFLOP/s, which mfu is a share of; 0 = the dense bf16 peak of a known GPU (then mfu is left "
     "out on a CPU, on other GPUs and for f32 weights)");
-  f("tokenizer", tokenizer, "tokenizer folder or file, or .gguf file; empty = the model folder's, or a tokenizer stage's");
+  f("tokenizer", tokenizer,
+    "tokenizer folder or file, or .gguf file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
   f("rollout", rollout, "the inference engine that samples");
   f("tracker", tracker, "a process that receives the metrics, for example for Weights & Biases");
@@ -116,15 +117,19 @@ std::string Recipe::model_source() const {
   return (source.empty() ? "" : source + ": ") + "[model]";
 }
 
-std::optional<Tokenizer> first_tokenizer(const Recipe& recipe) {
-  if (recipe.tokenizer.empty() && recipe.model.path.empty()) return std::nullopt;
-  return recipe.model.chat.with_settings(Tokenizer::load(recipe.tokenizer.empty()
-                                                             ? tokenizer_folder(expand_path(recipe.model.path))
-                                                             : std::filesystem::path(expand_path(recipe.tokenizer))));
+std::string Recipe::toml() const {
+  Recipe copy = *this;
+  return to_toml([&](Fields& f) { copy.fields(f); }, document.get());
 }
 
-Recipe read_recipe(const Config& config) {
+Json Recipe::json() const {
+  Recipe copy = *this;
+  return to_json([&](Fields& f) { copy.fields(f); }, document.get());
+}
+
+Recipe read_recipe(Config config) {
   Recipe out = config.as<Recipe>();
+  out.document = std::make_shared<const Config>(std::move(config));
   for (StageSpec& spec : out.stage) {
     spec.name = spec.label();
     spec.stage.update([&](Stage& stage) { stage.resolve(out.stage_settings()); });
@@ -132,7 +137,17 @@ Recipe read_recipe(const Config& config) {
   return out;
 }
 
+// Other kinds of files that a command line may name in place of a recipe.
+static void refuse_other_files(const std::string& path) {
+  HONE_CHECK(
+      !std::filesystem::is_directory(path), path, ": is a folder; a recipe is a TOML file",
+      std::filesystem::exists(std::filesystem::path(path) / "run.json") ? " (hone run --resume continues a run)" : "");
+  for (const char* ending : {".json", ".jsonl", ".gz", ".safetensors", ".gguf"})
+    HONE_CHECK(!path.ends_with(ending), path, ": a recipe is a TOML file, not ", ending);
+}
+
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) {
+  refuse_other_files(path);
   Recipe out = read_recipe(Config::from_file(path, overrides));
   out.source = path;
   return out;

@@ -1,7 +1,6 @@
 #pragma once
 // A recipe: all settings of a run, from TOML. The run folder holds the resolved recipe, with every key.
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,19 +66,19 @@ struct Recipe {
   TrackerConfig tracker;
   std::vector<EvalEntry> eval;
   std::vector<StageSpec> stage;
-  std::string source;  // the file it was read from, for messages
+  std::string source;                      // the file it was read from, for messages
+  std::shared_ptr<const Config> document;  // that it was read from: places of keys, strings as written; may be null
   void fields(Fields& f);
+  // The resolved recipe. Strings are as written in the document: ${NAME} stays.
+  std::string toml() const;
+  Json json() const;
   StageSettings stage_settings() const { return {.device = device, .rollout = &rollout}; }
   // The place of the model's shape for messages: its config, or [model] of the recipe.
   std::string model_source() const;
 };
 
-// The tokenizer that the run begins with, with the chat template of [model]. Nothing if the recipe names no tokenizer
-// and no model folder.
-std::optional<Tokenizer> first_tokenizer(const Recipe& recipe);
-
 // Reads a recipe, names its stages and resolves them.
-Recipe read_recipe(const Config& config);
+Recipe read_recipe(Config config);
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides);
 
 }  // namespace hone

@@ -15,11 +15,12 @@
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
 #include "model/lora.h"
+#include "run/check.h"
 #include "run/input_digests.h"
-#include "run/plan.h"
 #include "run/report.h"
 #include "run/run_facts.h"
 #include "run/run_state.h"
+#include "run/start.h"
 #include "run/tracker.h"
 #include "train/loop.h"
 #include "train/peak_flops.h"
@@ -216,13 +217,28 @@ void run_stage(Run& run, size_t index, RunState& state) {
   save_progress(run, state);
 }
 
+// The checkpoint that a completed stage hands on; empty if it hands no model on.
+fs::path handed_on(const Recipe& recipe, const fs::path& folder, size_t index, const RunState& state) {
+  const StageSpec& spec = recipe.stage[index];
+  if (!spec.stage->hands_model_on()) return {};
+  const Json& done = state.stages.as_array().at(index);
+  return folder / "checkpoints" / spec.name / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
+}
+
+// The same of all completed stages.
+fs::path handed_on(const Recipe& recipe, const fs::path& folder, const RunState& state) {
+  fs::path out;
+  for (size_t i = 0; i < static_cast<size_t>(state.stages_done); ++i)
+    if (fs::path checkpoint = handed_on(recipe, folder, i, state); !checkpoint.empty()) out = std::move(checkpoint);
+  return out;
+}
+
 // Takes over what a stage of an earlier process left.
 void skip_stage(Run& run, size_t index, const RunState& state) {
   const StageSpec& spec = run.recipe.stage[index];
   const Json& done = state.stages.as_array().at(index);
-  if (spec.stage->hands_model_on())
-    run.start_folder =
-        run.folder / "checkpoints" / spec.name / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
+  if (fs::path checkpoint = handed_on(run.recipe, run.folder, index, state); !checkpoint.empty())
+    run.start_folder = std::move(checkpoint);
   if (spec.stage->vocab_size() > 0)
     run.tokenizer = run.recipe.model.chat.with_settings(Tokenizer::load(run.folder / "tokenizer"));
   use_chat_template(run, *spec.stage);
@@ -237,15 +253,12 @@ fs::path execute(const Recipe& recipe, Device& device, const fs::path& folder, R
   Context context(device);
   context.set_numerics(numerics_of(recipe.numerics));
   MetricsLog run_log(folder);
-  Recipe copy = recipe;
-  Tracker tracker(
-      recipe.tracker, folder,
-      JsonObject{
-          {"name", recipe.name}, {"version", version_text()}, {"config", to_json([&](Fields& f) { copy.fields(f); })}});
+  Tracker tracker(recipe.tracker, folder,
+                  JsonObject{{"name", recipe.name}, {"version", version_text()}, {"config", recipe.json()}});
   run_log.on_row([&](int64_t begin) { tracker.notify(begin); });
   Run run{.recipe = recipe, .folder = folder, .context = context, .log = run_log};
   if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
-  run.tokenizer = first_tokenizer(recipe);
+  run.tokenizer = start_tokenizer(recipe, handed_on(recipe, folder, state));
 
   for (size_t i = 0; i < recipe.stage.size(); ++i) {
     if (static_cast<int64_t>(i) < state.stages_done) {
@@ -288,11 +301,12 @@ void remove_temporaries(const std::filesystem::path& folder) {
 std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& observer) {
   check_recipe(recipe);
   const std::unique_ptr<Device> device = open_device(recipe.device);
+  if (!recipe.rollout.device.empty()) open_device(recipe.rollout.device);  // the rl stage opens it again
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
   const std::filesystem::path folder = new_folder(recipe);
   const FolderLock lock(folder);
-  write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
+  write_file_atomic(folder / "recipe.toml", resolved.toml());
   RunState state;
   state.inputs = input_digests(resolved);
   state.about = run_facts(*device);
@@ -311,7 +325,8 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   check_same_recipe(state, folder, recipe);
   remove_temporaries(folder);
   const std::unique_ptr<Device> device = open_device(recipe.device);
-  model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
+  if (state.stages_done < std::ssize(recipe.stage))
+    check_resumed(recipe, folder, state.stages_done, handed_on(recipe, folder, state));
   if (!state.has_results()) state.inputs = input_digests(recipe);
   Json resumed = JsonArray{};
   if (const Json* earlier = state.about.find("resumed")) resumed = *earlier;

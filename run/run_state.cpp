@@ -15,11 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json json_of(const Recipe& recipe) {
-  Recipe copy = recipe;
-  return to_json([&](Fields& f) { copy.fields(f); });
-}
-
 // Today's spelling of a value that may be an old one.
 Json current_value(const std::string& key, const Json& value) {
   if (key == "kind" && value == Json("labelled")) return "unpaired_preference";
@@ -29,13 +24,14 @@ Json current_value(const std::string& key, const Json& value) {
 
 // Gives the recipe of an older run.json today's names (docs/dev/glossary.md).
 void rename_old_keys(Json& json) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> keys{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> keys{
       {{"max_sequences", "max_num_seqs"},
        {"max_batch_tokens", "max_num_batched_tokens"},
        {"prefix_caching", "enable_prefix_caching"},
        {"stop_ids", "stop_token_ids"},
        {"mini_batches", "num_mini_batches"},
        {"too_long", "overlong_rows"},
+       {"file", "path"},
        {"max_failure_rate", "max_reward_failure_rate"}}};
   if (json.is_array())
     for (Json& item : json.array_ref()) rename_old_keys(item);
@@ -110,7 +106,7 @@ bool is_one_of(const std::string& key, const std::array<std::string_view, N>& ke
 
 // Paths may change: folders move, and another machine has its data elsewhere.
 bool is_place(const std::string& key) {
-  constexpr std::array<std::string_view, 6> places{"path", "config", "file", "files", "eval_files", "words"};
+  constexpr std::array<std::string_view, 5> places{"path", "config", "files", "eval_files", "words"};
   return std::find(places.begin(), places.end(), key.substr(key.rfind('.') + 1)) != places.end();
 }
 
@@ -243,7 +239,7 @@ std::string check_kinds(const Json& before, int64_t stages_done, const fs::path&
 bool RunState::has_results() const { return stages_done > 0 || evaluated; }
 
 void RunState::save(const fs::path& folder, const Recipe& now) {
-  recipe = json_of(now);
+  recipe = now.json();
   const Json all = JsonObject{{"name", now.name},
                               {"stages_done", stages_done},
                               {"num_stages", now.stage.size()},
@@ -300,7 +296,7 @@ void check_same_recipe(const RunState& state, const fs::path& folder, const Reci
     return;
   }
   const std::string where = (folder / "run.json").string() + ": recipe";
-  Json before = state.recipe, now = json_of(recipe);
+  Json before = state.recipe, now = recipe.json();
   const JsonArray old_stages = before.at("stage", where).as_array(where + ".stage"),
                   new_stages = now.at("stage").as_array();
   for (Json* one : {&before, &now}) one->set("stage", nullptr);
@@ -314,7 +310,7 @@ void check_same_recipe(const RunState& state, const fs::path& folder, const Reci
 
 Recipe read_run_recipe(const fs::path& folder, std::span<const std::string> overrides) {
   const std::string path = (folder / "recipe.toml").string(), state_path = (folder / "run.json").string();
-  const Config config = Config::from_file(path, overrides);
+  Config config = Config::from_file(path, overrides);
   const Json state = parse_json(read_file(state_path), state_path);
   std::string hints;
   if (const Json* made_with = state.find("recipe")) {
@@ -324,7 +320,7 @@ Recipe read_run_recipe(const fs::path& folder, std::span<const std::string> over
         check_kinds(before, state.at("stages_done", state_path).as_int(state_path + ": stages_done"), folder, config);
   }
   try {
-    Recipe out = read_recipe(config);
+    Recipe out = read_recipe(std::move(config));
     out.source = path;
     return out;
   } catch (const Error& error) {  // recipe.toml still has the keys of the former kind

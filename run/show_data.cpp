@@ -8,6 +8,7 @@
 #include "core/base/suggest.h"
 #include "core/io/file.h"
 #include "core/text/unicode/unicode.h"
+#include "run/start.h"
 
 namespace hone {
 namespace {
@@ -62,7 +63,7 @@ Tokenizer tokenizer_of(const Recipe& recipe, size_t index, const ShowOptions& op
                  " trains its tokenizer; run that stage first, then give --tokenizer RUN/tokenizer");
       out = recipe.model.chat.with_settings(Tokenizer::load(trained));
     }
-    if (!out) out = first_tokenizer(recipe);
+    if (!out) out = start_tokenizer(recipe);
   }
   HONE_CHECK(out, "stage ", recipe.stage[index].name,
              ": the recipe names no tokenizer and no model folder; give --tokenizer");

@@ -29,7 +29,7 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 |---|---|---|---|
 | 0 | `core/base/` | errors, registry, log, RNG, thread pool | nothing |
 | 0 | `core/device/` | devices, streams, tensors, buffers | core/base |
-| 0 | `core/io/` | files, JSON, safetensors, checkpoints, writers of metric files, SVG | core/{base,device} |
+| 0 | `core/io/` | files, JSON, rows (CSV, Parquet, ...), safetensors, checkpoints, writers of metric files, SVG | core/{base,device} |
 | 0 | `core/config/` | TOML settings (`fields()`) | core/{base,io} |
 | 0 | `core/text/` | tokenizer, Jinja, chat formats, detokenizer | core/{base,io,config} |
 | 1 | `core/net/` | HTTP client and server | core/{base,io,config} |
@@ -69,13 +69,17 @@ constexpr Home kHomes[] = {{"nlohmann/", "core/io", 1},
                            {"spdlog/", "core/base", 1},
                            {"pcre2", "core/text", 2},
                            {"utf8proc", "core/text", 2},
-                           {"zlib.h", "core/io", 3},
+                           {"zlib.h", "core/io", 2},
+                           {"zstd.h", "core/io", 1},
+                           {"lz4.h", "core/io", 1},
+                           {"snappy", "core/io", 1},
                            {"CLI/", "cli", 2},
                            {"boost/asio", "core/net", 0},
                            {"boost/beast", "core/net", 0},
                            {"boost/multiprecision", "rewards", 0},
                            {"openssl/", "core/net", 0},
                            {"seccomp.h", "rewards", 1},
+                           {"histedit.h", "cli", 1},
                            {"dnnl", "kernels", 1},
                            {"dnnl", "cli", 1},
                            {"hwy/", "kernels", 0},

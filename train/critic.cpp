@@ -7,6 +7,7 @@
 #include "kernels/gemm/gemm.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 #include "model/lora.h"
 
 namespace hone {
@@ -15,12 +16,22 @@ void CriticConfig::fields(Fields& f) {
   f("trunk", trunk,
     "shared: a value head on the policy | separate: a second model with its own optimizer and gradient norm");
   f("path", path,
-    "separate: model folder or .gguf file that it starts from; a reward model's head is loaded too; empty = a copy of the policy at "
+    "separate: model folder or .gguf file that it starts from; a reward model's head is loaded too; empty = a copy of "
+    "the policy at "
     "the start of the stage");
   f("learning_rate_factor", learning_rate_factor, "learning rate of the critic as a multiple of the policy's");
   f.require("trunk", trunk == "shared" || trunk == "separate", "trunk must be shared or separate");
   f.require("path", path.empty() || separate(), "path needs a separate trunk: set trunk = \"separate\" or remove path");
   f.require("learning_rate_factor", learning_rate_factor > 0, "learning_rate_factor must be above 0");
+}
+
+static void check_vocabulary(const Model& trunk, int64_t vocab_size, const std::string& path) {
+  HONE_CHECK(trunk.shape().vocab_size >= vocab_size, path, ": its vocabulary has ", trunk.shape().vocab_size,
+             " entries, the policy's has ", vocab_size, "; a critic needs as many");
+}
+
+void check_critic(const CriticConfig& config, int64_t vocab_size) {
+  if (!config.path.empty()) check_vocabulary(*read_model_folder(expand_path(config.path)), vocab_size, config.path);
 }
 
 static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
@@ -37,9 +48,7 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
     out->allocate(context, policy.dtype(), true);
     if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
   }
-  HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ",
-             out->shape().vocab_size, " entries, the policy's has ", policy.shape().vocab_size,
-             "; a critic needs as many");
+  check_vocabulary(*out, policy.shape().vocab_size, path);
   if (!out->lm_head().lookup) out->lm_head().trainable = false;  // values do not read it; a tied one is the embedding
   return out;
 }

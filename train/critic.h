@@ -19,6 +19,9 @@ struct CriticConfig {
   bool separate() const { return trunk == "separate"; }
 };
 
+// Throws an Error if the folder of a separate trunk is no model with at least `vocab_size` entries.
+void check_critic(const CriticConfig& config, int64_t vocab_size);
+
 // The head is [1, D] without a bias, as in Hugging Face's sequence classifiers (score.weight), in f32 for every dtype
 // of the trunk. It starts at zero, so all values are 0 before training, unless the folder of a separate trunk has a
 // head. A critic owns its parameters and their optimizer. With a shared trunk the gradient of the value is added to the

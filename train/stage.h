@@ -14,6 +14,7 @@
 #include "core/base/registry.h"
 #include "core/base/rng.h"
 #include "core/config/fields.h"
+#include "core/config/problems.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/model.h"
 #include "train/metrics_log.h"
@@ -28,6 +29,20 @@ struct RolloutConfig;  // posttrain/rl/rollout_config.h: [rollout]; only stages 
 struct StageSettings {
   std::string device;  // of the learner
   const RolloutConfig* rollout = nullptr;
+};
+
+// What a stage's check may read. Everything exists before the run computes anything, except what an earlier stage
+// makes.
+struct StageCheck {
+  const StageSettings& settings;
+  const Problems& problems;  // of the stage's table
+  std::string name;
+  // The run's tokenizer; if an earlier stage trains it, one with the same special tokens and no merges. Null: none.
+  const Tokenizer* tokenizer = nullptr;
+  const Model* model = nullptr;           // the model without weights; null if its config has a problem
+  std::filesystem::path run_folder = {};  // of a resumed run; empty for a new one
+  // True for a path that an earlier stage of the run writes.
+  std::function<bool(const std::filesystem::path&)> is_made_earlier = {};
 };
 
 // What train_loop() writes for the report.
@@ -114,8 +129,11 @@ class Stage {
   virtual int64_t vocab_size() const { return 0; }
   // Called once after the recipe is read. Sets what depends on other tables, so that the resolved recipe shows it.
   virtual void resolve(const StageSettings&) {}
-  // Throws an Error for missing files and for settings that do not fit, before anything is written.
-  virtual void check(const StageSettings&) const {}
+  // The tokenizer that the stage will make, as far as it is known before training: its special tokens, and bytes.
+  virtual std::optional<Tokenizer> untrained_tokenizer() const { return std::nullopt; }
+  // Adds a problem for each file, row, template, reward or setting that run() would stop at. It uses the functions that
+  // run() uses, on the first row of each file.
+  virtual void check(const StageCheck&) const {}
   // Sentences for the log about settings that are allowed and rarely intended.
   virtual std::vector<std::string> warnings() const { return {}; }
   // How the stage's prompts are written; null if it has none. The model is saved with the chat template that it names.

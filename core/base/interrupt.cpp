@@ -61,6 +61,17 @@ void install_interrupt_handlers() {
     ::sigaction(SIGHUP, &action, nullptr);
 }
 
+void count_interrupts() {
+  give_handlers_a_stack();
+  struct sigaction action {};
+  action.sa_handler = [](int) { count.fetch_add(1); };
+  action.sa_flags = SA_ONSTACK;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+bool take_interrupt() { return count.exchange(0) > 0; }
+
 bool interrupted() { return num_interrupts() > 0; }
 
 int num_interrupts() { return count.load(std::memory_order_relaxed); }

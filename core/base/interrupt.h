@@ -8,6 +8,12 @@ namespace hone {
 // the main thread. Further calls change nothing.
 void install_interrupt_handlers();
 
+// For a program that gives Ctrl-C another meaning: SIGINT is counted and does nothing else, and ends calls that wait
+// (EINTR). Call it on the main thread, and not install_interrupt_handlers().
+void count_interrupts();
+// True if SIGINT came since the last call.
+bool take_interrupt();
+
 bool interrupted();
 int num_interrupts();  // signals received so far
 

@@ -314,6 +314,48 @@ std::optional<std::string> Config::text_at(std::string_view place) const {
   return toml::at_path(impl_->root, place).value_exact<std::string>();
 }
 
+const std::string& Config::source() const { return impl_->source; }
+
+std::string Config::place_of(std::string_view key) const {
+  for (;;) {
+    if (key.empty()) return impl_->source;
+    if (const auto node = toml::at_path(impl_->root, key)) return place(node.node()->source(), impl_->source);
+    const size_t end = key.find_last_of(".[");
+    key = key.substr(0, end == std::string_view::npos ? 0 : end);
+  }
+}
+
+// The first string of the document at or below the node that is `text`; nullptr if there is none.
+static const toml::node* find_string(const toml::node& node, std::string_view text) {
+  if (node.is_string()) return node.value_exact<std::string>() == text ? &node : nullptr;
+  const toml::node* first = nullptr;
+  const auto visit = [&](const toml::node& below) {
+    const toml::node* found = find_string(below, text);
+    if (found && (!first || found->source().begin < first->source().begin)) first = found;
+  };
+  if (const toml::table* table = node.as_table())
+    for (const auto& [key, below] : *table) visit(below);
+  if (const toml::array* array = node.as_array())
+    for (const toml::node& below : *array) visit(below);
+  return first;
+}
+
+std::optional<std::string> Config::place_of_text(std::string_view table, std::string_view text) const {
+  const toml::node* top = table.empty() ? &impl_->root : toml::at_path(impl_->root, table).node();
+  const toml::node* found = top ? find_string(*top, text) : nullptr;
+  return found ? std::optional(place(found->source(), impl_->source)) : std::nullopt;
+}
+
+std::string Config::as_written(std::string_view key, const std::string& value) const {
+  const std::optional<std::string> written = text_at(key);
+  if (!written || *written == value) return value;
+  try {
+    return expand_path(*written) == value ? *written : value;
+  } catch (const Error&) {  // the environment has changed since the document was read
+    return value;
+  }
+}
+
 void Config::read(const std::function<void(Fields&)>& fields) const {
   Reader reader(impl_->root, impl_->source);
   fields(reader);

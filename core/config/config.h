@@ -25,6 +25,15 @@ class Config {
 
   // A string of the document before it is read, by its place: "stage[0].kind". None if no string is there.
   std::optional<std::string> text_at(std::string_view place) const;
+  // The place of a key ("stage[0].prompt") as "file:line:column" or "override '...'". A key that the document does not
+  // have gets the place of its table.
+  std::string place_of(std::string_view key) const;
+  // The place of the first string below a table ("stage[0]"; "" = the document) that is `text`. None if there is none.
+  std::optional<std::string> place_of_text(std::string_view table, std::string_view text) const;
+  // The text of the document at `key` if the reader made `value` of it: with ${NAME} in place of the variable's value.
+  // Otherwise `value`.
+  std::string as_written(std::string_view key, const std::string& value) const;
+  const std::string& source() const;
   // Reads the document into settings. An unknown key, a wrong type or a failed require() is an Error
   // "file:line:column: what", with the nearest known name for an unknown key.
   void read(const std::function<void(Fields&)>& fields) const;
@@ -43,10 +52,11 @@ class Config {
 
 // Checks settings that did not come from TOML (a command line): a failed require() is an Error with its message.
 void check_settings(const std::function<void(Fields&)>& fields);
-// Settings as TOML with every key (the resolved recipe). It reads back to the same values.
-std::string to_toml(const std::function<void(Fields&)>& fields);
-// Settings as JSON, for report.json and run.json.
-Json to_json(const std::function<void(Fields&)>& fields);
+// Settings as TOML with every key (the resolved recipe). It reads back to the same values. With the document that the
+// settings were read from, strings are as written there: ${NAME} stays, since an environment variable may be a secret.
+std::string to_toml(const std::function<void(Fields&)>& fields, const Config* document = nullptr);
+// Settings as JSON, for report.json and run.json. document: as for to_toml.
+Json to_json(const std::function<void(Fields&)>& fields, const Config* document = nullptr);
 // Settings from JSON. A missing member keeps its value; an unknown one, a wrong type, a failed require() is an Error
 // "source.key: what".
 void from_json(const Json& json, const std::string& source, const std::function<void(Fields&)>& fields);

@@ -1,4 +1,5 @@
 // Visitors that read settings through fields(): TOML, JSON and documentation writers, and the checker.
+#include <algorithm>
 #include <map>
 
 #include "core/config/config.h"
@@ -6,13 +7,16 @@
 namespace hone {
 namespace {
 
-// The common part: passes values on as Json and visits the members of tables.
+// The common part: passes values on as Json and visits the members of tables. path: of the table, "stage[0].".
+// document: as for to_toml().
 class Writer : public Fields {
  public:
+  explicit Writer(std::string path = "", const Config* document = nullptr)
+      : path_(std::move(path)), document_(document) {}
   void value(const char* key, bool& v, const char* doc) override { put(key, "boolean", v, doc); }
   void value(const char* key, int64_t& v, const char* doc) override { put(key, "integer", v, doc); }
   void value(const char* key, double& v, const char* doc) override { put(key, "number", v, doc); }
-  void value(const char* key, std::string& v, const char* doc) override { put(key, "string", v, doc); }
+  void value(const char* key, std::string& v, const char* doc) override { put(key, "string", written(key, v), doc); }
   void value(const char* key, std::vector<int64_t>& v, const char* doc) override {
     put(key, "integers", Json::array(v), doc);
   }
@@ -20,11 +24,17 @@ class Writer : public Fields {
     put(key, "numbers", Json::array(v), doc);
   }
   void value(const char* key, std::vector<std::string>& v, const char* doc) override {
-    put(key, "strings", Json::array(v), doc);
+    std::vector<std::string> all;
+    for (size_t i = 0; i < v.size(); ++i) {
+      const std::string whole = v.size() == 1 ? written(key, v[i]) : v[i];  // one string is a list of one
+      all.push_back(whole != v[i] ? whole : written(concat(key, "[", i, "]"), v[i]));
+    }
+    put(key, "strings", Json::array(all), doc);
   }
   void value(const char* key, Json& v, const char* doc) override { put(key, "table", v, doc); }
   void require(const char*, bool, const std::string&) override {}
   bool reading() const override { return false; }
+  void alias(const char* old_key, const char* key) override { old_keys_[key] = old_key; }
   void table(const char*, const std::function<void(Fields&)>& fields, const char*) override { fields(*this); }
   void tables(const char*, size_t count, const std::function<void(size_t)>&,
               const std::function<void(size_t, Fields&)>& item, const char*) override {
@@ -33,6 +43,19 @@ class Writer : public Fields {
 
  protected:
   virtual void put(const char* key, const char* type, const Json& v, const char* doc) = 0;
+
+  // The value as the document has it, under the key or its old name.
+  std::string written(const std::string& key, const std::string& v) const {
+    if (!document_) return v;
+    const std::string text = document_->as_written(path_ + key, v);
+    const auto old_key = old_keys_.find(key.substr(0, key.find('[')));
+    if (text != v || old_key == old_keys_.end()) return text;
+    return document_->as_written(path_ + old_key->second + key.substr(std::min(key.find('['), key.size())), v);
+  }
+
+  const std::string path_;
+  const Config* document_;
+  std::map<std::string, std::string> old_keys_;
 };
 
 // A JSON string is a TOML one but for DEL, which TOML wants escaped.
@@ -66,14 +89,17 @@ std::string toml_value(const Json& v) {
 // outer table after a header.
 class TomlWriter : public Writer {
  public:
-  explicit TomlWriter(std::string path) : path_(std::move(path)) {}
+  // header: the name of the table in headers, "stage.".
+  TomlWriter(std::string path, const Config* document, std::string header)
+      : Writer(std::move(path), document), header_(std::move(header)) {}
   void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
-    below("[", key, "]", fields);
+    below("[", key, "]", concat(path_, key, "."), fields);
   }
   void tables(const char* key, size_t count, const std::function<void(size_t)>&,
               const std::function<void(size_t, Fields&)>& item, const char*) override {
     if (count == 0) values_ += concat(key, " = []\n");
-    for (size_t i = 0; i < count; ++i) below("[[", key, "]]", [&](Fields& f) { item(i, f); });
+    for (size_t i = 0; i < count; ++i)
+      below("[[", key, "]]", concat(path_, key, "[", i, "]."), [&](Fields& f) { item(i, f); });
   }
   std::string text() const { return values_ + tables_; }
 
@@ -81,18 +107,21 @@ class TomlWriter : public Writer {
   void put(const char* key, const char*, const Json& v, const char*) override {
     values_ += concat(key, " = ", toml_value(v), "\n");
   }
-  void below(const char* open, const char* key, const char* close, const std::function<void(Fields&)>& fields) {
-    TomlWriter writer(path_ + key + ".");
+  void below(const char* open, const char* key, const char* close, std::string path,
+             const std::function<void(Fields&)>& fields) {
+    TomlWriter writer(std::move(path), document_, header_ + key + ".");
     fields(writer);
-    tables_ += concat("\n", open, path_, key, close, "\n", writer.text());
+    tables_ += concat("\n", open, header_, key, close, "\n", writer.text());
   }
-  std::string path_, values_, tables_;
+  const std::string header_;
+  std::string values_, tables_;
 };
 
 class JsonWriter : public Writer {
  public:
+  using Writer::Writer;
   void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
-    JsonWriter writer;
+    JsonWriter writer(concat(path_, key, "."), document_);
     fields(writer);
     object.emplace_back(key, std::move(writer.object));
   }
@@ -100,7 +129,7 @@ class JsonWriter : public Writer {
               const std::function<void(size_t, Fields&)>& item, const char*) override {
     JsonArray items;
     for (size_t i = 0; i < count; ++i) {
-      JsonWriter writer;
+      JsonWriter writer(concat(path_, key, "[", i, "]."), document_);
       item(i, writer);
       items.emplace_back(std::move(writer.object));
     }
@@ -114,7 +143,7 @@ class JsonWriter : public Writer {
 
 class DocWriter : public Writer {
  public:
-  explicit DocWriter(std::string path) : path_(std::move(path)) {}
+  using Writer::Writer;
   void table(const char* key, const std::function<void(Fields&)>& fields, const char* doc) override {
     row(concat(path_, key), "table", "", doc);
     DocWriter writer(concat(path_, key, "."));
@@ -130,7 +159,6 @@ class DocWriter : public Writer {
     if (count == 0) resize(0);
     rows += writer.rows;
   }
-  void alias(const char* old_key, const char* key) override { old_keys_[key] = old_key; }
   std::string rows;
 
  private:
@@ -147,8 +175,6 @@ class DocWriter : public Writer {
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
     return out;
   }
-  std::string path_;
-  std::map<std::string, std::string> old_keys_;
 };
 
 class Checker : public Writer {
@@ -166,20 +192,20 @@ void check_settings(const std::function<void(Fields&)>& fields) {
   fields(checker);
 }
 
-std::string to_toml(const std::function<void(Fields&)>& fields) {
-  TomlWriter writer("");
+std::string to_toml(const std::function<void(Fields&)>& fields, const Config* document) {
+  TomlWriter writer("", document, "");
   fields(writer);
   return writer.text();
 }
 
-Json to_json(const std::function<void(Fields&)>& fields) {
-  JsonWriter writer;
+Json to_json(const std::function<void(Fields&)>& fields, const Config* document) {
+  JsonWriter writer("", document);
   fields(writer);
   return std::move(writer.object);
 }
 
 std::string document_fields(std::string_view title, const std::function<void(Fields&)>& fields) {
-  DocWriter writer("");
+  DocWriter writer;
   fields(writer);
   return concat("## ", title, "\n\n| key | type | default | meaning |\n|---|---|---|---|\n", writer.rows);
 }

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +12,9 @@
 #include <cstring>
 #include <new>
 #include <utility>
+
+#include "core/io/byte_source.h"
+#include "core/io/nearest_path.h"
 
 namespace hone {
 namespace {
@@ -43,47 +45,14 @@ bool is_file(const struct stat& status) {
   return S_ISREG(status.st_mode) || (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3));
 }
 
-// A file's bytes, unpacked if they are gzip (zlib passes anything else through).
-class ByteSource {
- public:
-  explicit ByteSource(const std::filesystem::path& path) : name_(path == "-" ? "standard input" : path.string()) {
-    const int descriptor = path == "-" ? ::dup(STDIN_FILENO) : open_file(path);
-    HONE_CHECK(descriptor >= 0, name_, ": cannot open: ", reason());
-    file_ = gzdopen(descriptor, "rb");
-    if (!file_) {
-      ::close(descriptor);
-      fail(name_, ": cannot open: out of memory");
-    }
-    gzbuffer(file_, static_cast<unsigned>(kBlock));
-  }
-  ~ByteSource() { gzclose_r(file_); }
-  ByteSource(const ByteSource&) = delete;
-  ByteSource& operator=(const ByteSource&) = delete;
-
-  // How many bytes were read; 0 at the end.
-  size_t read(char* to, size_t size) {
-    errno = 0;
-    const int count = gzread(file_, to, static_cast<unsigned>(std::min(size, kBlock)));
-    int status = Z_OK;
-    const char* message = gzerror(file_, &status);
-    HONE_CHECK(count >= 0 && status >= Z_OK, name_, ": cannot read: ",
-               status == Z_ERRNO       ? reason()
-               : status == Z_BUF_ERROR ? "the gzip data end early"
-                                       : message);
-    return static_cast<size_t>(count);
-  }
-  const std::string& name() const { return name_; }
-
- private:
-  std::string name_;
-  gzFile file_ = nullptr;
-};
-
 }  // namespace
 
 int open_file(const std::filesystem::path& path) {
   struct stat status {};
-  HONE_CHECK(::stat(path.c_str(), &status) == 0, path.string(), ": cannot open: ", reason());
+  if (::stat(path.c_str(), &status) != 0) {
+    const std::string why = reason(), nearest = errno == ENOENT ? nearest_path(path) : "";
+    fail(path.string(), ": cannot open: ", why, nearest);
+  }
   HONE_CHECK(is_file(status), path.string(), ": is ", kind_of(status.st_mode), ", not a file");
   // O_NONBLOCK: if a FIFO has replaced the file since stat(), open() does not wait for a writer.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -186,7 +155,12 @@ FileWriter::FileWriter(std::filesystem::path path, Mode mode)
       path_ == "-"
           ? ::dup(STDOUT_FILENO)
           : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
-  HONE_CHECK(descriptor_ >= 0, name_, ": cannot write: ", reason());
+  if (descriptor_ >= 0) return;
+  const std::string why = reason();
+  const std::filesystem::path folder = path_.parent_path();
+  HONE_CHECK(folder.empty() || std::filesystem::exists(folder), name_, ": cannot write: there is no folder ",
+             folder.string());
+  fail(name_, ": cannot write: ", why);
 }
 
 FileWriter::~FileWriter() {

@@ -6,6 +6,8 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "core/io/utf8.h"
+
 namespace hone {
 namespace {
 
@@ -76,24 +78,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Json> open_;
   Json root_;
 };
-
-// The length of the valid UTF-8 character at the front of text, or 0.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0u; };
-  const auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  const uint32_t first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return tail(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool overlong = first == 0xE0 && byte(1) < 0xA0, surrogate = first == 0xED && byte(1) > 0x9F;
-    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool overlong = first == 0xF0 && byte(1) < 0x90, too_large = first == 0xF4 && byte(1) > 0x8F;
-    return tail(1) && tail(2) && tail(3) && !overlong && !too_large ? 4 : 0;
-  }
-  return 0;
-}
 
 void print_string(std::string& out, std::string_view text) {
   constexpr std::string_view hex = "0123456789abcdef";

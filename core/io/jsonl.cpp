@@ -1,11 +1,12 @@
 #include "core/io/jsonl.h"
 
-namespace hone {
+#include "core/io/utf8.h"
 
-bool is_jsonl(std::string_view path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
+namespace hone {
 
 bool JsonlReader::next(Json& row) {
   while (lines_.next(line_)) {
+    if (lines_.line_number() == 1 && line_.starts_with(utf8_bom)) line_.erase(0, utf8_bom.size());
     if (line_.find_first_not_of(" \t") == std::string::npos) continue;
     row = parse_json(line_, lines_.name(), lines_.line_number());
     return true;

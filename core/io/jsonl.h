@@ -1,17 +1,16 @@
 #pragma once
-// JSON Lines: one value per line. Readers accept gzip; "-" is standard input or output.
+// JSON Lines: one value per line. Readers accept gzip and zstd, and a byte order mark. Writers compress if the name
+// ends in .gz or .zst. "-" is standard input or output.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 
+#include "core/io/compressed_writer.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
 
 namespace hone {
-
-// True if the name ends in .jsonl or .jsonl.gz.
-bool is_jsonl(std::string_view path);
 
 // Streams the rows of a file and skips blank lines. A malformed line is an Error "file:line:column: what".
 class JsonlReader {
@@ -35,11 +34,11 @@ class JsonlWriter {
   explicit JsonlWriter(const std::filesystem::path& path, FileWriter::Mode mode = FileWriter::Mode::truncate)
       : file_(path, mode) {}
   void write(const Json& row) { file_.write(row.dump() + "\n"); }
-  // Writes what is buffered. Call it at the end: the destructor ignores errors.
+  // Writes what is buffered and ends compressed data. Call it at the end: the destructor ignores errors.
   void flush() { file_.flush(); }
 
  private:
-  FileWriter file_;
+  CompressedWriter file_;
 };
 
 }  // namespace hone

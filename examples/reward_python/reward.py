@@ -1,6 +1,6 @@
 r"""Reward functions for TRL's trainers. hone runs the file unmodified.
 
-  hone reward --reward "{kind = 'python', file = 'examples/reward_python/reward.py', function = 'same_number'}" \
+  hone reward --reward "{kind = 'python', path = 'examples/reward_python/reward.py', function = 'same_number'}" \
       --in examples/rows.jsonl --json
 """
 import asyncio

@@ -5,6 +5,7 @@
 
 #include "core/base/suggest.h"
 #include "core/io/file.h"
+#include "core/io/nearest_path.h"
 #include "core/text/tokenizer/gguf_tokenizer.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
@@ -115,7 +116,7 @@ void check_model_path(const fs::path& path) {
     const std::string text = path.string();
     const bool hub_name = !path.empty() && path.is_relative() && std::ranges::count(text, '/') == 1 &&
                           !fs::exists(path.parent_path()) && text.front() != '.';
-    fail(text, ": not a model folder: there is no such folder",
+    fail(text, ": not a model folder: there is no such folder", nearest_path(path),
          hub_name ? concat("; for a model of the Hugging Face hub, download it first (hf download ", text,
                            " --local-dir DIR) and give DIR")
                   : std::string(what_is_right));

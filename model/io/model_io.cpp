@@ -7,6 +7,7 @@
 #include "kernels/elementwise/cast.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 #include "model/io/param_slices.h"
 #include "model/lora.h"
 
@@ -49,19 +50,37 @@ void add_adapters(Model& model, const std::filesystem::path& folder, const std::
   HONE_CHECK(found == wanted, folder.string(), ": the adapter has ", found, "; the settings need ", wanted);
 }
 
-}  // namespace
+// A model without memory, and the tensors of its files.
+struct OpenedModel {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<TensorFile> file;
+  std::vector<FileSlice> slices;
+};
 
-std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {
+OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lora) {
   check_model_path(folder);
   const std::filesystem::path base = base_folder(folder);
   std::unique_ptr<Model> model = make_model(read_model_config(base), config_source(base));
-  add_adapters(*model, folder, base, options.lora);
-  const std::unique_ptr<TensorFile> file = open_weights(base);
-  const std::vector<FileSlice> slices = match_slices(*model, *file, base);  // before any memory is allocated
+  add_adapters(*model, folder, base, lora);
+  std::unique_ptr<TensorFile> file = open_weights(base);
+  std::vector<FileSlice> slices = match_slices(*model, *file, base);
+  return {std::move(model), std::move(file), std::move(slices)};
+}
+
+}  // namespace
+
+std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora) {
+  return open_model(folder, lora).model;
+}
+
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {
+  OpenedModel opened = open_model(folder, options.lora);
+  std::unique_ptr<Model> model = std::move(opened.model);
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
   std::vector<char> storage;
-  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file->read(slice.name, storage));
+  for (const FileSlice& slice : opened.slices)
+    read_slice(context, staging, slice, opened.file->read(slice.name, storage));
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else

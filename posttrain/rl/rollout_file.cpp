@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/io/file.h"
-#include "core/io/gzip_writer.h"
+#include "core/io/compressed_writer.h"
 #include "core/text/chat.h"
 
 namespace hone {
@@ -75,11 +75,11 @@ Json rollout_row(int64_t step, size_t group, const Task& task, const Sample& sam
 void write_rollouts(const std::filesystem::path& run_folder, int64_t step, const std::vector<Group>& groups) {
   const std::filesystem::path folder = run_folder / "rollouts";
   make_folder(folder);
-  GzipWriter writer(folder / concat("step-", step, ".jsonl.gz"));
+  ReplacedFile writer(folder / concat("step-", step, ".jsonl.gz"));
   for (size_t g = 0; g < groups.size(); ++g)
     for (const Sample& sample : groups[g].samples)
       writer.write(rollout_row(step, g, groups[g].task, sample).dump() + "\n");
-  writer.commit();
+  writer.finish();
 }
 
 }  // namespace hone

@@ -6,6 +6,7 @@
 #include "core/config/choice.h"
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
+#include "data/first_rows.h"
 #include "posttrain/reference.h"
 #include "posttrain/rl/replica_backend.h"
 #include "posttrain/rl/reward_watch.h"
@@ -121,23 +122,16 @@ class Rl : public Stage {
     std::ranges::copy(objective_->warnings(facts()), std::back_inserter(out));
     return out;
   }
-  void check(const StageSettings& settings) const override {
-    const RolloutConfig& rollout = *settings.rollout;
-    const std::string& device = rollout.device;
-    HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: rollout.device = ", device,
-               " needs asynchronous rollouts: set max_staleness to 1 or more, or remove rollout.device");
-    HONE_CHECK(device.empty() || rollout.pool.workers.empty(),
-               "rl: rollout.device and rollout.workers are both given: remove one of them");
-    if (const std::string& file = rollout.pool.worker_key_file; !file.empty()) read_keys(expand_path(file));
-    HONE_CHECK(
-        rollout.pool.workers.empty() || rollout.speculative.model.empty(),
-        "rl: rollout.speculative.model is a folder of this machine, which workers cannot read: use method ngram or "
-        "none with workers");
-    HONE_CHECK(device.empty() || device_kind(device) == device_kind(settings.device), "rl: rollout.device is ", device,
-               ", the learner's device is ", settings.device, ": both must be of one kind");
-    HONE_CHECK(actor_.reward.reward,
-               "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
-    actor_.reward.check();
+  void check(const StageCheck& check) const override {
+    check.problems.attempt("", [&] { check_device(check.settings); });
+    check.problems.attempt("", [&] { check_workers(*check.settings.rollout); });
+    check.problems.attempt("critic", [&] { check_critic(loop_.trainer.critic, vocab_size(check)); });
+    const std::optional<Task> first = first_task(check);
+    check.problems.attempt("reward", [&] {
+      HONE_CHECK(actor_.reward.reward,
+                 "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
+      actor_.reward.check({.task = first ? &*first : nullptr, .is_made_earlier = check.is_made_earlier});
+    });
   }
 
   const PromptFormat* prompt_format() const override { return &actor_.format; }
@@ -191,6 +185,42 @@ class Rl : public Stage {
   }
 
  private:
+  static void check_workers(const RolloutConfig& rollout) {
+    if (const std::string& file = rollout.pool.worker_key_file; !file.empty()) read_keys(expand_path(file));
+    HONE_CHECK(
+        rollout.pool.workers.empty() || rollout.speculative.model.empty(),
+        "rl: rollout.speculative.model is a folder of this machine, which workers cannot read: use method ngram or "
+        "none with workers");
+  }
+  void check_device(const StageSettings& settings) const {
+    const std::string& device = settings.rollout->device;
+    HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: rollout.device = ", device,
+               " needs asynchronous rollouts: set max_staleness to 1 or more, or remove rollout.device");
+    HONE_CHECK(device.empty() || settings.rollout->pool.workers.empty(),
+               "rl: rollout.device and rollout.workers are both given: remove one of them");
+    HONE_CHECK(device.empty() || device_kind(device) == device_kind(settings.device), "rl: rollout.device is ", device,
+               ", the learner's device is ", settings.device, ": both must be of one kind");
+  }
+  static int64_t vocab_size(const StageCheck& check) { return check.model ? check.model->shape().vocab_size : 0; }
+
+  // Reads and encodes the first task of each file. Returns the first of them that has no problem.
+  std::optional<Task> first_task(const StageCheck& check) const {
+    std::optional<PromptEncoder> encoder;
+    if (check.tokenizer) check.problems.attempt(actor_.format.key(), [&] { encoder.emplace(actor_.format, *check.tokenizer); });
+    std::optional<Task> first;
+    const char* key = tasks_.rows.files.empty() ? "generator" : "files";
+    each_first_row(tasks_.rows, [&](const RowSource& rows) {
+      check.problems.attempt(key, [&] {
+        TaskSource source = tasks_;
+        source.rows = rows;
+        Task task = load_tasks(source).front();
+        if (encoder) encoder->prompt(task);
+        if (!first) first = std::move(task);
+      });
+    });
+    return first;
+  }
+
   RunFacts facts() const {
     const SamplingParams& sampling = actor_.sampling;
     return {.off_policy = rollouts_.max_staleness > 0 || !exact_engine_ || !sampling.distribution_changes().empty(),

@@ -34,7 +34,6 @@ class Pretrain : public Stage {
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return {.sequences = batch_size_, .length = max_length_, .objective = objective_, .trainer = &loop_.trainer};
   }
-  void check(const StageSettings&) const override { check_corpus(corpus_); }
   // Windows or documents in the order of the corpus; training draws them in another order.
   std::vector<ShownSample> show(const ShowRequest& request) const override {
     const TokenFile tokens = first_tokens(request);
@@ -55,9 +54,14 @@ class Pretrain : public Stage {
     }
     return out;
   }
+  // A resumed stage reads the tokens that it wrote, and the corpus may be gone.
+  void check(const StageCheck& check) const override {
+    if (std::filesystem::exists(token_file_path(data_folder(check.run_folder, check.name)))) return;
+    check_corpus(corpus_, check.problems);
+  }
 
   void run(StageContext& stage) const override {
-    const TokenFile tokens(tokenize_corpus(corpus_, *stage.tokenizer, stage.run_folder / "data" / stage.name));
+    const TokenFile tokens(tokenize_corpus(corpus_, *stage.tokenizer, data_folder(stage.run_folder, stage.name)));
     HONE_CHECK(tokens.vocab_size() <= stage.model->shape().vocab_size, "pretrain: the corpus has ids up to ",
                tokens.vocab_size(), ", the model's vocabulary is ", stage.model->shape().vocab_size);
     Trainer trainer(stage.context, *stage.model, loop_.trainer);
@@ -83,6 +87,9 @@ class Pretrain : public Stage {
   }
 
  private:
+  static std::filesystem::path data_folder(const std::filesystem::path& run_folder, const std::string& name) {
+    return run_folder / "data" / name;
+  }
   // Counts the documents of at least two tokens; shorter ones have nothing to predict.
   static int64_t usable_documents(const TokenFile& tokens) {
     int64_t out = 0;

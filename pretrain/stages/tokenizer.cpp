@@ -20,7 +20,15 @@ class TokenizerStage : public Stage {
   std::string default_name() const override { return "tokenizer"; }
   bool trains() const override { return false; }
   int64_t vocab_size() const override { return options_.vocab_size; }
-  void check(const StageSettings&) const override { check_corpus(corpus_); }
+  std::optional<Tokenizer> untrained_tokenizer() const override {
+    const auto no_text = [](std::string&) { return false; };
+    const Json config = JsonObject{{"eos_token", options_.special_tokens.at(0)}};
+    return Tokenizer::from_json(bpe_tokenizer_json(train_bpe(no_text, options_), options_), "tokenizer stage", config);
+  }
+  void check(const StageCheck& check) const override {
+    check_corpus(corpus_, check.problems);
+    check.problems.attempt("vocab_size", [&] { untrained_tokenizer(); });
+  }
 
   void run(StageContext& stage) const override {
     train_tokenizer(corpus_, options_, stage.run_folder / "tokenizer");

@@ -115,7 +115,7 @@ bool number_words(const Arguments& arguments, std::string_view text) {
   return arguments.compare(static_cast<int64_t>(count_words(text)), "num_words", "relation");
 }
 
-// Exactly so many parts between "***"; only the first and the last may be blank, and those do not count.
+// Exactly num_paragraphs parts between "***"; only the first and the last may be blank, and those do not count.
 bool number_paragraphs(const Arguments& arguments, std::string_view text) {
   static const BoundedRegex divider(R"(\s?\*\*\*\s?)", regex_options);
   const std::vector<std::string_view> parts = split_at(divider, text);

@@ -22,15 +22,21 @@ class HttpReward : public Reward {
   void prepare() override {
     HONE_CHECK(!url_text_.empty(), "url is empty; set the address to post to");
     url_ = parse_url(url_text_);
+    shown_url_ = url_text_.substr(0, url_text_.find('?'));
     headers_.clear();
-    for (const std::string& line : headers_text_) {
+    for (size_t i = 0; i < headers_text_.size(); ++i) {
+      const std::string& line = headers_text_[i];
       const size_t colon = line.find(':');
-      HONE_CHECK(colon != std::string::npos && colon > 0 && line.find_first_of("\r\n") == std::string::npos,
-                 "headers: '", line, "' is not of the form Name: value");
+      // The message does not show the line, which may be a key.
+      HONE_CHECK(colon != std::string::npos && colon > 0 && line.find_first_of("\r\n") == std::string::npos, "headers[",
+                 i, "] is not of the form Name: value");
       const size_t value = line.find_first_not_of(' ', colon + 1);
       headers_.emplace_back(line.substr(0, colon), value == std::string::npos ? "" : expand_path(line.substr(value)));
     }
   }
+
+  // A request may have costs, and the server may start after the run.
+  void check(const RewardTrial&) const override {}
 
   RewardScore score(const Task& task, const Completion& completion) const override {
     RewardScore out;
@@ -58,25 +64,26 @@ class HttpReward : public Reward {
     const std::string body = payload.dump();
     const HttpResponse response = http_post(url_, {.body = body, .headers = headers_, .timeout = calls_.timeout});
     const std::string_view location = response.header("location");
-    HONE_CHECK(location.empty() || response.status / 100 != 3, url_text_, ": it redirects to ", plain_text(location),
+    HONE_CHECK(location.empty() || response.status / 100 != 3, shown_url_, ": it redirects to ", plain_text(location),
                "; set url to that address");
-    HONE_CHECK(response.status == 200, url_text_, ": status ", response.status, ": ", plain_text(response.body));
+    HONE_CHECK(response.status == 200, shown_url_, ": status ", response.status, ": ", plain_text(response.body));
     Json answer;
     try {
       answer = parse_json(response.body, "the answer");
     } catch (const Error&) {
-      fail(url_text_, ": the answer is not JSON: ", plain_text(response.body));
+      fail(shown_url_, ": the answer is not JSON: ", plain_text(response.body));
     }
     const Json* rewards = answer.is_object() ? answer.find("rewards") : nullptr;
-    HONE_CHECK(rewards && rewards->is_array(), url_text_,
+    HONE_CHECK(rewards && rewards->is_array(), shown_url_,
                ": the answer has no list of rewards: ", plain_text(response.body));
     const JsonArray& values = rewards->as_array();
-    HONE_CHECK(values.size() == scores.size(), url_text_, ": the answer has ", values.size(), " rewards for ",
+    HONE_CHECK(values.size() == scores.size(), shown_url_, ": the answer has ", values.size(), " rewards for ",
                scores.size(), " completions");
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = score_from_json(values[i]);
   }
 
   std::string url_text_;
+  std::string shown_url_;  // without the query, which may hold a key
   std::vector<std::string> headers_text_;
   Url url_;
   std::vector<std::pair<std::string, std::string>> headers_;

@@ -28,6 +28,7 @@ class LibraryReward : public Reward {
   }
 
   void fields(Fields& f) override {
+    f.alias("file", "path");
     f("path", path_, "the shared library");
     f("options", options_, "JSON text passed to the library's create()");
   }
@@ -35,24 +36,18 @@ class LibraryReward : public Reward {
   void prepare() override {
     HONE_CHECK(!path_.empty(), "path is empty; set the shared library");
     if (!options_.empty()) parse_json(options_, "options");
-    // Without a slash dlopen searches the system's folders.
-    const std::string file = expand_path(path_), name = file.find('/') == std::string::npos ? "./" + file : file;
-    ::close(open_file(name));  // dlopen would block on a FIFO
-    library_.reset(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
-    HONE_CHECK(library_, ::dlerror());
-    const auto describe =
-        reinterpret_cast<decltype(&hone_reward_plugin)>(::dlsym(library_.get(), "hone_reward_plugin"));
-    HONE_CHECK(describe, name, ": it does not export hone_reward_plugin (rewards/plugins/hone_reward.h)");
-    description_ = describe(HONE_REWARD_ABI);
-    HONE_CHECK(description_, name, ": it does not speak version ", HONE_REWARD_ABI, " of hone_reward.h");
-    HONE_CHECK(description_->abi == HONE_REWARD_ABI, name, ": it speaks version ", description_->abi,
-               " of hone_reward.h, this is version ", HONE_REWARD_ABI);
-    HONE_CHECK(description_->create && description_->score && description_->destroy, name,
-               ": its description lacks create, score or destroy");
-    std::array<char, 1024> error{};
-    reward_ = description_->create({options_.data(), options_.size()}, error.data(), error.size());
-    HONE_CHECK(reward_, name, ": ", error_text_of(error));
   }
+
+  std::string unavailable_reason() const override {
+    try {
+      open();
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  // Loading it is the trial: a score may have costs.
+  void check(const RewardTrial&) const override { open(); }
 
   RewardScore score(const Task& task, const Completion& completion) const override {
     RewardScore out;
@@ -62,6 +57,7 @@ class LibraryReward : public Reward {
 
   void score_group(const Task& task, std::span<const Completion> completions,
                    std::span<RewardScore> scores) const override {
+    open();
     const std::string messages = task.messages.empty() ? "" : messages_json(task.messages).dump();
     const std::string columns = task.columns.is_object() ? task.columns.dump() : "";
     const auto text = [](const std::string& s) { return hone_text{s.data(), s.size()}; };
@@ -86,6 +82,29 @@ class LibraryReward : public Reward {
   }
 
  private:
+  // Loads the library and makes the reward, once.
+  void open() const {
+    const std::lock_guard lock(opening_);
+    if (reward_) return;
+    // Without a slash dlopen searches the system's folders.
+    const std::string file = expand_path(path_), name = file.find('/') == std::string::npos ? "./" + file : file;
+    ::close(open_file(name));  // dlopen would block on a FIFO
+    library_.reset(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
+    HONE_CHECK(library_, ::dlerror());
+    const auto describe =
+        reinterpret_cast<decltype(&hone_reward_plugin)>(::dlsym(library_.get(), "hone_reward_plugin"));
+    HONE_CHECK(describe, name, ": it does not export hone_reward_plugin (rewards/plugins/hone_reward.h)");
+    description_ = describe(HONE_REWARD_ABI);
+    HONE_CHECK(description_, name, ": it does not speak version ", HONE_REWARD_ABI, " of hone_reward.h");
+    HONE_CHECK(description_->abi == HONE_REWARD_ABI, name, ": it speaks version ", description_->abi,
+               " of hone_reward.h, this is version ", HONE_REWARD_ABI);
+    HONE_CHECK(description_->create && description_->score && description_->destroy, name,
+               ": its description lacks create, score or destroy");
+    std::array<char, 1024> error{};
+    reward_ = description_->create({options_.data(), options_.size()}, error.data(), error.size());
+    HONE_CHECK(reward_, name, ": ", error_text_of(error));
+  }
+
   static std::string error_text_of(std::array<char, 1024>& error) {
     error.back() = 0;
     return error.front() ? plain_text(error.data()) : "it failed without a message";
@@ -105,9 +124,10 @@ class LibraryReward : public Reward {
   }
 
   std::string path_, options_;
-  std::unique_ptr<void, CloseLibrary> library_;
-  const Description* description_ = nullptr;
-  void* reward_ = nullptr;
+  mutable std::mutex opening_;
+  mutable std::unique_ptr<void, CloseLibrary> library_;
+  mutable const Description* description_ = nullptr;
+  mutable void* reward_ = nullptr;
   mutable std::mutex one_thread_;
 };
 

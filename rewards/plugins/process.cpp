@@ -38,6 +38,8 @@ RewardScore ProcessReward::score(const Task& task, const Completion& completion)
   return out;
 }
 
+void ProcessReward::check(const RewardTrial& trial) const { pool_->check(trial_options(trial)); }
+
 void ProcessReward::score_group(const Task& task, std::span<const Completion> completions,
                                 std::span<RewardScore> scores) const {
   calls_.score(scores, [&](size_t begin, std::span<RewardScore> some) {

@@ -17,6 +17,8 @@ class ProcessReward : public Reward {
   RewardScore score(const Task& task, const Completion& completion) const override;
   void score_group(const Task& task, std::span<const Completion> completions,
                    std::span<RewardScore> scores) const override;
+  // Starts a process.
+  void check(const RewardTrial& trial) const override;
   int64_t concurrency() const override { return calls_.workers; }
 
  protected:
@@ -24,6 +26,8 @@ class ProcessReward : public Reward {
   // Returns the command to start. Throws an Error if the settings are invalid. Processes start with the first
   // completion.
   virtual ProcessCommand command() const;
+  // The options of the first line when a process is only tried.
+  virtual Json trial_options(const RewardTrial&) const { return command().options; }
 
  private:
   std::vector<std::string> command_;

@@ -57,16 +57,26 @@ void ProcessPool::show(std::string_view line) {
   if (before == most) log::info(command_.shown_as, ": (further lines are not logged)");
 }
 
-std::unique_ptr<ProcessPool::Worker> ProcessPool::start() {
+std::unique_ptr<ProcessPool::Worker> ProcessPool::start(const Json& options) {
   std::unique_ptr<Worker> worker(
       new Worker{.process = LineProcess(command_.command, [this](std::string_view line) { show(line); })});
-  const Json hello = JsonObject{{"id", 0}, {"protocol", protocol}, {"options", command_.options}};
+  const Json hello = JsonObject{{"id", 0}, {"protocol", protocol}, {"options", options}};
   const Json answer = exchange(worker->process, hello, 0, after(command_.start_timeout));
   HONE_CHECK(error_of(answer).empty(), error_of(answer));
   const Json* version = answer.find("protocol");
   HONE_CHECK(version && *version == Json(protocol), "it speaks protocol ",
              version ? plain_text(version->dump()) : "nothing", ", this is protocol ", protocol);
   return worker;
+}
+
+void ProcessPool::check(const Json& options) {
+  try {
+    start(options);
+  } catch (const Error& error) {  // gets the name of the program or file
+    const std::string_view what = error.what();
+    if (what.starts_with(command_.shown_as)) throw;
+    fail(command_.shown_as, ": ", what);
+  }
 }
 
 std::unique_ptr<ProcessPool::Worker> ProcessPool::acquire() {
@@ -107,7 +117,7 @@ void ProcessPool::score(const Task& task, std::span<const Completion> completion
   std::unique_ptr<Worker> worker = acquire();
   std::string error;
   try {
-    if (!worker) worker = start();
+    if (!worker) worker = start(command_.options);
     error = request_scores(*worker, task, completions, scores, timeout);
   } catch (...) {
     worker.reset();

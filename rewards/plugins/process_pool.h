@@ -39,13 +39,17 @@ class ProcessPool {
   // Scores one batch. Throws an Error if the entire batch failed, also if the process answers with an "error".
   void score(const Task& task, std::span<const Completion> completions, std::span<RewardScore> scores, double timeout);
 
+  // Starts a process with these options and ends it. Throws an Error that names the program if it does not start or
+  // does not accept the first line.
+  void check(const Json& options);
+
  private:
   struct Worker {
     LineProcess process;
     int64_t next_id = 1;
   };
   std::unique_ptr<Worker> acquire();  // waits while all are in use; null: start a new one
-  std::unique_ptr<Worker> start();
+  std::unique_ptr<Worker> start(const Json& options);
   void show(std::string_view line);  // logs a line of standard error
 
   // Returns the error that the process reports, or "".

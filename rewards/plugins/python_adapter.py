@@ -6,6 +6,7 @@ dataset, each a list with one entry per completion. In a conversation a prompt i
 function. Its output goes to standard error, since requests and answers use other descriptors.
 """
 import asyncio
+import difflib
 import importlib.machinery
 import importlib.util
 import inspect
@@ -30,7 +31,26 @@ def take_over_streams():
     return requests, answers
 
 
-def load(file, function):
+def check_parameters(function, columns):
+    """Raises ValueError if the function needs a parameter that no call has."""
+    given = {"prompts", "completions", "completion_ids", *(c for c in columns if c not in NOT_COLUMNS)}
+    for p in inspect.signature(function).parameters.values():
+        if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) or p.default is not p.empty or p.name in given:
+            continue
+        near = difflib.get_close_matches(p.name, given, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{function.__name__} has a parameter {p.name}, and no column has that name{hint}; "
+                         f"it gets {', '.join(sorted(given))}")
+
+
+def load(file, function, columns=None):
+    loaded = find(file, function)
+    if columns is not None:
+        check_parameters(loaded, columns)
+    return loaded
+
+
+def find(file, function):
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
     loader = importlib.machinery.SourceFileLoader("reward_file", file)  # whatever the file's suffix is
     spec = importlib.util.spec_from_file_location("reward_file", file, loader=loader)
@@ -41,7 +61,9 @@ def load(file, function):
              if inspect.isfunction(v) and v.__module__ == "reward_file" and not k.startswith("_")}
     if function:
         if not callable(getattr(module, function, None)):
-            raise ValueError(f"{file} has no function {function}; it defines {', '.join(found) or 'none'}")
+            near = difflib.get_close_matches(function, found, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"{file} has no function {function}{hint}; it defines {', '.join(found) or 'none'}")
         return getattr(module, function)
     if len(found) != 1:
         raise ValueError(f"{file} defines {', '.join(found) or 'no function'}: say which by function = \"...\"")

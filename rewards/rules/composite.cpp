@@ -64,6 +64,23 @@ class Composite : public Reward {
       if (const std::string why = parts_[p].reward->unavailable_reason(); !why.empty()) return names_[p] + ": " + why;
     return "";
   }
+  // A part that does not apply to the first task is tried without it.
+  void check(const RewardTrial& trial) const override {
+    std::vector<std::string> problems;
+    bool applies = !trial.task;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      RewardTrial part = trial;
+      if (part.task && !parts_[p].when.holds(*part.task)) part.task = nullptr;
+      applies = applies || part.task;
+      try {
+        parts_[p].reward->check(part);
+      } catch (const Error& error) {  // joined with the other parts' errors
+        problems.push_back(names_[p] + ": " + error.what());
+      }
+    }
+    if (!applies) problems.push_back("no part applies to " + trial.task->id + "; " + conditions(*trial.task));
+    HONE_CHECK(problems.empty(), join(problems, "; "));
+  }
   RewardScore score(const Task& task, const Completion& completion) const override {
     RewardScore out;
     score_group(task, {&completion, 1}, {&out, 1});

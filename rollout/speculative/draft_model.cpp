@@ -10,12 +10,12 @@
 #include "rollout/paged_batch.h"
 #include "rollout/proposer.h"
 #include "rollout/sampling_state.h"
+#include "rollout/speculative/draft_vocabulary.h"
 
 namespace hone {
-namespace {
 
 // The two models exchange ids, so that their tokenizers must agree.
-void check_vocabulary(const Tokenizer& draft, const Tokenizer& target, const std::string& folder) {
+static void check_tokenizers(const Tokenizer& draft, const Tokenizer& target, const std::string& folder) {
   HONE_CHECK(draft.vocab_size() == target.vocab_size(), "speculative.model: ", folder, " has a tokenizer with ",
              draft.vocab_size(), " ids, the model's has ", target.vocab_size(),
              "; choose a draft model with the same tokenizer");
@@ -25,16 +25,23 @@ void check_vocabulary(const Tokenizer& draft, const Tokenizer& target, const std
                target.token(id), "' here; choose a draft model with the same tokenizer");
 }
 
+void check_draft_vocabulary(const Model& draft, const std::string& folder, const Model& model,
+                            const Tokenizer* target) {
+  const std::filesystem::path with_tokenizer = tokenizer_folder(folder);
+  if (target && Tokenizer::is_in(with_tokenizer))
+    return check_tokenizers(Tokenizer::load(with_tokenizer), *target, folder);
+  // With tokenizers the padding rows of the vocabulary may differ. Without, they are unknown.
+  HONE_CHECK(draft.shape().vocab_size == model.shape().vocab_size, "speculative.model: ", folder,
+             " has a vocabulary of ", draft.shape().vocab_size, ", the model has ", model.shape().vocab_size,
+             ", and there are no two tokenizers to compare: the vocabularies must have one size");
+}
+
+namespace {
+
 std::unique_ptr<Model> load_draft(const ProposerContext& context) {
   const std::string folder = expand_path(context.config.model);
   std::unique_ptr<Model> out = load_model(context.context, folder, {.dtype = context.model.dtype()});
-  const std::filesystem::path with_tokenizer = tokenizer_folder(folder);
-  if (context.tokenizer && Tokenizer::is_in(with_tokenizer))
-    check_vocabulary(Tokenizer::load(with_tokenizer), *context.tokenizer, folder);
-  else  // with tokenizers the padding rows of the vocabulary may differ; without, they are unknown
-    HONE_CHECK(out->shape().vocab_size == context.model.shape().vocab_size, "speculative.model: ", folder,
-               " has a vocabulary of ", out->shape().vocab_size, ", the model has ", context.model.shape().vocab_size,
-               ", and there are no two tokenizers to compare: the vocabularies must have one size");
+  check_draft_vocabulary(*out, folder, context.model, context.tokenizer);
   return out;
 }
 

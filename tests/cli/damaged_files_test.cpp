@@ -153,7 +153,7 @@ TEST_F(DamagedFilesTest, WhatIsNotARegularFileIsAnErrorAtOnce) {
         {"reward", "--reward", "exact", "--in", fifo},
         {"logprobs", "--model", model, "--in", fifo},
         {"reward", "--reward", "{kind = 'library', path = '" + fifo + "'}", "--in", "-"},
-        {"reward", "--reward", "{kind = 'python', file = '" + fifo + "'}", "--in", "-"}}) {
+        {"reward", "--reward", "{kind = 'python', path = '" + fifo + "'}", "--in", "-"}}) {
     Process process(arguments);
     ASSERT_TRUE(process.ends_within(20)) << arguments[0] << " " << arguments[1];
     const Finished done = process.wait();

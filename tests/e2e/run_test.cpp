@@ -238,7 +238,7 @@ def odd(completions, **columns):
                                             const std::string& rate) const {
     const std::string file = (folder.path() / "rewards.py").string();
     return arguments(
-        name, {"stage.grpo.reward={kind = 'python', workers = 1, file = '" + file + "', function = '" + function + "'}",
+        name, {"stage.grpo.reward={kind = 'python', workers = 1, path = '" + file + "', function = '" + function + "'}",
                "stage.grpo.max_reward_failure_rate=" + rate});
   }
 };

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "core/io/gzip_writer.h"
+#include "core/io/compressed_writer.h"
 #include "tests/support/browser.h"
 #include "tests/support/process.h"
 
@@ -31,10 +31,10 @@ class WatchPageTest : public ::testing::Test {
     }
     append("first", "metrics.jsonl", "{\"step\": 999, \"rew");  // the process was killed in the middle of a row
     fs::create_directories(folder.path() / "first/rollouts");
-    GzipWriter writer(folder.path() / "first/rollouts/step-3.jsonl.gz");
+    ReplacedFile writer(folder.path() / "first/rollouts/step-3.jsonl.gz");
     writer.write(R"({"step": 3, "prompt": "p", "completion": "kept", "reward": 1, "advantage": 0.5})"
                  "\n");
-    writer.commit();
+    writer.finish();
   }
   static std::string rows(int first, int last) {
     std::string out;

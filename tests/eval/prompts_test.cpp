@@ -135,5 +135,21 @@ TEST_F(PromptsTest, ARowsHashIsOfItsContents) {
   EXPECT_EQ(make_sample(docs[0]).hash.size(), 16u);
 }
 
+// Conversations of any form are questions without their last reply.
+TEST_F(PromptsTest, ConversationsOfAnyFormAreQuestions) {
+  std::ofstream(folder.path() / "rows.jsonl")
+      << R"({"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]})"
+      << "\n"
+      << R"({"instruction": "Q", "output": "A"})"
+      << "\n";
+  PromptSource s = source("");
+  s.prompt = "{prompt}";
+  for (const EvalExample& doc : load(s)) {
+    const Task task = PromptRenderer(s, {}).task(doc);
+    ASSERT_EQ(task.messages.size(), 1u) << doc.where;
+    EXPECT_EQ(task.messages[0].content, "Q");
+  }
+}
+
 }  // namespace
 }  // namespace hone::test

@@ -65,9 +65,18 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
             "}\n" +                                                                         // TRL, explicit prompt
             "{\"chosen\": " + whole_good + ", \"rejected\": " + whole_bad + "}\n" +         // TRL, implicit prompt
             "{\"messages\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n" +  // messages and two texts
-            "{\"prompt\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n"),
+            "{\"prompt\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n" +
+            // UltraFeedback, with the whole of chosen as messages
+            "{\"prompt\": \"aa\", \"messages\": " + whole_good + ", \"chosen\": " + whole_good +
+            ", \"rejected\": " + whole_bad + "}\n" +
+            // LLaMA-Factory: ShareGPT's and Alpaca's pairs
+            R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"},)"
+            R"( {"from": "human", "value": "aa"}], "chosen": {"from": "gpt", "value": "cb"},)"
+            R"( "rejected": {"from": "gpt", "value": "cc"}})"
+            "\n"
+            R"({"instruction": "aa", "history": [["a", "b"]], "chosen": "cb", "rejected": "cc"})"),
       tokenizer);
-  ASSERT_EQ(found.size(), 4u);
+  ASSERT_EQ(found.size(), 7u);
   for (const Group& group : found) {
     EXPECT_EQ(trained(group.samples[0]), "cb");  // not the assistant's earlier turn
     EXPECT_EQ(trained(group.samples[1]), "cc");
@@ -97,8 +106,9 @@ TEST_F(PreferenceDataTest, APromptThatTheConversationsRepeatIsAskedOnce) {
 
 TEST_F(PreferenceDataTest, MessagesThatDifferInAToolCallAreNotTheSame) {
   const auto row = [](const char* call) {
-    return std::string(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [")") +
-           call + R"("]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}])";
+    return std::string(
+               R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{"name": ")") +
+           call + R"("}]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}])";
   };
   const std::vector<Group> found =
       load_preferences(pairs("{\"chosen\": " + row("f") + ", \"rejected\": " + row("g") + "}\n"), tokenizer);

@@ -51,7 +51,7 @@ Task task_for(const std::string& name) {
   return {.id = "contract",
           .prompt = "1,3:7,3",
           .messages = {},
-          .answer = name == "choice" ? "B" : "12",
+          .answer = name == "choice" || name == "option_letter" ? "B" : "12",
           .columns = JsonObject{{"nums", JsonArray{3, 4, 7}},
                                 {"target", 12},
                                 {"task", "letter_counting"},

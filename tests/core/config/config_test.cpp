@@ -158,6 +158,39 @@ TEST(Config, StringsHaveVariablesExpanded) {
   EXPECT_NE(error_of("path = '${HONE_TEST_UNSET}/x'").find("r.toml:1:8: 'path': "), std::string::npos);
 }
 
+TEST(Config, WithTheDocumentStringsAreWrittenAsTheyStandThere) {
+  ::setenv("HONE_TEST_PLACE", "/data", 1);
+  const Config document = Config::from_text(
+      "path = '${HONE_TEST_PLACE}/x'\nwords = ['a', 'b ${HONE_TEST_PLACE}']\n[[stage]]\nname = 's'\n"
+      "[[stage]]\nname = '${HONE_TEST_PLACE}'\n",
+      "r.toml");
+  Recipe recipe = document.as<Recipe>();
+  EXPECT_EQ(recipe.words[1], "b /data");
+  const auto fields = [&](Fields& f) { recipe.fields(f); };
+  std::string text = to_toml(fields, &document);
+  EXPECT_EQ(text.find("/data"), std::string::npos) << text;
+  EXPECT_EQ(read(text), recipe) << text;
+  EXPECT_EQ(to_json(fields, &document).at("stage").as_array()[1].at("name").as_string(), "${HONE_TEST_PLACE}");
+  EXPECT_NE(to_toml(fields).find("/data/x"), std::string::npos);
+  recipe.path = "changed";
+  EXPECT_NE(to_toml(fields, &document).find("path = \"changed\""), std::string::npos);
+  const Config one = Config::from_text("words = '${HONE_TEST_PLACE}'", "r.toml");
+  recipe = one.as<Recipe>();
+  EXPECT_NE(to_toml(fields, &one).find("words = [\"${HONE_TEST_PLACE}\"]"), std::string::npos);
+}
+
+TEST(Config, PlacesOfKeysAndTexts) {
+  const std::vector<std::string> overrides{"stage.0.name=x"};
+  const Config document = Config::from_text(kText, "r.toml", overrides);
+  EXPECT_EQ(document.place_of("steps"), "r.toml:2:9");
+  EXPECT_EQ(document.place_of("stage[0].name"), "override 'stage.0.name=x'");
+  EXPECT_EQ(document.place_of("stage[0].inner.betas"), "r.toml:8:1");
+  EXPECT_EQ(document.place_of("nothing.at.all"), "r.toml");
+  EXPECT_EQ(document.place_of_text("stage[0]", "x"), "override 'stage.0.name=x'");
+  EXPECT_EQ(document.place_of_text("stage[1]", "x"), std::nullopt);
+  EXPECT_EQ(document.place_of_text("stage[7]", "x"), std::nullopt);
+}
+
 TEST(Config, TheResolvedRecipeReadsBackTheSame) {
   Recipe recipe = read(kText);
   recipe.path = "quote \" back \\ line \n del \x7f é";

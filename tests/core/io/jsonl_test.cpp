@@ -39,9 +39,32 @@ TEST(JsonlWriter, WhatItWritesReadsBackAndAppends) {
   EXPECT_THROW(full.flush(), Error);
 }
 
-TEST(Jsonl, IsKnownByItsName) {
-  EXPECT_TRUE(is_jsonl("a/b.jsonl") && is_jsonl("b.jsonl.gz"));
-  EXPECT_FALSE(is_jsonl("a.jsonl/b.txt") || is_jsonl("jsonl") || is_jsonl("a.json"));
+// flush() ends a gzip member or zstd frame, so that a reader may come in between, and an appended file is complete.
+TEST(JsonlWriter, CompressesByTheNameOfTheFile) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"rows.jsonl.gz", "rows.jsonl.zst"}) {
+    const auto path = folder.path() / name;
+    int64_t written = 0;
+    for (const auto mode : {FileWriter::Mode::truncate, FileWriter::Mode::append}) {
+      JsonlWriter out(path, mode);
+      for (int i = 0; i < 2; ++i) {
+        out.write(JsonObject{{"x", written++}});
+        out.flush();
+        int64_t seen = 0;
+        read_jsonl(path, [&](const Json& row, int64_t) { EXPECT_EQ(row.at("x").as_int(), seen++); });
+        EXPECT_EQ(seen, written) << name;
+      }
+    }
+    EXPECT_EQ(compression_of_content(read_beginning(path, 4)), compression_of_name(name));
+  }
+}
+
+TEST(JsonlReader, SkipsAByteOrderMark) {
+  const test::TemporaryFolder folder;
+  write_file_atomic(folder.path() / "rows.jsonl", "\xEF\xBB\xBF{\"a\": 1}\n");
+  Json row;
+  ASSERT_TRUE(JsonlReader(folder.path() / "rows.jsonl").next(row));
+  EXPECT_EQ(row.at("a").as_int(), 1);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ class PluginPython : public ::testing::Test {
     std::ofstream(folder.path() / "beside.py") << "three = 3.0\n";
   }
   std::shared_ptr<const Reward> reward(const std::string& function, const std::string& file = "rewards.py") const {
-    return make_reward("{kind = 'python', retries = 0, workers = 1, file = '" + (folder.path() / file).string() +
+    return make_reward("{kind = 'python', retries = 0, workers = 1, path = '" + (folder.path() / file).string() +
                        "', function = '" + function + "'}");
   }
   std::vector<RewardScore> score(const Reward& reward, const std::vector<std::string>& texts) const {
@@ -165,14 +165,26 @@ TEST_F(PluginPython, AFileNeedsNoSuffix) {
 
 TEST_F(PluginPython, TheExamplesScoreTextsAndConversations) {
   const std::string file = (source_folder() / "examples/reward_python/reward.py").string();
-  const auto number = make_reward("{kind = 'python', function = 'same_number', file = '" + file + "'}");
+  const auto number = make_reward("{kind = 'python', function = 'same_number', path = '" + file + "'}");
   EXPECT_EQ(score(*number, {"it is 2", "3"})[0].score, 1);
   task.messages = {{.role = "user", .content = "u", .extra = {}}};
   EXPECT_EQ(score(*number, {"it is 2", "3"})[1].score, 0);
   EXPECT_EQ(
-      score(*make_reward("{kind = 'python', function = 'brevity', file = '" + file + "'}"), {std::string(50, 'x')})[0]
+      score(*make_reward("{kind = 'python', function = 'brevity', path = '" + file + "'}"), {std::string(50, 'x')})[0]
           .score,
       0.75);
+}
+
+TEST_F(PluginPython, TheOldKeyFileIsReadAsPath) {
+  const std::string file = (folder.path() / "rewards.py").string();
+  const auto old = make_reward("{kind = 'python', workers = 1, file = '" + file + "', function = 'short'}");
+  EXPECT_EQ(old->unavailable_reason(), "");
+  try {
+    make_reward("{kind = 'python', file = 'a.py', path = 'b.py'}");
+    FAIL() << "both names were taken";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'file' is the old name of 'path'"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 #include "core/io/file.h"
 #include "core/io/folder_lock.h"
-#include "core/io/gzip_writer.h"
 #include "core/io/json.h"
+#include "core/io/compressed_writer.h"
 #include "tests/support/http_client.h"
 #include "tests/support/support.h"
 
@@ -79,12 +79,12 @@ TEST_F(WatchServerTest, KeptRolloutsComeWithoutTheirTokens) {
   runs();
   EXPECT_EQ(get("/api/runs/0/rollouts").body, R"({"steps": []})");
   fs::create_directories(root.path() / "a/rollouts");
-  GzipWriter writer(root.path() / "a/rollouts/step-12.jsonl.gz");
+  ReplacedFile writer(root.path() / "a/rollouts/step-12.jsonl.gz");
   writer.write(R"({"step": 12, "completion": "x", "completion_ids": [1, 2], "logp": [0, 0], "reward": 1})"
                "\n");
   writer.write(R"({"step": 12, "completion": "y", "completion_ids": [3], "logp": [0], "reward": 0})"
                "\n");
-  writer.commit();
+  writer.finish();
   write("a/rollouts/step-x.jsonl.gz", "");
   EXPECT_EQ(get("/api/runs/0/rollouts").body, R"({"steps": [12]})");
   EXPECT_EQ(get("/api/runs/0/rollouts/12/1").body,

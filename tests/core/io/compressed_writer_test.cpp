@@ -1,4 +1,4 @@
-#include "core/io/gzip_writer.h"
+#include "core/io/compressed_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -21,47 +21,47 @@ std::string long_text() {
   return out;
 }
 
-TEST(GzipWriter, WritesWhatReadersUnpack) {
+TEST(ReplacedFile, WritesWhatReadersUnpack) {
   const TemporaryFolder folder;
   const std::string text = long_text();
-  for (const size_t piece : {size_t{1} << 20, size_t{1000}}) {
-    const fs::path path = folder.path() / concat(piece, ".gz");
-    GzipWriter writer(path);
+  for (const auto& [piece, end] : {std::pair{size_t{1} << 20, ".gz"}, {size_t{1000}, ".gz"}, {size_t{1000}, ".zst"}}) {
+    const fs::path path = folder.path() / concat(piece, end);
+    ReplacedFile writer(path);
     for (size_t at = 0; at < text.size(); at += piece) writer.write(std::string_view(text).substr(at, piece));
-    writer.commit();
-    EXPECT_EQ(read_file(path), text) << piece;
+    writer.finish();
+    EXPECT_EQ(read_file(path), text) << path;
     EXPECT_LT(fs::file_size(path), text.size());
   }
 }
 
-TEST(GzipWriter, EqualTextsGiveEqualBytes) {
+TEST(ReplacedFile, EqualTextsGiveEqualBytes) {
   const TemporaryFolder folder;
   for (const char* name : {"a.gz", "other-name.gz"}) {
-    GzipWriter writer(folder.path() / name);
+    ReplacedFile writer(folder.path() / name);
     writer.write("some rows\n");
-    writer.commit();
+    writer.finish();
   }
   EXPECT_EQ(read_beginning(folder.path() / "a.gz", 4096), read_beginning(folder.path() / "other-name.gz", 4096));
 }
 
-TEST(GzipWriter, AFileThatIsNotCommittedNeverAppearsAndTheOldOneStays) {
+TEST(ReplacedFile, AFileThatIsNotFinishedNeverAppearsAndTheOldOneStays) {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "a.gz";
   {
-    GzipWriter writer(path);
+    ReplacedFile writer(path);
     writer.write("old");
     EXPECT_FALSE(fs::exists(path));
-    writer.commit();
+    writer.finish();
   }
-  { GzipWriter(path).write("new"); }
+  { ReplacedFile(path).write("new"); }
   EXPECT_EQ(read_file(path), "old");
   EXPECT_FALSE(fs::exists(path.string() + ".tmp"));
 }
 
-TEST(GzipWriter, AnEmptyFileIsValid) {
+TEST(ReplacedFile, AnEmptyFileIsValid) {
   const TemporaryFolder folder;
-  GzipWriter writer(folder.path() / "a.gz");
-  writer.commit();
+  ReplacedFile writer(folder.path() / "a.gz");
+  writer.finish();
   EXPECT_EQ(read_file(folder.path() / "a.gz"), "");
 }
 

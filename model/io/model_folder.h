@@ -1,0 +1,14 @@
+#pragma once
+// Reads a model folder up to its weights, so that a run can check all its models before it computes anything.
+#include <filesystem>
+#include <memory>
+
+#include "model/model.h"
+
+namespace hone {
+
+// The model of a folder (or of an adapter's folder) without weights. Reads what load_model reads (model/model.h), the
+// names and shapes of the weights' files included, and throws the same Errors.
+std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora = {});
+
+}  // namespace hone

@@ -1,0 +1,221 @@
+// Everything that would stop a run later is found before it computes anything, with the place of its key.
+#include "run/check.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/config/config.h"
+#include "core/io/file.h"
+#include "tests/rollout/tiny_draft.h"
+#include "tests/support/errors.h"
+#include "tests/support/support.h"
+
+namespace hone {
+namespace {
+
+constexpr const char* recipe_text = R"(runs = "FOLDER/runs"
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 1
+num_attention_heads = 2
+max_position_embeddings = 64
+[[eval]]
+task = "FOLDER/task.toml"
+[[stage]]
+kind = "tokenizer"
+files = ["FOLDER/corpus.jsonl"]
+vocab_size = 300
+[[stage]]
+kind = "pretrain"
+files = ["FOLDER/corpus.jsonl"]
+steps = 1
+[[stage]]
+kind = "sft"
+files = ["FOLDER/train.jsonl", "FOLDER/more.jsonl"]
+prompt = "Q: {question}"
+completion = " {answer}"
+steps = 1
+[[stage]]
+kind = "rl"
+files = ["FOLDER/train.jsonl"]
+prompt = "Q: {question}"
+reward = { kind = "exact" }
+prompts_per_step = 2
+num_generations = 2
+steps = 1
+)";
+
+constexpr const char* task_text = R"(kind = "generate"
+files = ["FOLDER/train.jsonl"]
+prompt = "Q: {question}"
+answer = "{answer}"
+reward = { kind = "exact" }
+)";
+
+class RecipeCheck : public ::testing::Test {
+ protected:
+  RecipeCheck() {
+    write("corpus.jsonl", "{\"text\": \"a b c\"}\n");
+    write("train.jsonl", "{\"question\": \"1 + 1?\", \"answer\": \"2\", \"domain\": \"sums\"}\n");
+    write("more.jsonl", "{\"question\": \"1 + 2?\", \"answer\": \"3\"}\n");
+    write("task.toml", task_text);
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  std::string with_folder(std::string text) const {
+    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder_.path().string());
+    return text;
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((folder_.path() / name).parent_path());
+    write_file_atomic(folder_.path() / name, with_folder(text));
+  }
+  Recipe read(std::vector<std::string> overrides) const {
+    for (std::string& one : overrides) one = with_folder(one);
+    Recipe out = read_recipe(Config::from_text(with_folder(recipe_text), "recipe.toml", overrides));
+    out.source = "recipe.toml";
+    return out;
+  }
+  std::string error_of(const std::vector<std::string>& overrides) const {
+    return test::error_of([&] { check_recipe(read(overrides)); });
+  }
+  void expect(const std::vector<std::string>& overrides, const std::vector<std::string>& words) const {
+    const std::string error = error_of(overrides);
+    for (const std::string& word : words) EXPECT_NE(error.find(with_folder(word)), std::string::npos) << error;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(RecipeCheck, AGoodRecipeHasNoProblemsAndNothingIsWritten) {
+  EXPECT_EQ(error_of({}), "no error");
+  EXPECT_FALSE(std::filesystem::exists(path("runs")));
+}
+
+TEST_F(RecipeCheck, AMissingFileOfALaterStageHasItsLineAndTheNearestName) {
+  std::filesystem::rename(path("more.jsonl"), path("moor.jsonl"));
+  expect({}, {"recipe.toml:20:", "stage sft: FOLDER/more.jsonl: cannot open", "did you mean 'moor.jsonl'?"});
+  std::filesystem::rename(path("moor.jsonl"), path("more.jsonl"));
+  expect({"stage.rl.files=FOLDER"}, {"override 'stage.rl.files=", "FOLDER: is a directory, not a file"});
+  write("broken.jsonl", "{\"question\": \n");
+  expect({"stage.rl.files=FOLDER/broken.jsonl"}, {"broken.jsonl:1:"});
+  write("empty.jsonl", "");
+  expect({"stage.rl.files=FOLDER/empty.jsonl"}, {"has no rows"});
+  expect({"stage.sft.eval_files=FOLDER/none.jsonl"}, {"none.jsonl: cannot open"});
+  expect({"stage.pretrain.text_key=txet"}, {"corpus.jsonl:1", "txet"});
+  expect({"stage.0.files=FOLDER/corpse.jsonl"}, {"stage tokenizer: ", "did you mean 'corpus.jsonl'?"});
+}
+
+TEST_F(RecipeCheck, AnUnknownColumnHasTheLineOfItsTemplate) {
+  std::string text = with_folder(recipe_text);
+  text.replace(text.find("Q: {question}"), 13, "Q: {quesion}");
+  const std::string error = test::error_of([&] { check_recipe(read_recipe(Config::from_text(text, "recipe.toml"))); });
+  for (const char* word : {"recipe.toml:21:10: stage sft: ", "train.jsonl:1: ", "unknown column", "'quesion'",
+                           "did you mean 'question'?", "it has: question, answer, domain"})
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+  expect({"stage.rl.answer='{anwser}'"},
+         {"override 'stage.rl.answer='{anwser}'': stage grpo", "did you mean 'answer'?"});
+  expect({"stage.rl.prompt='{question'"}, {"a { without }"});
+}
+
+TEST_F(RecipeCheck, AllProblemsAreReportedAtOnce) {
+  const std::string error = error_of({"stage.sft.prompt='{quesion}'", "stage.rl.files=FOLDER/none.jsonl",
+                                      "eval.0.task=gsm8kk", "runs=FOLDER/train.jsonl/runs"});
+  EXPECT_EQ(error.find("4 problems:\n  "), 0u) << error;
+  for (const char* word : {"'quesion'", "none.jsonl", "gsm8kk", "it is a file"})
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+}
+
+TEST_F(RecipeCheck, ChatFormatsAreTriedOnTheFirstRow) {
+  expect({"stage.sft.chat=template"}, {"override 'stage.sft.chat=template': stage sft", "chat format template"});
+  expect({"stage.rl.chat=template"}, {"override 'stage.rl.chat=template': stage grpo", "chat format template"});
+  expect({"stage.rl.chat=llama3"}, {"override 'stage.rl.chat=llama3': stage grpo"});
+  EXPECT_EQ(error_of({"stage.rl.chat=plain"}), "no error");
+}
+
+TEST_F(RecipeCheck, EvaluationTasksAreMadeUpToTheirFirstPrompt) {
+  write("task.toml", std::string(task_text) + "num_fewshot = 3\nfewshot = { files = [\"FOLDER/more.jsonl\"] }\n");
+  expect({}, {"recipe.toml:9:8: ", "3 examples are needed"});
+  std::string text = task_text;
+  text.replace(text.find("{answer}"), 8, "{anser}");
+  write("task.toml", text);
+  expect({}, {"train.jsonl:1", "'anser'", "did you mean 'answer'?"});
+  write("choices.toml", "kind = \"multiple_choice\"\nfiles = [\"FOLDER/train.jsonl\"]\nprompt = \"{question}\"\n");
+  expect({"eval.0.task=FOLDER/choices.toml"}, {"train.jsonl:1", "choices"});
+  write("likely.toml", "kind = \"loglikelihood\"\nfiles = [\"FOLDER/train.jsonl\"]\nprompt = \"{question}\"\n");
+  expect({"eval.0.task=FOLDER/likely.toml"}, {"'continuation'"});
+  write("text.toml", "kind = \"perplexity\"\nfiles = [\"FOLDER/train.jsonl\"]\n");
+  expect({"eval.0.task=FOLDER/text.toml"}, {"'text'"});
+}
+
+TEST_F(RecipeCheck, RewardsAreTried) {
+  expect({"stage.rl.reward={kind = 'process', command = ['/nowhere/judge']}"}, {"/nowhere/judge: cannot be started"});
+  expect({"stage.rl.reward={kind = 'process', command = ['true']}"}, {"stage grpo: process: true: "});
+  expect({"stage.rl.reward={kind = 'library', path = 'FOLDER/none.so'}"}, {"none.so: cannot open"});
+  expect({"stage.rl.reward={kind = 'http', url = 'ftp://x'}", "stage.rl.steps=2"}, {"ftp"});
+  expect({"stage.rl.reward={kind = 'composite', parts = [{kind = 'exact', when = {column = 'domain', equals = 'x'}}]}"},
+         {"no part applies to FOLDER/train.jsonl:1", "needs column 'domain', which is \"sums\""});
+  expect({"stage.rl.reward={kind = 'composite', parts = [{kind = 'exact'}, "
+          "{kind = 'library', path = 'FOLDER/none.so'}]}"},
+         {"composite: library: ", "none.so"});
+  expect({"stage.rl.reward={kind = 'reward_model', path = 'FOLDER/none'}"}, {"no such folder"});
+}
+
+TEST_F(RecipeCheck, PythonFunctionsAreImportedAndTheirParametersCompared) {
+  if (std::system("python3 --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
+  write("rewards.py",
+        "def good(completions, question, **columns):\n    return [0.0] * len(completions)\n"
+        "def asks(completions, anser):\n    return [0.0] * len(completions)\n"
+        "def defaults(completions, anser=None):\n    return [0.0] * len(completions)\n");
+  write("broken.py", "def good(:\n");
+  const auto reward = [](const std::string& file, const std::string& function) {
+    return "stage.rl.reward={kind = 'python', path = 'FOLDER/" + file + "', function = '" + function + "'}";
+  };
+  EXPECT_EQ(error_of({reward("rewards.py", "good")}), "no error");
+  EXPECT_EQ(error_of({reward("rewards.py", "defaults")}), "no error");
+  expect({reward("rewards.py", "asks")}, {"rewards.py", "parameter anser", "did you mean answer?"});
+  expect({reward("rewards.py", "god")}, {"no function god; did you mean good?"});
+  expect({reward("broken.py", "good")}, {"broken.py", "SyntaxError"});
+  expect({reward("reward.py", "good")}, {"reward.py: cannot open", "did you mean 'rewards.py'?"});
+}
+
+TEST_F(RecipeCheck, WhatAnEarlierStageWritesIsNotMissing) {
+  const std::string model = "stage.rl.reward={kind = 'reward_model', path = 'FOLDER/runs/run/checkpoints/";
+  EXPECT_EQ(error_of({model + "sft/step-1'}"}), "no error");
+  expect({model + "grpo/step-1'}"}, {"no such folder"});
+}
+
+TEST_F(RecipeCheck, ModelsBesideThePolicyAreRead) {
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context(*device);
+  test::save_stranger(context, 270, 40, path("draft"));
+  expect({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/drift"},
+         {"rollout.speculative.model", "did you mean 'draft'?"});
+  EXPECT_EQ(error_of({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/draft"}), "no error");
+  std::filesystem::remove(path("draft/model.safetensors"));
+  expect({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/draft"}, {"draft"});
+  expect({"model.path=FOLDER/train.jsonl"}, {"override 'model.path=", "not a model folder"});
+  expect({"model.vocab_size=280"}, {"recipe.toml:13:14", "300", "280"});
+}
+
+TEST_F(RecipeCheck, AResumedRunChecksTheStagesThatAreNotDone) {
+  const auto resumed = [&](int64_t stages_done) {
+    return test::error_of([&] { check_resumed(read({}), path("runs/run"), stages_done, {}); });
+  };
+  std::filesystem::remove(path("more.jsonl"));
+  write("runs/run/tokenizer/tokenizer.json", "no JSON");
+  EXPECT_NE(resumed(0).find("more.jsonl"), std::string::npos) << resumed(0);
+  std::filesystem::remove_all(path("runs/run/tokenizer"));
+  EXPECT_NE(resumed(2).find("more.jsonl"), std::string::npos) << resumed(2);
+  EXPECT_EQ(resumed(3).find("more.jsonl"), std::string::npos) << resumed(3);
+  // A begun pretrain stage reads its own tokens.
+  write("more.jsonl", "{\"question\": \"1 + 2?\", \"answer\": \"3\"}\n");
+  std::filesystem::remove(path("corpus.jsonl"));
+  EXPECT_NE(resumed(1).find("corpus.jsonl"), std::string::npos) << resumed(1);
+  write("runs/run/data/pretrain/tokens.bin", "tokens");
+  EXPECT_EQ(resumed(1).find("corpus.jsonl"), std::string::npos) << resumed(1);
+}
+
+}  // namespace
+}  // namespace hone
