@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "train/loop.h"
 #include "train/objective.h"
+#include "train/shown_sample.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -62,6 +63,12 @@ class OfflineTraining {
   LoopConfig loop_;
 };
 
+// The samples of groups that were loaded with traces (SampleFormat::traces), each group's first `samples_of_group`.
+// part: the name of a group's i-th sample.
+std::vector<ShownSample> shown_samples(std::vector<Group> groups, std::vector<SampleTrace> traces,
+                                       const SampleFormat& format, int64_t samples_of_group,
+                                       const std::function<std::string(const Sample&, size_t i)>& part);
+
 // Takes a random share of the groups out, at least one, and leaves at least one. Both parts keep their order.
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed);
 
@@ -82,6 +89,16 @@ class OfflineStage : public Stage {
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return training_.planned_step(data_.sample.max_length, samples_of_group_);
   }
+  const PromptFormat* prompt_format() const override { return &data_.sample.format; }
+  std::vector<ShownSample> show(const ShowRequest& request) const final {
+    Source source = data_;
+    if (source.rows.limit == 0 || source.rows.limit > request.rows) source.rows.limit = request.rows;
+    std::vector<SampleTrace> traces;
+    source.sample.traces = &traces;
+    std::vector<Group> groups = load(source, request.tokenizer);
+    return shown_samples(std::move(groups), std::move(traces), data_.sample, samples_of_group_,
+                         [this](const Sample& sample, size_t i) { return part_name(sample, i); });
+  }
   void check(const StageCheck& check) const final {
     if (!check.tokenizer)
       return training_.check(check, data_.rows, [](const RowSource& rows) {
@@ -89,7 +106,7 @@ class OfflineStage : public Stage {
         return std::vector<Group>();
       });
     const size_t before = check.problems.size();
-    check.problems.attempt("chat", [&] { PromptEncoder(data_.sample.format, *check.tokenizer); });
+    check.problems.attempt(data_.sample.format.key(), [&] { PromptEncoder(data_.sample.format, *check.tokenizer); });
     if (check.problems.size() > before) return;  // rows would repeat it
     training_.check(check, data_.rows, [&](const RowSource& rows) {
       Source source = data_;
@@ -112,6 +129,8 @@ class OfflineStage : public Stage {
   // Null: a batch trains on all samples of its groups.
   virtual OfflineTraining::Prepare prepare(StageContext&) const { return nullptr; }
   virtual int64_t packed_tokens() const { return 0; }
+  // What the i-th sample of a group is, if the group has several or they are of several kinds.
+  virtual std::string part_name(const Sample&, size_t /*i*/) const { return ""; }
 
   Source data_;
   OfflineTraining training_;

@@ -24,6 +24,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   }
 
  protected:
+  std::string part_name(const Sample&, size_t i) const override { return i == 0 ? "chosen" : "rejected"; }
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
     std::vector<Group> pairs = load_preferences(source, tokenizer);
     for (Group& pair : pairs)

@@ -17,6 +17,7 @@
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
 #include "train/objective.h"
+#include "train/shown_sample.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -133,6 +134,24 @@ class Rl : public Stage {
     });
   }
 
+  const PromptFormat* prompt_format() const override { return &actor_.format; }
+  // The prompts of the first tasks.
+  std::vector<ShownSample> show(const ShowRequest& request) const override {
+    TaskSource source = tasks_;
+    if (source.rows.limit == 0 || source.rows.limit > request.rows) source.rows.limit = request.rows;
+    PromptEncoder encoder(actor_.format, request.tokenizer);
+    std::vector<ShownSample> out;
+    for (const Task& task : load_tasks(source)) {
+      ShownSample shown{.where = task.id, .part = "prompt", .sample = {}, .roles = encoder.prompt_roles(task)};
+      shown.sample.tokens = encoder.prompt(task);
+      shown.sample.columns.assign(columns::mask, shown.sample.tokens.size(), 0);
+      shown.full_length = std::ssize(shown.sample.tokens);
+      if (!task.answer.empty()) shown.note = "answer: " + task.answer;
+      out.push_back(std::move(shown));
+    }
+    return out;
+  }
+
   void run(StageContext& stage) const override {
     const std::vector<Task> tasks = load_tasks(tasks_);
     log::info("rl: ", tasks.size(), " tasks");
@@ -187,7 +206,7 @@ class Rl : public Stage {
   // Reads and encodes the first task of each file. Returns the first of them that has no problem.
   std::optional<Task> first_task(const StageCheck& check) const {
     std::optional<PromptEncoder> encoder;
-    if (check.tokenizer) check.problems.attempt("chat", [&] { encoder.emplace(actor_.format, *check.tokenizer); });
+    if (check.tokenizer) check.problems.attempt(actor_.format.key(), [&] { encoder.emplace(actor_.format, *check.tokenizer); });
     std::optional<Task> first;
     const char* key = tasks_.rows.files.empty() ? "generator" : "files";
     each_first_row(tasks_.rows, [&](const RowSource& rows) {
