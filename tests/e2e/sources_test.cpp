@@ -13,13 +13,13 @@ namespace fs = std::filesystem;
 const std::string recipe = tiny_recipe("sources", 1, R"(
 [[stage]]
 kind = "sft"
-steps = 24
+steps = 120
 batch_size = 6
 max_length = 48
 save_steps = 6
 save_total_limit = 0
 eval_share = 0.2
-eval_steps = 12
+eval_steps = 60
 [[stage.source]]
 name = "sums"
 generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
@@ -35,7 +35,7 @@ weight = 1
 [[stage]]
 kind = "rl"
 objective = "grpo"
-steps = 6
+steps = 12
 prompts_per_step = 4
 num_generations = 2
 learning_rate = 1e-3
@@ -108,9 +108,9 @@ TEST_F(SourcesRun, MetricsAndSamplesNameTheSourceAndItsReward) {
                   1e-9);
     }
   }
-  EXPECT_EQ(sft_rows, 24);
+  EXPECT_EQ(sft_rows, 120);
   EXPECT_EQ(held_rows, 2);
-  EXPECT_EQ(rl_rows, 6);
+  EXPECT_EQ(rl_rows, 12);
   std::map<std::string, int> samples;
   for (const Json& row : rows_of(whole / "samples.jsonl")) {
     const std::string source = row.at("source", "row").as_string();
@@ -120,7 +120,7 @@ TEST_F(SourcesRun, MetricsAndSamplesNameTheSourceAndItsReward) {
     const bool plain = row.at("prompt", "row").as_string().ends_with("\n");
     EXPECT_EQ(plain, source == "echo") << row.dump();  // chat = "plain" ends the prompt's line
   }
-  EXPECT_EQ(samples, (std::map<std::string, int>{{"sums", 36}, {"echo", 12}}));
+  EXPECT_EQ(samples, (std::map<std::string, int>{{"sums", 72}, {"echo", 24}}));
 }
 
 TEST_F(SourcesRun, AKilledRunResumesWithTheSameBits) {
@@ -128,12 +128,12 @@ TEST_F(SourcesRun, AKilledRunResumesWithTheSameBits) {
   const auto same = [&](const fs::path& other) {
     expect_same_rows(whole / "metrics.jsonl", other / "metrics.jsonl");
     expect_same_rows(whole / "samples.jsonl", other / "samples.jsonl");
-    expect_same_checkpoints(whole, other, {"sft/step-24/model.safetensors", "grpo/step-30/model.safetensors"});
+    expect_same_checkpoints(whole, other, {"sft/step-120/model.safetensors", "grpo/step-12/model.safetensors"});
   };
   const fs::path sft = folder.path() / "sft", rl = folder.path() / "rl";
   kill_and_resume(arguments("sft"), sft, "sft/step-12");
   same(sft);
-  kill_and_resume(arguments("rl"), rl, "grpo/step-26");
+  kill_and_resume(arguments("rl"), rl, "grpo/step-2");
   same(rl);
   const Finished threads = run_hone(arguments("threads", {"threads=1"}));
   EXPECT_EQ(threads.code, 0) << threads.err;
