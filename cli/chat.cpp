@@ -33,7 +33,9 @@ class ChatCommand : public Command {
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("system", system_, "system message; empty = none");
-    a.option("chat-format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
+    a.option("chat-format", format_,
+             "chat format: auto (the model's own) | template | a built-in name (hone list chat-templates)");
+    model_.chat_arguments(a);
     sampling_arguments(a, sampling_);
   }
 

@@ -1,6 +1,10 @@
-// hone data: generate problems, tokenize text, convert rows, find the rows of a task in training data.
+// hone data: show what a recipe trains on, generate problems, tokenize text, convert rows, find the rows of a task in
+// training data.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <span>
 
 #include "cli/command.h"
 #include "core/base/log.h"
@@ -11,6 +15,7 @@
 #include "data/convert.h"
 #include "eval/contamination_files.h"
 #include "pretrain/corpus.h"
+#include "run/show_data.h"
 
 namespace hone {
 namespace {
@@ -18,11 +23,12 @@ namespace {
 class DataCommand : public Command {
  public:
   std::string summary() const override {
-    return "generate problems, tokenize text, convert files of rows, or find an evaluation task's rows in training "
-           "data";
+    return "show what a recipe trains on, generate problems, tokenize text, convert files of rows, or find an "
+           "evaluation task's rows in training data";
   }
   std::string example() const override {
-    return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out "
+    return "hone data show configs/sft.toml --rows 2\n  hone data generate --generator arithmetic digits=2 heldout=500 "
+           "--split test --limit 100 --out "
            "problems.jsonl\n  hone data tokenize --in "
            "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data contamination --task gsm8k --in "
            "train.jsonl "
@@ -33,11 +39,16 @@ class DataCommand : public Command {
     return {{"overlap", "contamination"}};
   }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"generate", "tokenize", "contamination", "convert"},
-             "what to do: generate | tokenize | contamination | convert");
+    a.choice("action", action_, {"show", "generate", "tokenize", "contamination", "convert"},
+             "what to do: show | generate | tokenize | contamination | convert");
     a.option("generator", generator_, "generate: name of the generator (hone list generators)");
     a.rest("settings", settings_,
-           "generate: key=value settings of the generator; convert: files of rows, or dataset folders (FOLDER:SPLIT)");
+           "show: the recipe, then key=value overrides; generate: key=value settings of the generator; convert: files "
+           "of rows, or dataset folders (FOLDER:SPLIT)");
+    a.option("stage", show_.stage, "show: name of the stage; empty = all stages that train");
+    a.flag("ids", style_.ids, "show: print each token with its id");
+    a.option("color", color_, "show: always | never | auto (on a terminal)");
+    a.flag("json", json_, "show: print one JSON object per sample");
     a.option("split", split_, "generate: train | test; convert: split of dataset folders");
     a.option("limit", limit_, "generate: maximum number of problems; 0 = all");
     a.option("to", to_,
@@ -46,7 +57,7 @@ class DataCommand : public Command {
     a.option(
         "format", format_,
         "convert: form of conversations: openai | sharegpt | alpaca | prompt_completion; empty = rows as they are");
-    a.option("rows", rows_, "convert: number of rows to write; 0 = all");
+    a.option("rows", rows_, "show: number of rows of each stage; 0 = 3. convert: number of rows to write; 0 = all");
     a.options(
         "in", inputs_,
         "tokenize, contamination: file of rows or plain text; contamination also reads token files (may be repeated)");
@@ -54,7 +65,8 @@ class DataCommand : public Command {
              "tokenize, contamination: column of the text in a file of rows; contamination reads all strings of a row "
              "without it");
     a.option("tokenizer", tokenizer_,
-             "tokenize, contamination: tokenizer folder or file; contamination needs it for token files only");
+             "tokenize, contamination, show: tokenizer folder or file; contamination needs it for token files only, "
+             "show if an earlier stage trains it");
     a.option("task", task_, "contamination: name or TOML file of the evaluation task");
     a.option("ngram", ngram_, "contamination: number of consecutive words that count as an overlap");
     a.option("out", out_,
@@ -62,12 +74,33 @@ class DataCommand : public Command {
              "summary only");
   }
   int run() override {
+    if (action_ == "show") return show();
     if (action_ == "generate") return generate();
     if (action_ == "tokenize") return tokenize();
     return action_ == "convert" ? convert() : overlap();
   }
 
  private:
+  int show() {
+    require_usage(!settings_.empty(), "data show: give a recipe");
+    require_usage(rows_ >= 0 && rows_ <= 100000, "data show: --rows is ", rows_, "; it must be in [0, 100000]");
+    if (rows_ > 0) show_.rows = rows_;
+    require_usage(color_ == "always" || color_ == "never" || color_ == "auto", "data show: --color is '", color_,
+                  "'; it must be always, never or auto");
+    style_.color = color_ == "always" || (color_ == "auto" && ::isatty(STDOUT_FILENO) == 1);
+    show_.tokenizer = tokenizer_;
+    const Recipe recipe = read_recipe(expand_path(settings_.front()), std::span(settings_).subspan(1));
+    std::optional<Tokenizer> tokenizer;
+    const std::vector<ShownStage> stages = show_data(recipe, show_, tokenizer);
+    if (!json_) std::printf("%s", shown_legend(style_).c_str());
+    for (const ShownStage& stage : stages) {
+      if (!json_) std::printf("\nstage %s (%s)\n", stage.name.c_str(), stage.kind.c_str());
+      for (const ShownSample& shown : stage.samples)
+        std::printf("%s\n", json_ ? shown_json(stage.name, shown, *tokenizer).dump().c_str()
+                                  : shown_text(shown, *tokenizer, style_).c_str());
+    }
+    return 0;
+  }
   int generate() {
     require_usage(!generator_.empty(),
                   "data generate: --generator is missing; known generators: ", join(generators().names()));
@@ -129,6 +162,10 @@ class DataCommand : public Command {
   std::string to_, format_;
   int64_t rows_ = 0;
   std::string action_, generator_, split_ = "train", text_key_ = "text", tokenizer_, task_, out_;
+  std::string color_ = "auto";
+  ShowOptions show_;
+  ShowStyle style_;
+  bool json_ = false;
   int64_t ngram_ = 13;
   std::vector<std::string> settings_, inputs_;
   int64_t limit_ = 0;

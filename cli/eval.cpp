@@ -75,6 +75,7 @@ class EvalCommand : public Command {
     a.option("limit", options_.limit, "use only this many first problems; 0 = all");
     a.option("num-fewshot", options_.num_fewshot, "examples before each question; -1 = the task's own number");
     a.flag("apply-chat-template", options_.apply_chat_template, "prompt in the model's chat format");
+    model_.chat_arguments(a);
     a.flag("fewshot-as-multiturn", options_.fewshot_as_multiturn,
            "with a chat format: make each example a user message and an assistant message");
     a.option("system-instruction", options_.system_instruction,
@@ -113,6 +114,7 @@ class EvalCommand : public Command {
     a.rest("evaluations", compared_, "with --compare: the two evaluations");
   }
   int run() override {
+    options_.chat = model_.chat_settings();
     check_options([&](Fields& f) {
       options_.fields(f);
       engine_.fields(f);

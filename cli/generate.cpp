@@ -1,11 +1,14 @@
 // hone generate: completions of prompts from the command line or a file.
 #include <cstdio>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
 #include "core/io/jsonl.h"
 #include "core/io/rows/rows.h"
+#include "data/conversation.h"
+#include "data/prompt.h"
 
 namespace hone {
 namespace {
@@ -19,7 +22,12 @@ class GenerateCommand : public Command {
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("prompt", prompt_, "text of one prompt");
-    a.option("prompts", prompts_, "file of rows with several prompts: {prompt} or {ids}; - = standard input");
+    a.option("prompts", prompts_,
+             "file of rows with several prompts: {prompt}, {messages} or {ids}, with tools and "
+             "chat_template_kwargs of their chat; - = standard input");
+    a.flag("apply-chat-template", chat_, "a prompt is a user's message in the model's chat format");
+    a.option("system", format_.system, "system message of prompts in a chat format; empty = none");
+    model_.chat_arguments(a);
     sampling_arguments(a, sampling_);
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
@@ -33,19 +41,10 @@ class GenerateCommand : public Command {
       engine_.fields(f);
     });
     require_usage(prompt_.empty() != prompts_.empty(), "generate: give either --prompt or --prompts");
+    if (chat_ || !model_.chat_settings().chat_template.empty()) format_.chat = "auto";
+    require_usage(format_.system.empty() || format_.is_chat(), "generate: --system needs --apply-chat-template");
     model_.open();
-    std::vector<GenerationRequest> requests;
-    const auto add = [&](std::vector<int32_t> ids) {
-      requests.push_back({std::move(ids), 1, requests.size(), sampling_});
-    };
-    if (!prompt_.empty()) add(model_.tokenizer().encode_document(prompt_));
-    if (!prompts_.empty())
-      each_row(prompts_, [&](const Json& row, const std::string& where) {
-        if (const Json* ids = row.find("ids"))
-          add(parse_ids(*ids, model_.model().shape().vocab_size, where));
-        else
-          add(model_.tokenizer().encode_document(row.at("prompt", where).as_string(where)));
-      });
+    std::vector<GenerationRequest> requests = read_requests();
     std::vector<std::vector<int32_t>> prompts;
     prompts.reserve(requests.size());
     for (const GenerationRequest& request : requests) prompts.push_back(request.prompt);
@@ -69,6 +68,33 @@ class GenerateCommand : public Command {
   }
 
  private:
+  std::vector<GenerationRequest> read_requests() const {
+    std::vector<GenerationRequest> out;
+    const auto add = [&](std::vector<int32_t> ids, const std::vector<int32_t>& stop_ids) {
+      out.push_back({std::move(ids), 1, out.size(), sampling_});
+      for (const int32_t id : stop_ids) out.back().sampling.stop_ids.push_back(id);
+    };
+    std::optional<PromptEncoder> encoder;
+    const auto add_task = [&](const Task& task) {
+      if (!encoder) encoder.emplace(format_, model_.tokenizer());
+      add(encoder->prompt(task), encoder->stop_ids(task));
+    };
+    if (!prompt_.empty()) add_task({.id = "--prompt", .prompt = prompt_, .messages = {}, .answer = {}, .columns = {}});
+    if (prompts_.empty()) return out;
+    each_row(prompts_, [&](const Json& given, const std::string& where) {
+      if (const Json* ids = given.find("ids"))
+        return add(parse_ids(*ids, model_.model().shape().vocab_size, where), {});
+      const Json row = with_conversation(given, {}, where);
+      Task task{.id = where, .prompt = {}, .messages = {}, .answer = {}, .columns = row};
+      const Json *messages = row.find("messages"), *prompt = messages ? messages : &row.at("prompt", where);
+      if (prompt->is_array())
+        task.messages = prompt_of(parse_messages(*prompt, where));
+      else
+        task.prompt = prompt->as_string(where);
+      add_task(task);
+    });
+    return out;
+  }
   Json row_of(const std::vector<int32_t>& prompt, const CompletionOutput& completion) const {
     Json row = JsonObject{{"prompt_ids", Json::array(prompt)},
                           {"ids", Json::array(completion.ids)},
@@ -80,8 +106,9 @@ class GenerateCommand : public Command {
   ModelArguments model_;
   SamplingParams sampling_;
   EngineConfig engine_;
+  PromptFormat format_;
   std::string prompt_, prompts_;
-  bool logprobs_ = false, json_ = false;
+  bool chat_ = false, logprobs_ = false, json_ = false;
 };
 
 [[maybe_unused]] const bool added =

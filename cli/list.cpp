@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/man_page.h"
 #include "core/io/file.h"
+#include "core/text/builtin_templates.h"
 #include "data/generator.h"
 #include "eval/task.h"
 #include "kernels/op.h"
@@ -47,6 +48,12 @@ std::vector<std::string> column_lines() {
     const ColumnInfo& info = column.info();
     out.push_back(concat(column.name(), "  (", info.per_sequence ? "per sequence" : "per token", ") ", info.doc));
   }
+  return out;
+}
+
+std::vector<std::string> chat_template_names() {
+  std::vector<std::string> out;
+  for (const BuiltinTemplate& builtin : builtin_templates()) out.emplace_back(builtin.name);
   return out;
 }
 
@@ -92,6 +99,7 @@ class ListCommand : public Command {
         {"optimizers", [] { return optimizers().names(); }},
         {"devices", [] { return devices().names(); }},
         {"columns", [] { return column_lines(); }},
+        {"chat-templates", [] { return chat_template_names(); }},
         {"man", man_texts},
         {"recipe-keys", reference_texts}};
     return all;

@@ -44,8 +44,9 @@ void speculative_arguments(Arguments& a, SpeculativeConfig& speculative) {
            "ngram: fewest tokens at the end of the text that must have occurred before");
   a.option("prompt-lookup-max", speculative.prompt_lookup_max,
            "ngram: most tokens at the end of the text that are searched for");
-  a.option("speculative-model", speculative.model,
-           "draft_model: folder or .gguf file of a smaller model with the same tokenizer; empty with the other methods");
+  a.option(
+      "speculative-model", speculative.model,
+      "draft_model: folder or .gguf file of a smaller model with the same tokenizer; empty with the other methods");
 }
 
 void ModelArguments::arguments(Arguments& a, bool required) {
@@ -58,9 +59,30 @@ void ModelArguments::arguments(Arguments& a, bool required) {
       "exact (a result never depends on the batch) | fast (on a GPU, GEMM results may depend on the number of rows)");
 }
 
+void ModelArguments::chat_arguments(Arguments& a) {
+  a.option("chat-template", chat_template_,
+           "chat template: a file, a name of the model's templates, a built-in name (hone list chat-templates), or the "
+           "template itself; empty = the model's own");
+  a.option("chat-template-kwargs", chat_template_kwargs_,
+           "JSON object of variables of the chat template: '{\"enable_thinking\": false}'");
+}
+
+ChatSettings ModelArguments::chat_settings() const {
+  ChatSettings out{.chat_template = chat_template_};
+  if (chat_template_kwargs_.empty()) return out;
+  try {
+    out.chat_template_kwargs = parse_json(chat_template_kwargs_, "--chat-template-kwargs");
+    check_chat_template_kwargs(out.chat_template_kwargs, "--chat-template-kwargs");
+  } catch (const Error& error) {  // a wrong option is a wrong command line
+    throw UsageError(error.what());
+  }
+  return out;
+}
+
 void ModelArguments::open() {
   require_usage(!folder_.empty(), "--model is missing: give a model folder or a .gguf file");
   const std::filesystem::path folder = expand_path(folder_);
+  const ChatSettings chat = chat_settings();
   HONE_CHECK(device_kind(device_name_) != DeviceKind::meta,
              "device meta computes nothing: hone plan uses it; set --device to cpu, cuda or auto");
   device_ = open_device(device_name_);
@@ -68,7 +90,7 @@ void ModelArguments::open() {
   context_->set_numerics(numerics_of(numerics_));
   model_ = load_model(*context_, folder, {.dtype = model_dtype(dtype_, context_->kind())});
   if (const std::filesystem::path from = tokenizer_folder(folder); Tokenizer::is_in(from))
-    tokenizer_ = Tokenizer::load(from);
+    tokenizer_ = chat.with_settings(Tokenizer::load(from));
   if (tokenizer_)
     HONE_CHECK(tokenizer_->vocab_size() <= model_->shape().vocab_size, folder.string(),
                ": the tokenizer has ids up to ", tokenizer_->vocab_size() - 1, ", but the model's vocabulary has only ",

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "core/text/chat_settings.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/model.h"
 #include "rollout/engine.h"
@@ -16,16 +17,21 @@ class ModelArguments {
  public:
   // required: the parser demands --model; otherwise open() does.
   void arguments(Arguments& a, bool required = true);
+  // --chat-template and --chat-template-kwargs, which open() applies to the tokenizer.
+  void chat_arguments(Arguments& a);
   // Loads the model, and the tokenizer if the folder has one.
   void open();
   Context& context() { return *context_; }
   Model& model() const { return *model_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const std::string& folder() const { return folder_; }
+  // What chat_arguments() gave. Throws UsageError if --chat-template-kwargs is no JSON object.
+  ChatSettings chat_settings() const;
   // Throws if the folder has none.
   const Tokenizer& tokenizer() const;
 
  private:
+  std::string chat_template_, chat_template_kwargs_;
   std::string folder_, device_name_ = "auto", dtype_ = "auto", numerics_ = "exact";
   std::unique_ptr<Device> device_;
   std::unique_ptr<Context> context_;

@@ -35,7 +35,9 @@ class ServeCommand : public Command {
     a.option("tls-cert", config_.http.tls_cert, "PEM file of the certificate chain; empty = no TLS");
     a.option("tls-key", config_.http.tls_key, "PEM file of the certificate's private key; needed with --tls-cert");
     a.option("served-model-name", name_, "name of the model in the API; empty = its folder's name");
-    a.option("chat-format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
+    a.option("chat-format", format_,
+             "chat format: auto (the model's own) | template | a built-in name (hone list chat-templates)");
+    model_.chat_arguments(a);
     a.option("seed", seed_, "seed of requests without a seed");
     a.option("max-pending-completions", config_.max_pending_completions,
              "maximum number of completions that wait or run; requests beyond it get status 429");

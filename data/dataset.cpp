@@ -116,27 +116,53 @@ static Sample sample_of_row(const std::string& where, const Make& make) {
   }
 }
 
-Sample SampleBuilder::prompt_completion(const RowText& prompt, const RowText& completion, const std::string& where) {
+void SampleBuilder::add_trace(const std::string& where, std::vector<TokenRole> roles) const {
+  if (format_.traces) format_.traces->push_back({where, std::move(roles)});
+}
+
+Sample SampleBuilder::encode(const std::vector<Message>& messages, size_t first_trained, const std::string& where) {
   return sample_of_row(where, [&] {
-    if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
-    return encoder_.sample(
-        prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages,
-        completion.messages.empty() ? std::vector<Message>{{"assistant", completion.text, {}}} : completion.messages);
+    Sample out = encoder_.sample(messages, first_trained);
+    if (format_.traces) add_trace(where, encoder_.roles(messages, first_trained));
+    return out;
   });
 }
 
-Sample SampleBuilder::conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where) {
-  return sample_of_row(where, [&] { return encoder_.sample(messages, tell_apart ? 0 : messages.size()); });
+Sample SampleBuilder::prompt_completion(const RowText& prompt, const RowText& completion, const Json& row,
+                                        const std::string& where) {
+  const bool is_text = prompt.messages.empty() && completion.messages.empty();
+  if (is_text && !encoder_.is_chat()) {
+    Sample out = encoder_.sample(prompt.text, completion.text);
+    std::vector<TokenRole> roles;
+    for (const float m : out.columns.find(columns::mask))
+      roles.push_back(m != 0 ? TokenRole::completion : TokenRole::prompt);
+    add_trace(where, std::move(roles));
+    return out;
+  }
+  std::vector<Message> messages = prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages;
+  attach_row_variables(messages, row, where);
+  const size_t first_trained = is_text ? 0 : messages.size();
+  if (completion.messages.empty()) messages.push_back({"assistant", completion.text, {}});
+  messages.insert(messages.end(), completion.messages.begin(), completion.messages.end());
+  Sample out = encode(messages, first_trained, where);
+  out.completion.text = messages.back().content;
+  return out;
+}
+
+Sample SampleBuilder::conversation(std::vector<Message> messages, bool tell_apart, const Json& row,
+                                   const std::string& where) {
+  attach_row_variables(messages, row, where);
+  return encode(messages, tell_apart ? 0 : messages.size(), where);
 }
 
 bool SampleBuilder::fit(Sample& sample, const std::string& where) const {
   const auto length = static_cast<int64_t>(sample.tokens.size());
   if (length <= format_.max_length) return true;
   HONE_CHECK(format_.too_long != "error", where, ": ", length, " tokens, max_length is ", format_.max_length);
-  if (format_.too_long == "skip") return false;
+  if (format_.too_long == "skip") return format_.traces != nullptr;
   sample.tokens.resize(static_cast<size_t>(format_.max_length));
   sample.columns.truncate(static_cast<size_t>(format_.max_length));
-  return std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; });
+  return format_.traces || std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; });
 }
 
 bool SampleBuilder::fit(std::span<Sample> samples, const std::string& where) {
@@ -163,9 +189,9 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
     const bool switched =
         std::ranges::any_of(conversation, [](const Message& m) { return loss_switch(m).has_value(); });
     const bool partly = messages ? source.assistant_only_loss || switched : source.completion_only_loss;
-    Sample sample = messages ? reader.conversation(conversation, partly, where)
+    Sample sample = messages ? reader.conversation(conversation, partly, row, where)
                              : reader.prompt_completion(fill_text(source.prompt, row, where),
-                                                        fill_text(source.completion, row, where), where);
+                                                        fill_text(source.completion, row, where), row, where);
     if (!partly) set_mask(sample);
     HONE_CHECK(!switched || std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; }),
                where, ": the loss is off for all of the assistant's messages");

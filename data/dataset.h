@@ -44,6 +44,9 @@ struct SampleFormat {
   PromptFormat format;
   int64_t max_length = 1024;      // in tokens
   std::string too_long = "skip";  // skip | truncate | error
+  // Not null: SampleBuilder adds a trace of each sample that it makes, and leaves no row out, so that traces and
+  // samples have the same order. Rows that training leaves out keep their whole length.
+  std::vector<SampleTrace>* traces = nullptr;
   // The keys of lengths. The format has its own (PromptFormat::fields).
   void length_fields(Fields& f);
 };
@@ -54,11 +57,12 @@ class SampleBuilder {
   SampleBuilder(const SampleFormat& format, const Tokenizer& tokenizer)
       : format_(format), encoder_(format.format, tokenizer) {}
   // A sample with mask 1 on the completion. If one side is messages, the text of the other is a message of the user or
-  // of the assistant. Errors name the row (`where`).
-  Sample prompt_completion(const RowText& prompt, const RowText& completion, const std::string& where);
+  // of the assistant. Conversations have the variables of the row (attach_row_variables). Errors name the row
+  // (`where`).
+  Sample prompt_completion(const RowText& prompt, const RowText& completion, const Json& row, const std::string& where);
   // A sample with mask 1 on the assistant's messages. Without tell_apart the mask is 0, and the template need not mark
   // the assistant's text.
-  Sample conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where);
+  Sample conversation(std::vector<Message> messages, bool tell_apart, const Json& row, const std::string& where);
   // True if the samples, truncated if the format says so, are short enough and have a token to train on. Otherwise the
   // row is counted as left out.
   bool fit(std::span<Sample> samples, const std::string& where);
@@ -67,6 +71,8 @@ class SampleBuilder {
 
  private:
   bool fit(Sample& sample, const std::string& where) const;
+  Sample encode(const std::vector<Message>& messages, size_t first_trained, const std::string& where);
+  void add_trace(const std::string& where, std::vector<TokenRole> roles) const;
 
   const SampleFormat& format_;
   PromptEncoder encoder_;

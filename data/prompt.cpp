@@ -1,6 +1,7 @@
 #include "data/prompt.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/suggest.h"
 #include "data/conversation.h"
@@ -8,21 +9,52 @@
 namespace hone {
 
 void PromptFormat::fields(Fields& f) {
-  f("chat", chat, "chat format of prompts: empty (the text itself) | chatml | llama3 | plain | template | auto");
+  f("chat", chat,
+    "chat format of prompts: empty (the text itself) | template (the model's) | auto (the model's, else chatml or "
+    "plain) | a built-in name (hone list chat-templates)");
   f("system", system, "system message of every conversation; empty = none");
+  settings.fields(f);
   const std::vector<std::string> known = ChatFormat::names();
   f.require("chat", chat.empty() || std::find(known.begin(), known.end(), chat) != known.end(),
             concat("unknown chat format '", chat, "'", suggestion(chat, known), "; known: ", join(known)));
-  f.require("system", system.empty() || !chat.empty(), "a system message needs a chat format (chat = \"auto\", ...)");
+  f.require("system", system.empty() || is_chat(), "a system message needs a chat format (chat = \"auto\", ...)");
+  f.require("chat_template", settings.chat_template.empty() || chat.empty() || chat == "auto" || chat == "template",
+            concat("chat = \"", chat, "\" names a template, too; remove chat or chat_template"));
+}
+
+ChatFormat PromptFormat::chat_format(const Tokenizer& tokenizer) const {
+  return ChatFormat::make(chat.empty() ? "auto" : chat, settings.with_settings(tokenizer));
+}
+
+Tokenizer PromptFormat::saved_tokenizer(const Tokenizer& tokenizer) const {
+  Tokenizer out = settings.with_template(tokenizer);
+  return chat.empty() ? std::move(out) : with_chat_format(out, chat);
+}
+
+namespace {
+
+TokenRole role_of(const Message& message) {
+  return message.role == "system"      ? TokenRole::system
+         : message.role == "assistant" ? TokenRole::assistant
+         : message.role == "tool"      ? TokenRole::tool
+                                       : TokenRole::user;
+}
+
+}  // namespace
+
+std::string_view name_of(TokenRole role) {
+  constexpr std::array<std::string_view, 8> names = {"format", "system", "user",       "assistant",
+                                                     "tool",   "prompt", "completion", "text"};
+  return names.at(static_cast<size_t>(role));
 }
 
 PromptEncoder::PromptEncoder(PromptFormat format, const Tokenizer& tokenizer)
     : format_(std::move(format)), tokenizer_(tokenizer) {
-  if (!format_.chat.empty()) chat_ = ChatFormat::make(format_.chat, tokenizer_);
+  if (format_.is_chat()) chat_ = format_.chat_format(tokenizer_);
 }
 
 const ChatFormat& PromptEncoder::chat() {
-  if (!chat_) chat_ = ChatFormat::make("auto", tokenizer_);
+  if (!chat_) chat_ = format_.chat_format(tokenizer_);
   return *chat_;
 }
 
@@ -33,10 +65,17 @@ std::vector<Message> PromptEncoder::conversation(const std::string& prompt) cons
   return out;
 }
 
+std::vector<Message> PromptEncoder::messages(const Task& task) const {
+  std::vector<Message> out = task.messages.empty() ? conversation(task.prompt) : task.messages;
+  attach_row_variables(out, task.columns, task.id);
+  return out;
+}
+
 std::vector<int32_t> PromptEncoder::prompt(const Task& task) {
   if (!is_chat(task)) return tokenizer_.encode_document(task.prompt);
+  const std::vector<Message> conversation = messages(task);
   try {
-    return chat().encode(tokenizer_, task.messages.empty() ? conversation(task.prompt) : task.messages, true).ids;
+    return chat().encode(tokenizer_, conversation, true).ids;
   } catch (const Error& error) {  // adds the task: the template does not know it
     fail(task.id, ": ", error.what());
   }
@@ -44,18 +83,12 @@ std::vector<int32_t> PromptEncoder::prompt(const Task& task) {
 
 Sample PromptEncoder::sample(const std::string& prompt, const std::string& completion) {
   Sample out;
-  if (format_.chat.empty()) {
-    out.tokens = tokenizer_.encode_document(prompt);
-    const size_t prompt_length = out.tokens.size();
-    const std::vector<int32_t> ids = tokenizer_.encode(completion);
-    out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
-    if (tokenizer_.eos()) out.tokens.push_back(*tokenizer_.eos());
-    set_mask(out, prompt_length);
-  } else {
-    std::vector<Message> messages = conversation(prompt);
-    messages.push_back({"assistant", completion, {}});
-    out = sample(messages);
-  }
+  out.tokens = tokenizer_.encode_document(prompt);
+  const size_t prompt_length = out.tokens.size();
+  const std::vector<int32_t> ids = tokenizer_.encode(completion);
+  out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
+  if (tokenizer_.eos()) out.tokens.push_back(*tokenizer_.eos());
+  set_mask(out, prompt_length);
   out.completion.text = completion;
   return out;
 }
@@ -98,6 +131,37 @@ Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vect
   Sample out = sample(messages, prompt.size());
   if (!completion.empty()) out.completion.text = completion.back().content;
   return out;
+}
+
+// Tokens are counted by their bytes. A piece whose tokens have other bytes than its text (a normalizer) gets one role.
+std::vector<TokenRole> PromptEncoder::roles_of(const std::vector<Message>& messages,
+                                               std::span<const ChatPiece> pieces) {
+  const std::vector<std::optional<TextSpan>> spans = chat().content_spans(messages);
+  std::vector<TokenRole> out;
+  size_t begin = 0;
+  for (const ChatPiece& piece : pieces) {
+    const std::vector<int32_t> ids = tokenizer_.encode(piece.text, true, begin == 0);
+    size_t end = begin;
+    for (const int32_t id : ids) {
+      end += tokenizer_.token_bytes(id).size();
+      TokenRole role = piece.assistant ? TokenRole::assistant : TokenRole::format;
+      for (size_t i = 0; i < spans.size() && !piece.assistant; ++i)
+        if (spans[i] && end > spans[i]->begin && end <= spans[i]->end) role = role_of(messages[i]);
+      out.push_back(role);
+    }
+    begin += piece.text.size();
+  }
+  return out;
+}
+
+std::vector<TokenRole> PromptEncoder::roles(const std::vector<Message>& messages, size_t first_trained) {
+  return roles_of(messages, chat().render(messages, false, first_trained));
+}
+
+std::vector<TokenRole> PromptEncoder::prompt_roles(const Task& task) {
+  if (!is_chat(task)) return std::vector<TokenRole>(prompt(task).size(), TokenRole::prompt);
+  const std::vector<Message> conversation = messages(task);
+  return roles_of(conversation, chat().render(conversation, true));
 }
 
 std::vector<int32_t> PromptEncoder::stop_ids(const Task& task) {

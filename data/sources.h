@@ -41,6 +41,7 @@ class Sources {
       g("weight", source.weight,
         "share of the samples relative to the other sources' weights; 0 = the number of its samples");
       visit(g, source.settings);
+      if (g.reading() && source.name.empty()) source.name = name_of(source.settings.rows);
       g.require("weight", source.weight >= 0 && std::isfinite(source.weight), "weight must be 0 or more");
     };
     f.tables("source", list_.size(), resize, item,
@@ -60,13 +61,13 @@ class Sources {
               concat(weighted, " of ", list_.size(), " sources have a weight: give one to each, or to none"));
   }
 
+  bool empty() const { return list_.empty(); }
+  // The first source's settings. Its chat format is the one that the trained model is saved with.
+  const Settings& first() const { return list_.front().settings; }
   std::vector<DataSource<Settings>> all(const Settings& own) const {
     if (list_.empty()) return {{.settings = own}};
     std::vector<DataSource<Settings>> out = list_;
-    for (size_t i = 0; i < out.size(); ++i) {
-      out[i].key = concat("source[", i, "]");
-      if (out[i].name.empty()) out[i].name = name_of(out[i].settings.rows);
-    }
+    for (size_t i = 0; i < out.size(); ++i) out[i].key = concat("source[", i, "]");
     return out;
   }
 

@@ -11,6 +11,7 @@
 #include "core/base/check.h"
 #include "core/base/log.h"
 #include "core/net/http_channel.h"
+#include "core/text/chat_settings.h"
 #include "core/text/unicode/unicode.h"
 #include "rewards/answers/text.h"
 
@@ -326,6 +327,17 @@ void Endpoint::run_all(size_t count, const std::string& what,
   if (usage_.first_failure.empty()) usage_.first_failure = first;
 }
 
+// The messages of a task, with the tools and variables of its row.
+static JsonObject chat_json(const Task& task, const Json& kwargs) {
+  std::vector<Message> messages = task.messages;
+  attach_row_variables(messages, task.columns, task.id);
+  Json out = conversation_json(messages), all = kwargs;
+  if (const Json* own = out.find(kKwargsMember))
+    for (const auto& [name, value] : own->as_object()) all.set(name, value);
+  if (!all.as_object().empty()) out.set(kKwargsMember, all);
+  return out.as_object();
+}
+
 std::vector<EndpointReply> Endpoint::complete(std::span<const Task> tasks, const EndpointSampling& sampling,
                                               const std::string& what) {
   const auto each = static_cast<size_t>(sampling.num_completions);
@@ -336,11 +348,8 @@ std::vector<EndpointReply> Endpoint::complete(std::span<const Task> tasks, const
     const Task& task = tasks[i / each];
     EndpointReply& reply = out[i / each];
     const bool chat = !task.messages.empty();
-    JsonObject body{{"model", config_.model}};
-    if (chat)
-      body.emplace_back("messages", messages_json(task.messages));
-    else
-      body.emplace_back("prompt", task.prompt);
+    JsonObject body = chat ? chat_json(task, sampling.chat_template_kwargs) : JsonObject{{"prompt", task.prompt}};
+    body.emplace_back("model", config_.model);
     for (auto& member : sampling_json(sampling.sampling, sampling.sampling.seed + static_cast<int64_t>(i % each)))
       body.push_back(std::move(member));
     try {

@@ -33,6 +33,8 @@ struct EndpointConfig {
 struct EndpointSampling {
   int64_t num_completions = 1;
   SamplingParams sampling = {};
+  // Variables of the server's chat template, sent if there are any (vLLM); those of a task's row are added.
+  Json chat_template_kwargs = JsonObject{};
 };
 
 // The completions of a task, or why there are none.

@@ -85,14 +85,19 @@ class Generate : public EvalTask {
     for (const EvalExample& doc : docs) tasks.push_back(renderer.task(doc));
     add_samples(docs, tasks, out);
     const RewardSpec reward = judge_.reward_spec();
+    const Json& kwargs = renderer.format().settings.chat_template_kwargs;
     if (options.greedy)
-      generate_remote(endpoint, tasks, {.sampling = options.greedy_sampling(sampling_)}, *reward.reward, "greedy", out,
+      generate_remote(endpoint, tasks, {.sampling = options.greedy_sampling(sampling_), .chat_template_kwargs = kwargs},
+                      *reward.reward, "greedy", out,
                       [&](EvalSample& sample, const Group& group) { judge_.add_greedy(sample, group); });
     if (options.samples > 0)
-      generate_remote(
-          endpoint, tasks, {.num_completions = options.samples, .sampling = options.sampled_sampling(sampling_)},
-          *reward.reward, "sampled", out,
-          [&](EvalSample& sample, const Group& group) { judge_.add_sampled(sample, group, *reward.reward); });
+      generate_remote(endpoint, tasks,
+                      {.num_completions = options.samples,
+                       .sampling = options.sampled_sampling(sampling_),
+                       .chat_template_kwargs = kwargs},
+                      *reward.reward, "sampled", out, [&](EvalSample& sample, const Group& group) {
+                        judge_.add_sampled(sample, group, *reward.reward);
+                      });
     name_figures(options, out);
     return out;
   }

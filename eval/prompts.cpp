@@ -130,7 +130,9 @@ std::string plain_prompt(const Task& task) {
 
 PromptRenderer::PromptRenderer(const PromptSource& source, const EvalOptions& options)
     : source_(source), multiturn_(options.fewshot_as_multiturn), format_(source.format), system_(source.format.system) {
-  if (options.apply_chat_template && format_.chat.empty()) format_.chat = "auto";
+  format_.settings = options.chat.over(format_.settings);
+  const bool is_replaced = !options.chat.chat_template.empty();  // a built-in format of the task's, too
+  if (is_replaced || (options.apply_chat_template && !format_.is_chat())) format_.chat = "auto";
   if (!options.system_instruction.empty()) system_ = options.system_instruction;
   format_.system.clear();
 }

@@ -66,7 +66,7 @@ std::string plain_prompt(const Task& task);
 class PromptRenderer {
  public:
   PromptRenderer(const PromptSource& source, const EvalOptions& options);
-  bool is_chat() const { return !format_.chat.empty(); }
+  bool is_chat() const { return format_.is_chat(); }
   const PromptFormat& format() const { return format_; }
   // Leaves out the first `skipped` few-shot examples. In a chat, Task::prompt is the question alone, and Task::messages
   // the conversation.

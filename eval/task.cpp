@@ -19,6 +19,7 @@ void EvalOptions::fields(Fields& f) {
     "with a chat format: make each example a user message and an assistant message");
   f("system_instruction", system_instruction,
     "system message in place of the task's; without a chat format, text before the prompt; empty = the task's own");
+  chat.fields(f);
   f("greedy", greedy, "generate a greedy completion of each problem; false: sampled completions only");
   f("samples", samples,
     "completions to sample for each problem: avg@n, pass@k and maj@k; with greedy, in addition to the greedy one; 0 = "

@@ -10,6 +10,7 @@
 #include "core/base/registry.h"
 #include "core/config/choice.h"
 #include "core/config/fields.h"
+#include "core/text/chat_settings.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "eval/result.h"
 #include "model/model.h"
@@ -25,8 +26,9 @@ struct EvalOptions {
   int64_t num_fewshot = -1;  // examples before each question; -1 = the task's own number
   bool apply_chat_template = false, fewshot_as_multiturn = false;
   std::string system_instruction = {};
-  bool greedy = true;   // generate a greedy completion of each problem
-  int64_t samples = 0;  // completions to sample for each problem
+  ChatSettings chat = {};  // a template means apply_chat_template
+  bool greedy = true;      // generate a greedy completion of each problem
+  int64_t samples = 0;     // completions to sample for each problem
   // Of sampled completions; negative = the task's own.
   double temperature = -1, top_p = -1, min_p = -1;
   int64_t top_k = -1;

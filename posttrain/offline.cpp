@@ -57,6 +57,35 @@ PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of
           .reference = objective->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
 }
 
+static bool has_trained_token(const Sample& sample) {
+  return std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; });
+}
+
+std::vector<ShownSample> shown_samples(std::vector<Group> groups, std::vector<SampleTrace> traces,
+                                       const SampleFormat& format, int64_t samples_of_group,
+                                       const std::function<std::string(const Sample&, size_t i)>& part) {
+  std::vector<ShownSample> out;
+  auto trace = traces.begin();
+  for (Group& group : groups) {
+    const size_t first = out.size();
+    std::string left_out;
+    for (size_t i = 0; i < static_cast<size_t>(samples_of_group); ++i, ++trace) {
+      Sample& sample = group.samples[i];
+      ShownSample shown{.where = trace->where, .part = part(sample, i), .sample = {}, .roles = std::move(trace->roles)};
+      shown.full_length = std::ssize(shown.roles);
+      shown.roles.resize(sample.tokens.size(), TokenRole::format);
+      if (format.too_long == "skip" && shown.full_length > format.max_length)
+        left_out = concat("longer than max_length = ", format.max_length);
+      else if (!has_trained_token(sample))
+        left_out = "no token is trained on";
+      shown.sample = std::move(sample);
+      out.push_back(std::move(shown));
+    }
+    for (size_t i = first; i < out.size(); ++i) out[i].left_out = left_out;
+  }
+  return out;
+}
+
 namespace {
 
 std::vector<Sample*> samples_of(std::span<Group* const> groups) {

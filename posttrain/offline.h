@@ -12,6 +12,7 @@
 #include "posttrain/source_groups.h"
 #include "train/loop.h"
 #include "train/objective.h"
+#include "train/shown_sample.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -62,6 +63,12 @@ class OfflineTraining {
   LoopConfig loop_;
 };
 
+// The samples of groups that were loaded with traces (SampleFormat::traces), each group's first `samples_of_group`.
+// part: the name of a group's i-th sample.
+std::vector<ShownSample> shown_samples(std::vector<Group> groups, std::vector<SampleTrace> traces,
+                                       const SampleFormat& format, int64_t samples_of_group,
+                                       const std::function<std::string(const Sample&, size_t i)>& part);
+
 // A stage that trains on rows. Source is the type of its data settings (rows, templates, sample.max_length), of the
 // stage's own keys and of each [[stage.source]].
 template <class Source>
@@ -84,6 +91,26 @@ class OfflineStage : public Stage {
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return training_.planned_step(data_.sample.max_length, samples_of_group_);
   }
+  const PromptFormat* prompt_format() const override {
+    return &(sources_.empty() ? data_ : sources_.first()).sample.format;
+  }
+  std::vector<ShownSample> show(const ShowRequest& request) const final {
+    std::vector<ShownSample> out;
+    std::vector<DataSource<Source>> sources = sources_.all(data_);
+    for (DataSource<Source>& source : sources) {
+      RowSource& rows = source.settings.rows;
+      if (rows.limit == 0 || rows.limit > request.rows) rows.limit = request.rows;
+      std::vector<SampleTrace> traces;
+      source.settings.sample.traces = &traces;
+      std::vector<Group> groups = load(source.settings, request.tokenizer);
+      for (ShownSample& shown : shown_samples(std::move(groups), std::move(traces), data_.sample, samples_of_group_,
+                                              [this](const Sample&one, size_t i) { return part_name(one, i); })) {
+        if (!source.name.empty()) shown.where = concat(source.name, ":", shown.where);
+        out.push_back(std::move(shown));
+      }
+    }
+    return out;
+  }
   void check(const StageCheck& check) const final {
     bool chat_is_right = true;
     for (const DataSource<Source>& source : sources_.all(data_)) {
@@ -91,7 +118,8 @@ class OfflineStage : public Stage {
           check.problems.below(source.key, source.name.empty() ? "" : concat("source ", source.name, ": "));
       const size_t before = problems.size();
       if (check.tokenizer)
-        problems.attempt("chat", [&] { PromptEncoder(source.settings.sample.format, *check.tokenizer); });
+        problems.attempt(source.settings.sample.format.key(),
+                         [&] { PromptEncoder(source.settings.sample.format, *check.tokenizer); });
       const bool right = problems.size() == before;  // otherwise rows would repeat it
       if (right) training_.check_rows(problems, group_source(source, check.tokenizer, max_sample_length));
       chat_is_right = chat_is_right && right;
@@ -121,6 +149,8 @@ class OfflineStage : public Stage {
     data_.sample.length_fields(f);
     sources_.fields(f, data_, [this](Fields& g, Source& source) { source_fields(g, source); });
   }
+  // What the i-th sample of a group is, if the group has several or they are of several kinds.
+  virtual std::string part_name(const Sample&, size_t /*i*/) const { return ""; }
 
   Source data_;
   Sources<Source> sources_;

@@ -94,14 +94,14 @@ PairText read_pair(const std::string& prompt, const std::string& chosen, const s
   return out;
 }
 
-Group make_group(const RowText& prompt, std::span<const RowText* const> completions, SampleBuilder& reader,
-                 const std::string& where) {
+Group make_group(const RowText& prompt, std::span<const RowText* const> completions, const Json& row,
+                 SampleBuilder& reader, const std::string& where) {
   Group out;
   out.task.id = where;
   out.task.prompt = prompt.text;
   out.task.messages = prompt.messages;
   for (const RowText* completion : completions)
-    out.samples.push_back(reader.prompt_completion(prompt, *completion, where));
+    out.samples.push_back(reader.prompt_completion(prompt, *completion, row, where));
   return out;
 }
 
@@ -159,7 +159,7 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
   SampleBuilder reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const PairText pair = read_pair(source.prompt, source.chosen, source.rejected, row, where);
-    Group group = make_group(pair.prompt, std::array{&pair.chosen, &pair.rejected}, reader, where);
+    Group group = make_group(pair.prompt, std::array{&pair.chosen, &pair.rejected}, row, reader, where);
     if (!source.margin.empty()) {
       const double margin = read_number(fill_template(source.margin, row, where), where);
       for (Sample& sample : group.samples) sample.columns.set(columns::margin, {static_cast<float>(margin)});
@@ -173,16 +173,17 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
 std::vector<Group> load_unpaired(const UnpairedSource& source, const Tokenizer& tokenizer) {
   std::vector<Group> out;
   SampleBuilder reader(source.sample, tokenizer);
-  const auto add = [&](const RowText& prompt, const RowText& completion, bool desirable, const std::string& where) {
-    Group group = make_group(prompt, std::array{&completion}, reader, where);
+  const auto add = [&](const RowText& prompt, const RowText& completion, bool desirable, const Json& row,
+                       const std::string& where) {
+    Group group = make_group(prompt, std::array{&completion}, row, reader, where);
     group.samples[0].reward = desirable;
     if (reader.fit(group.samples, where)) out.push_back(std::move(group));
   };
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     if (source.label == "{label}" && !row.find("label") && row.find("chosen") && row.find("rejected")) {
       const PairText pair = read_pair(source.prompt, "{chosen}", "{rejected}", row, where);
-      add(pair.prompt, pair.chosen, true, where);
-      add(pair.prompt, pair.rejected, false, where);
+      add(pair.prompt, pair.chosen, true, row, where);
+      add(pair.prompt, pair.rejected, false, row, where);
       return;
     }
     const bool desirable = read_label(fill_template(source.label, row, where), where);
@@ -197,7 +198,7 @@ std::vector<Group> load_unpaired(const UnpairedSource& source, const Tokenizer& 
       prompt = fill_text(source.prompt, row, where);
       completion = fill_text(source.completion, row, where);
     }
-    add(prompt, completion, desirable, where);
+    add(prompt, completion, desirable, row, where);
   });
   reader.report(out.size());
   add_mismatched(out, source.sample.max_length);

@@ -183,8 +183,8 @@ class ModelReward : public Reward {
       out.insert(out.end(), text.begin(), text.end());
       return out;
     }
-    if (task.messages.empty()) return encoder_->sample(task.prompt, completion.text).tokens;
-    return encoder_->sample(task.messages, {{"assistant", completion.text, {}}}).tokens;
+    if (task.messages.empty() && !encoder_->is_chat()) return encoder_->sample(task.prompt, completion.text).tokens;
+    return encoder_->sample(encoder_->messages(task), {{"assistant", completion.text, {}}}).tokens;
   }
 
   std::string path_, device_ = "auto";

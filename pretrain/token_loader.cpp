@@ -12,13 +12,15 @@ static int64_t count_windows(const TokenFile& file, int64_t length) {
 TokenLoader::TokenLoader(const TokenFile& file, int64_t length, uint64_t seed)
     : file_(file), length_(length), windows_(count_windows(file, length), seed) {}
 
-Sample TokenLoader::next() {
+Sample read_window(const TokenFile& file, int64_t length, int64_t index) {
   Sample out;
-  out.tokens.resize(static_cast<size_t>(length_));
-  file_.read(windows_.next() * length_, out.tokens);
+  out.tokens.resize(static_cast<size_t>(length));
+  file.read(index * length, out.tokens);
   set_mask(out);
   return out;
 }
+
+Sample TokenLoader::next() { return read_window(file_, length_, windows_.next()); }
 
 double TokenLoader::epochs_done() const { return windows_.epochs_done(); }
 

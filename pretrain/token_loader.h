@@ -5,6 +5,9 @@
 
 namespace hone {
 
+// Window `index` of `length` tokens. The mask is 0 on its first token and 1 on the others.
+Sample read_window(const TokenFile& file, int64_t length, int64_t index);
+
 // Windows of `length` tokens of a token file, end to end, in a new order each epoch. The mask is 0 on a window's first
 // token and 1 on the others. Tokens past the last complete window are not used. The file must outlive the loader.
 class TokenLoader : public Stateful {

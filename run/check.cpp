@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/io/file.h"
+#include "data/prompt.h"
 #include "model/io/adapter.h"
 #include "model/io/model_folder.h"
 #include "rollout/speculative/draft_vocabulary.h"
@@ -63,7 +64,7 @@ void read_tokenizer(RunCheck& of) {
   const size_t before = of.problems.size();
   of.problems.attempt(of.recipe.tokenizer.empty() ? "model.path" : "tokenizer", [&] {
     if (const fs::path trained = of.run_folder / "tokenizer"; of.stages_done > 0 && fs::is_directory(trained))
-      of.tokenizer = Tokenizer::load(trained);
+      of.tokenizer = of.recipe.model.chat.with_settings(Tokenizer::load(trained));
     else
       of.tokenizer = start_tokenizer(of.recipe, of.start_folder);
   });
@@ -123,13 +124,26 @@ bool is_made_earlier(const RunCheck& of, size_t count, const fs::path& path) {
   return false;
 }
 
+// The next stages go on with the stage's chat template. Its own check reports a template that cannot be used.
+void hand_chat_template_on(RunCheck& of, const Stage& stage) {
+  const PromptFormat* format = stage.prompt_format();
+  if (!format || !of.tokenizer || !stage.hands_model_on()) return;
+  try {
+    of.tokenizer = format->saved_tokenizer(*of.tokenizer);
+  } catch (const Error&) {  // see above
+  }
+}
+
 void check_stages(RunCheck& of) {
   const StageSettings settings = of.recipe.stage_settings();
   for (size_t i = 0; i < of.recipe.stage.size(); ++i) {
     const StageSpec& spec = of.recipe.stage[i];
-    if (static_cast<int64_t>(i) < of.stages_done) continue;
     const std::string table = concat("stage[", i, "]");
     const Problems problems = of.problems.table(table, concat("stage ", spec.name, ": "));
+    if (static_cast<int64_t>(i) < of.stages_done) {
+      hand_chat_template_on(of, *spec.stage);
+      continue;
+    }
     if (const int64_t size = spec.stage->vocab_size()) {
       problems.attempt("", [&] { of.tokenizer = spec.stage->untrained_tokenizer(); });
       of.tokenizer_is_trained = false;
@@ -144,6 +158,7 @@ void check_stages(RunCheck& of) {
                        .model = of.model.get(),
                        .run_folder = of.run_folder,
                        .is_made_earlier = [&of, i](const fs::path& path) { return is_made_earlier(of, i, path); }});
+    hand_chat_template_on(of, *spec.stage);
   }
 }
 

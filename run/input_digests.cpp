@@ -8,6 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/gguf.h"
 #include "core/net/digest.h"
+#include "data/prompt.h"
 #include "model/io/adapter.h"
 
 namespace hone {
@@ -102,6 +103,14 @@ Json input_digests(const Recipe& recipe) {
     out.set("tokenizer", tokenizer_digest(tokenizer));
   else if (tokenizer.empty() && has_model)
     out.set("tokenizer", tokenizer_digest(tokenizer_folder(model)));
+  const auto add_template = [&](const std::string& key, const ChatSettings& chat) {
+    if (std::error_code none; fs::is_regular_file(expand_path(chat.chat_template), none))
+      out.set(key, file_digest(expand_path(chat.chat_template)));
+  };
+  add_template("model.chat_template", recipe.model.chat);
+  for (const StageSpec& spec : recipe.stage)
+    if (const PromptFormat* format = spec.stage->prompt_format())
+      add_template("stage." + spec.name + ".chat_template", format->settings);
   return out;
 }
 

@@ -7,9 +7,9 @@
 
 namespace hone {
 
-// An object with those of "model.path", "model.config" and "tokenizer" that the recipe has and that exist: a run
-// that needs a missing one says so by itself. Weights are sampled, at
-// most 256 KiB of each file: this notices a mistake, not an attack.
+// An object with those of "model.path", "model.config", "tokenizer" and files of chat templates that the recipe has and
+// that exist: a run that needs a missing one says so by itself. Weights are sampled, at most 256 KiB of each file: this
+// notices a mistake, not an attack.
 Json input_digests(const Recipe& recipe);
 
 }  // namespace hone

@@ -29,6 +29,7 @@ void ModelSource::fields(Fields& f) {
   f("tie_word_embeddings", tie_word_embeddings, "lm_head shares the weights of the embedding");
   f("save_dtype", save_dtype,
     "dtype of saved weights: f32 | bf16 | auto (as in memory, so that a resumed run has the same bits)");
+  chat.fields(f);
   f("lora", lora, "LoRA adapters to train instead of the weights");
   f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16",
             "save_dtype must be auto, f32 or bf16");

@@ -7,6 +7,8 @@
 
 #include "core/config/choice.h"
 #include "core/config/config.h"
+#include "core/text/chat_settings.h"
+#include "core/text/tokenizer/tokenizer.h"
 #include "eval/task.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
@@ -33,6 +35,7 @@ struct ModelSource {
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;
   std::string save_dtype = "auto";
+  ChatSettings chat;
   LoraSource lora;
   void fields(Fields& f);
   // The config.json of random weights. vocab_size 0 takes the tokenizer's.

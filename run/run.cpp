@@ -11,6 +11,7 @@
 #include "core/io/file.h"
 #include "core/io/folder_lock.h"
 #include "core/io/json.h"
+#include "data/prompt.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
 #include "model/lora.h"
@@ -176,6 +177,12 @@ void prepare_model(Run& run, const Stage& stage, StageContext& context, const fs
   save_progress(run, state);
 }
 
+// The model is saved with the chat template that the stage trains with, and the next stages go on with it.
+void use_chat_template(Run& run, const Stage& stage) {
+  if (const PromptFormat* format = stage.prompt_format(); format && run.tokenizer && stage.hands_model_on())
+    run.tokenizer = format->saved_tokenizer(*run.tokenizer);
+}
+
 // Runs one stage, evaluates its model, and records both.
 void run_stage(Run& run, size_t index, RunState& state) {
   const StageSpec& spec = run.recipe.stage[index];
@@ -188,9 +195,11 @@ void run_stage(Run& run, size_t index, RunState& state) {
     run.log.load_state(section);
   }
   if (stage.trains()) prepare_model(run, stage, context, resumed, state);
+  use_chat_template(run, stage);
   log::info("stage ", spec.name, " (", spec.kind(), ")");
   const Stopwatch watch;
   stage.run(context);
+  if (stage.vocab_size() > 0) run.tokenizer = run.recipe.model.chat.with_settings(*run.tokenizer);
   StageReport report{.name = spec.name, .kind = spec.kind(), .result = context.result, .eval = {}};
   if (!stage.trains()) report.result.seconds = watch.seconds();
   if (stage.hands_model_on()) {
@@ -230,7 +239,9 @@ void skip_stage(Run& run, size_t index, const RunState& state) {
   const Json& done = state.stages.as_array().at(index);
   if (fs::path checkpoint = handed_on(run.recipe, run.folder, index, state); !checkpoint.empty())
     run.start_folder = std::move(checkpoint);
-  if (spec.stage->vocab_size() > 0) run.tokenizer = Tokenizer::load(run.folder / "tokenizer");
+  if (spec.stage->vocab_size() > 0)
+    run.tokenizer = run.recipe.model.chat.with_settings(Tokenizer::load(run.folder / "tokenizer"));
+  use_chat_template(run, *spec.stage);
   const Json* planned = done.find("planned_steps");  // older runs lack it, and have no epochs
   run.first_step += planned ? planned->as_int("planned_steps") : spec.stage->steps();
 }

@@ -81,7 +81,8 @@ using Change = std::function<void(const std::string& key, const std::string& bef
 // Calls change() for each key that both have with different values. A key that only one of them has is from another
 // version or another kind; then the key of the kind differs, too.
 void each_change(const Json& before, const Json& now, const std::string& key, const Change& change) {
-  if (before.is_object() && now.is_object()) {
+  const bool is_whole = key.ends_with("chat_template_kwargs");  // its keys are the user's
+  if (before.is_object() && now.is_object() && !is_whole) {
     for (const auto& [name, value] : now.as_object())
       if (const Json* old = before.find(name)) each_change(*old, value, key.empty() ? name : key + "." + name, change);
     return;
@@ -136,6 +137,8 @@ bool is_fixed_for_begun_stage(const std::string& key) {
                                                                 "label",
                                                                 "chat",
                                                                 "system",
+                                                                "chat_template",
+                                                                "chat_template_kwargs",
                                                                 "packing",
                                                                 "max_length",
                                                                 "overlong_rows",

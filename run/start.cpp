@@ -31,10 +31,11 @@ std::optional<Tokenizer> start_tokenizer(const Recipe& recipe, const std::filesy
   const fs::path own = expand_path(recipe.tokenizer), model = expand_path(recipe.model.path);
   const fs::path& original = own.empty() ? model : own;
   if (original.empty()) return std::nullopt;
-  if (!fs::exists(original) && !checkpoint.empty() && Tokenizer::is_in(checkpoint)) return Tokenizer::load(checkpoint);
-  if (!own.empty()) return Tokenizer::load(own);
+  const auto load = [&](const fs::path& path) { return recipe.model.chat.with_settings(Tokenizer::load(path)); };
+  if (!fs::exists(original) && !checkpoint.empty() && Tokenizer::is_in(checkpoint)) return load(checkpoint);
+  if (!own.empty()) return load(own);
   const fs::path folder = tokenizer_folder(model);
-  return Tokenizer::is_in(folder) ? std::optional(Tokenizer::load(folder)) : std::nullopt;
+  return Tokenizer::is_in(folder) ? std::optional(load(folder)) : std::nullopt;
 }
 
 }  // namespace hone

@@ -14,7 +14,8 @@ std::unique_ptr<Model> start_model(const Recipe& recipe);
 bool starts_from_adapter(const Recipe& recipe);
 // The adapters that the stages train; r = 0: none.
 LoraConfig start_lora(const Recipe& recipe);
-// The tokenizer that the run begins with, if any: the recipe's, else that of the model folder. checkpoint: where a
+// The tokenizer that the run begins with, if any: the recipe's, else that of the model folder, with
+// the chat template of [model]. checkpoint: where a
 // resumed run continues; it has a copy, which is used if the original is gone. Empty: none.
 std::optional<Tokenizer> start_tokenizer(const Recipe& recipe, const std::filesystem::path& checkpoint = {});
 

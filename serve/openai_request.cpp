@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/text/chat_settings.h"
 #include "serve/request_fields.h"
 
 namespace hone {
@@ -26,6 +27,7 @@ class BoundsCheck : public Fields {
   void value(const char*, std::vector<int64_t>&, const char*) override {}
   void value(const char*, std::vector<double>&, const char*) override {}
   void value(const char*, std::vector<std::string>&, const char*) override {}
+  void value(const char*, Json&, const char*) override {}
   void table(const char*, const std::function<void(Fields&)>& fields, const char*) override { fields(*this); }
   void tables(const char* key, size_t count, const std::function<void(size_t)>&,
               const std::function<void(size_t, Fields&)>& item, const char*) override {
@@ -295,8 +297,15 @@ void read_messages(RequestFields& fields, const ServedModel& model, OpenAiReques
   if (!model.chat)
     throw HttpError(400, "chats need a tokenizer, which the model's folder lacks; use /v1/completions with token ids",
                     "messages");
+  Json variables = JsonObject{};
+  if (const Json* kwargs = fields.find(kKwargsMember)) {
+    if (!kwargs->is_object())
+      throw HttpError(400, concat("chat_template_kwargs must be an object, not ", kwargs->kind_name()), kKwargsMember);
+    variables.set(kKwargsMember, *kwargs);
+  }
   try {
-    const std::vector<Message> parsed = parse_messages(plain_messages(*messages), "request");
+    std::vector<Message> parsed = parse_messages(plain_messages(*messages), "request");
+    attach_row_variables(parsed, variables, "request");
     out.prompts.push_back({{}, model.chat->encode(*model.tokenizer, parsed, true).ids});
   } catch (const HttpError&) {
     throw;

@@ -31,6 +31,8 @@ const std::set<std::string, std::less<>> kForeign{
     "max_trajectory_age_steps", "norm_adv_by_std_in_grpo", "--remote_rm_url", "rollout_is", "staleness_threshold",
     // lm-evaluation-harness, OpenAI's client
     "add_bos_token", "api_key", "AsyncOpenAI", "invalid",
+    // Variables of published chat templates
+    "date_string", "enable_thinking",
     // CMake, C++
     "CMAKE_CUDA20_STANDARD_COMPILE_OPTION", "std::source_location",
     // Patterns of names in docs/dev/style.md, and words that stand for any name

@@ -96,6 +96,10 @@ struct PlannedStep {
   int64_t max_versions_in_flight = 0;
 };
 
+struct PromptFormat;  // data/prompt.h
+struct ShownSample;   // train/shown_sample.h
+struct ShowRequest;
+
 class Stage;
 using StageFactory = std::unique_ptr<Stage> (*)();
 Registry<StageFactory>& stages();
@@ -132,6 +136,10 @@ class Stage {
   virtual void check(const StageCheck&) const {}
   // Sentences for the log about settings that are allowed and rarely intended.
   virtual std::vector<std::string> warnings() const { return {}; }
+  // How the stage's prompts are written; null if it has none. The model is saved with the chat template that it names.
+  virtual const PromptFormat* prompt_format() const { return nullptr; }
+  // The samples of the first rows, as run() makes them, in the order of the rows. No model is needed.
+  virtual std::vector<ShownSample> show(const ShowRequest& request) const;
   virtual void run(StageContext& stage) const = 0;
 };
 

@@ -103,6 +103,29 @@ void apply_override(toml::table& root, std::string_view text) {
   });
 }
 
+Json json_of(const toml::node& node, std::string_view source);
+
+Json json_of(const toml::table& table, std::string_view source) {
+  JsonObject out;
+  for (const auto& [key, value] : table) out.emplace_back(key.str(), json_of(value, source));
+  return out;
+}
+
+// The values of a table that the program does not know; strings stay as they are.
+Json json_of(const toml::node& node, std::string_view source) {
+  if (const toml::table* table = node.as_table()) return json_of(*table, source);
+  if (const toml::array* array = node.as_array()) {
+    JsonArray out;
+    for (const toml::node& item : *array) out.push_back(json_of(item, source));
+    return out;
+  }
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto whole = node.value_exact<int64_t>()) return *whole;
+  if (const auto number = node.value_exact<double>()) return *number;
+  if (const auto truth = node.value_exact<bool>()) return *truth;
+  fail(place(node.source(), source), ": ", kind_of(node), " cannot stand here; write it as a string");
+}
+
 // Reads one table. finish() throws an Error for the first key that was not visited.
 class Reader : public Fields {
  public:
@@ -115,6 +138,13 @@ class Reader : public Fields {
   void value(const char* key, std::vector<int64_t>& v, const char*) override { list(key, v, "an integer"); }
   void value(const char* key, std::vector<double>& v, const char*) override { list(key, v, "a number"); }
   void value(const char* key, std::vector<std::string>& v, const char*) override { list(key, v, "a string"); }
+  void value(const char* key, Json& v, const char*) override {
+    const toml::node* node = ask(key);
+    if (!node) return;
+    const toml::table* table = node->as_table();
+    HONE_CHECK(table, place(node->source(), source_), ": '", key, "' should be a table, it is ", kind_of(*node));
+    v = json_of(*table, source_);
+  }
 
   void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
     if (const toml::node* node = ask(key)) nested(key, *node, fields);

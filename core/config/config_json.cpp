@@ -48,6 +48,9 @@ class JsonReader : public Fields {
   void value(const char* key, std::vector<std::string>& v, const char*) override {
     list(key, v, [&](const Json& item) { return item.as_string(name(key)); });
   }
+  void value(const char* key, Json& v, const char*) override {
+    if (const Json* found = find(key)) v = found->as_object(name(key));
+  }
   void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
     if (const Json* found = find(key)) read(*found, name(key), fields);
   }

@@ -31,6 +31,7 @@ class Writer : public Fields {
     }
     put(key, "strings", Json::array(all), doc);
   }
+  void value(const char* key, Json& v, const char* doc) override { put(key, "table", v, doc); }
   void require(const char*, bool, const std::string&) override {}
   bool reading() const override { return false; }
   void alias(const char* old_key, const char* key) override { old_keys_[key] = old_key; }
@@ -57,7 +58,21 @@ class Writer : public Fields {
   std::map<std::string, std::string> old_keys_;
 };
 
+// A JSON string is a TOML one but for DEL, which TOML wants escaped.
+std::string toml_string(const Json& v) {
+  std::string text = v.dump();
+  for (size_t at = text.find('\x7f'); at != std::string::npos; at = text.find('\x7f', at))
+    text.replace(at, 1, "\\u007f");
+  return text;
+}
+
 std::string toml_value(const Json& v) {
+  if (v.is_object()) {  // null has no TOML: such a member is left out
+    std::string out;
+    for (const auto& [key, value] : v.as_object())
+      if (!value.is_null()) out += concat(out.empty() ? " " : ", ", toml_string(key), " = ", toml_value(value));
+    return out.empty() ? "{}" : "{" + out + " }";
+  }
   if (v.is_array()) {
     std::string out;
     for (const Json& item : v.as_array()) out += (out.empty() ? "" : ", ") + toml_value(item);
@@ -67,11 +82,7 @@ std::string toml_value(const Json& v) {
     const std::string text = number_text(v.as_double());
     return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
   }
-  // A JSON string is a TOML one but for DEL, which TOML wants escaped.
-  std::string text = v.dump();
-  for (size_t at = text.find('\x7f'); at != std::string::npos; at = text.find('\x7f', at))
-    text.replace(at, 1, "\\u007f");
-  return text;
+  return toml_string(v);
 }
 
 // Writes the values of a table before its sub-tables, whatever the order of the fields: in TOML nothing returns to the

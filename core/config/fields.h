@@ -20,6 +20,8 @@
 
 namespace hone {
 
+class Json;
+
 class Fields {
  public:
   virtual ~Fields() = default;
@@ -30,6 +32,8 @@ class Fields {
   virtual void value(const char* key, std::vector<int64_t>& v, const char* doc) = 0;
   virtual void value(const char* key, std::vector<double>& v, const char* doc) = 0;
   virtual void value(const char* key, std::vector<std::string>& v, const char* doc) = 0;
+  // A table with keys of the user's choice. Readers make v an object.
+  virtual void value(const char* key, Json& v, const char* doc) = 0;
   // A nested table, and an array of tables: item(i) gives the i-th element's fields; resize is called first when
   // reading.
   virtual void table(const char* key, const std::function<void(Fields&)>& fields, const char* doc) = 0;

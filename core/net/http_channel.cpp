@@ -39,8 +39,9 @@ struct HttpChannel::Impl {
   asio::awaitable<HttpResponse> exchange_over(Stream& stream, const std::string& target, const HttpRequest& request);
 
   std::string host() const { return url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]"; }
+  // For messages: without the query, which may hold a key.
   std::string name_of(const std::string& target) const {
-    return concat(url.tls ? "https://" : "http://", host(), ":", url.port, target);
+    return concat(url.tls ? "https://" : "http://", host(), ":", url.port, target.substr(0, target.find('?')));
   }
   void drop() {
     tls.reset();

@@ -7,6 +7,17 @@ namespace {
 
 const std::string kMarker = "MarkerOfTheReply", kNextMarker = "MarkerOfTheNextMessage";
 
+// The members of the first message that belong to the conversation; null if there are none.
+Json conversation_members(const Message& message) {
+  Json out;
+  for (const char* name : {kToolsMember, kKwargsMember})
+    if (const Json* value = message.extra.is_object() ? message.extra.find(name) : nullptr) {
+      if (out.is_null()) out = Json(JsonObject{});
+      out.set(name, *value);
+    }
+  return out;
+}
+
 // Makes the marker longer until the text does not contain it.
 std::string unused_in(std::string_view text, std::string marker) {
   while (text.find(marker) != text.npos) marker += 'x';
@@ -17,7 +28,7 @@ std::string unused_in(std::string_view text, std::string marker) {
 std::vector<Message> with_assistant_message(const std::vector<Message>& messages, size_t index,
                                             const std::string& text) {
   std::vector<Message> out = messages;
-  out[index] = {"assistant", text, {}};
+  out[index] = {"assistant", text, conversation_members(messages[index])};
   return out;
 }
 
@@ -45,23 +56,25 @@ std::string shared_header(std::string_view prompt, std::string_view before_messa
 }  // namespace
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, int64_t today)
-    : template_(tokenizer.chat_template(), tokenizer.chat_template_source()),
-      bos_(tokenizer.special_token("bos_token")),
-      eos_(tokenizer.special_token("eos_token")),
-      pad_(tokenizer.special_token("pad_token")),
-      today_(today) {
+    : template_(tokenizer.chat_template(), tokenizer.chat_template_source()), today_(today) {
+  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"})
+    if (std::string token = tokenizer.special_token(name); !token.empty()) variables_.set(name, std::move(token));
+  for (const auto& [name, value] : tokenizer.chat_template_kwargs().as_object()) variables_.set(name, value);
   learn_turn(tokenizer);
 }
 
 JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
-  const Json* tools = messages.empty() ? nullptr : messages.front().extra.find("tools");
-  Json variables = JsonObject{{"messages", messages_json(messages)},
-                              {"tools", tools ? *tools : Json()},
-                              {"documents", nullptr},
-                              {"add_generation_prompt", add_generation_prompt}};
-  for (const auto& [name, text] : {std::pair{"bos_token", &bos_}, {"eos_token", &eos_}, {"pad_token", &pad_}}) {
-    if (!text->empty()) variables.set(name, *text);
+  Json variables = JsonObject{{"tools", nullptr}, {"documents", nullptr}};
+  for (const auto& [name, value] : variables_.as_object()) variables.set(name, value);
+  const Json conversation = conversation_json(messages);
+  for (const auto& [name, value] : conversation.as_object()) {
+    if (name != kKwargsMember) {
+      variables.set(name, value);
+      continue;
+    }
+    for (const auto& [variable, given] : value.as_object(kKwargsMember)) variables.set(variable, given);
   }
+  variables.set("add_generation_prompt", add_generation_prompt);
   return template_.render(variables, today_);
 }
 
@@ -148,8 +161,10 @@ class ChatTemplate::SpanSearch {
 
   // Where message `turn` begins: after the prompt for it, or after the header of another message in its place.
   std::optional<size_t> begin_of(size_t turn) const {
-    const std::optional<std::string> prompt = chat_.try_render(first_messages(turn), true);
-    if (prompt && rendered_.starts_with(*prompt)) return prompt->size();
+    for (const bool with_tools : tool_choices()) {
+      const std::optional<std::string> prompt = chat_.try_render(first_messages(turn, with_tools), true);
+      if (prompt && rendered_.starts_with(*prompt)) return prompt->size();
+    }
     for (const bool all : {true, false}) {
       const std::optional<Surroundings> probe = chat_.around(
           with_assistant_message(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
@@ -168,18 +183,31 @@ class ChatTemplate::SpanSearch {
       const std::string rest = probe->after.substr(end_in(probe->after, turn));
       if (rendered_.ends_with(rest) && begin + rest.size() <= rendered_.size()) return rendered_.size() - rest.size();
     }
-    const std::optional<std::string> until = chat_.try_render(first_messages(turn + 1), false);
-    if (!until || !until->ends_with(chat_.last_tail_)) return std::nullopt;
-    const size_t message_end = until->size() - chat_.last_tail_.size();
-    for (const size_t end : {message_end + chat_.end_of_turn_in(chat_.last_tail_), message_end}) {
-      if (begin <= end && rendered_.starts_with(std::string_view(*until).substr(0, end))) return end;
+    for (const bool with_tools : tool_choices()) {
+      const std::optional<std::string> until = chat_.try_render(first_messages(turn + 1, with_tools), false);
+      if (!until || !until->ends_with(chat_.last_tail_)) continue;
+      const size_t message_end = until->size() - chat_.last_tail_.size();
+      for (const size_t end : {message_end + chat_.end_of_turn_in(chat_.last_tail_), message_end}) {
+        if (begin <= end && rendered_.starts_with(std::string_view(*until).substr(0, end))) return end;
+      }
     }
     return std::nullopt;
   }
 
  private:
-  std::vector<Message> first_messages(size_t count) const {
-    return {messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count)};
+  // With and without the conversation's tools. A template may write them into the last question (Mistral); then a
+  // conversation that ends earlier is a beginning of this one only without them.
+  std::vector<bool> tool_choices() const {
+    const bool has_tools =
+        !messages_.empty() && messages_.front().extra.is_object() && messages_.front().extra.find(kToolsMember);
+    return has_tools ? std::vector<bool>{true, false} : std::vector<bool>{true};
+  }
+
+  std::vector<Message> first_messages(size_t count, bool with_tools = true) const {
+    std::vector<Message> out(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count));
+    if (!with_tools && !out.empty())
+      std::erase_if(out.front().extra.object_ref(), [](const auto& member) { return member.first == kToolsMember; });
+    return out;
   }
 
   // The part of `after` that belongs to the turn: up to its end-of-turn token. The next message may contain such a
@@ -234,6 +262,24 @@ std::vector<TextSpan> ChatTemplate::assistant_spans(const std::vector<Message>& 
     HONE_CHECK(out.empty() || *begin >= out.back().end, "chat template: the assistant's turn in message ", i,
                " (counted from 0) is not rendered behind the one before it");
     out.push_back({*begin, *end});
+  }
+  return out;
+}
+
+// The content is the text in place of which the template writes a marker.
+std::vector<std::optional<TextSpan>> ChatTemplate::content_spans(const std::vector<Message>& messages) const {
+  const std::string text = render(messages, false).text;
+  const std::string marker = unused_in(text, kMarker);
+  std::vector<std::optional<TextSpan>> out;
+  std::vector<Message> marked = messages;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    marked[i].content = marker;
+    const std::optional<Surroundings> probe = around(marked, marker);
+    marked[i].content = messages[i].content;
+    const bool found = probe && probe->before.size() + probe->after.size() <= text.size() &&
+                       text.starts_with(probe->before) && text.ends_with(probe->after);
+    out.push_back(found ? std::optional(TextSpan{probe->before.size(), text.size() - probe->after.size()})
+                        : std::nullopt);
   }
   return out;
 }

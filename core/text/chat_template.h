@@ -14,18 +14,15 @@
 
 namespace hone {
 
-struct TextSpan {
-  size_t begin = 0, end = 0;  // bytes
-};
-
 class ChatTemplate {
  public:
   // Parses the tokenizer's chat template. Throws Error if there is none. today: the date of strftime_now, seconds since
   // 1970.
   ChatTemplate(const Tokenizer& tokenizer, int64_t today);
 
-  // The variable `tools` is the member "tools" of the first message. Throws Error if the template calls
-  // raise_exception.
+  // The template's variables: messages; tools and the members of chat_template_kwargs (struct Message); documents;
+  // add_generation_prompt; the special tokens by their names. chat_template_kwargs of the conversation count before the
+  // tokenizer's, and both before the special tokens. Throws Error if the template calls raise_exception.
   JinjaTemplate::Output render(const std::vector<Message>& messages, bool add_generation_prompt) const;
 
   // The token that ends an assistant's turn: the first special token after the assistant's message in a conversation
@@ -37,6 +34,9 @@ class ChatTemplate {
   // be found.
   std::vector<TextSpan> assistant_spans(const std::vector<Message>& messages, const JinjaTemplate::Output& rendered,
                                         size_t first) const;
+
+  // ChatFormat::content_spans().
+  std::vector<std::optional<TextSpan>> content_spans(const std::vector<Message>& messages) const;
 
  private:
   class SpanSearch;
@@ -52,7 +52,7 @@ class ChatTemplate {
   size_t header_size(std::string_view before_message) const;
 
   JinjaTemplate template_;
-  std::string bos_, eos_, pad_;
+  Json variables_ = JsonObject{};  // of every rendering
   int64_t today_;
   std::string end_of_turn_;
   std::vector<std::string> turn_ends_;         // the tokens that end a generation: the tokenizer's, and end_of_turn_

@@ -10,6 +10,7 @@ class Preference : public OfflineStage<PreferenceSource> {
   Preference() : OfflineStage({"dpo", 16, "pairs", 1e-6}, 2) {}
 
  protected:
+  std::string part_name(const Sample&, size_t i) const override { return i == 0 ? "chosen" : "rejected"; }
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
     return load_preferences(source, tokenizer);
   }

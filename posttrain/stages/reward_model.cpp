@@ -27,6 +27,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
     f("margin", source.margin,
       "template of a number: the margin by which the score of the chosen completion should be higher; empty = 0");
   }
+  std::string part_name(const Sample&, size_t i) const override { return i == 0 ? "chosen" : "rejected"; }
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
     std::vector<Group> pairs = load_preferences(source, tokenizer);
     for (Group& pair : pairs)

@@ -21,6 +21,7 @@
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
 #include "train/objective.h"
+#include "train/shown_sample.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -152,6 +153,29 @@ class Rl : public Stage {
     for (const DataSource<RlSource>& source : all_sources()) check_source(check, source);
   }
 
+  const PromptFormat* prompt_format() const override {
+    return sources_.empty() ? &actor_.format : &sources_.first().format;
+  }
+  // The prompts of the first tasks.
+  std::vector<ShownSample> show(const ShowRequest& request) const override {
+    std::vector<ShownSample> out;
+    std::vector<DataSource<RlSource>> sources = all_sources();
+    for (DataSource<RlSource>& source : sources) {
+      RowSource& rows = source.settings.rows;
+      if (rows.limit == 0 || rows.limit > request.rows) rows.limit = request.rows;
+      PromptEncoder encoder(source.settings.format, request.tokenizer);
+      for (const Task& task : load_source(source)) {
+        ShownSample shown{.where = task.id, .part = "prompt", .sample = {}, .roles = encoder.prompt_roles(task)};
+        shown.sample.tokens = encoder.prompt(task);
+        shown.sample.columns.assign(columns::mask, shown.sample.tokens.size(), 0);
+        shown.full_length = std::ssize(shown.sample.tokens);
+        if (!task.answer.empty()) shown.note = "answer: " + task.answer;
+        out.push_back(std::move(shown));
+      }
+    }
+    return out;
+  }
+
   void run(StageContext& stage) const override {
     std::vector<MixturePart> parts;
     const std::vector<Task> tasks = load_all(&parts);
@@ -260,7 +284,8 @@ class Rl : public Stage {
   static std::optional<Task> first_task(const Problems& problems, const Tokenizer* tokenizer,
                                         const DataSource<RlSource>& source) {
     std::optional<PromptEncoder> encoder;
-    if (tokenizer) problems.attempt("chat", [&] { encoder.emplace(source.settings.format, *tokenizer); });
+    if (tokenizer)
+      problems.attempt(source.settings.format.key(), [&] { encoder.emplace(source.settings.format, *tokenizer); });
     std::optional<Task> first;
     const RowSource& all_rows = source.settings.rows;
     each_first_row(all_rows, [&](const RowSource& rows) {

@@ -13,6 +13,9 @@ class UnpairedPreference : public OfflineStage<UnpairedSource> {
   UnpairedPreference() : OfflineStage({"kto", 16, "labeled completions", 1e-6}, 1) {}
 
  protected:
+  std::string part_name(const Sample& sample, size_t) const override {
+    return sample.reward > 0 ? "desirable" : "undesirable";
+  }
   std::vector<Group> load(const UnpairedSource& source, const Tokenizer& tokenizer) const override {
     return load_unpaired(source, tokenizer);
   }

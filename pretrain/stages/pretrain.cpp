@@ -1,9 +1,11 @@
 // Next-token training on a corpus.
 #include <algorithm>
 
+#include "core/io/jsonl.h"
 #include "pretrain/corpus.h"
 #include "pretrain/token_loader.h"
 #include "train/loop.h"
+#include "train/shown_sample.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -31,6 +33,26 @@ class Pretrain : public Stage {
   std::vector<std::string> warnings() const override { return loop_.warnings(); }
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return {.sequences = batch_size_, .length = max_length_, .objective = objective_, .trainer = &loop_.trainer};
+  }
+  // Windows or documents in the order of the corpus; training draws them in another order.
+  std::vector<ShownSample> show(const ShowRequest& request) const override {
+    const TokenFile tokens = first_tokens(request);
+    const bool by_document = packing_ == "documents";
+    const int64_t count = by_document ? tokens.num_documents() : tokens.num_tokens() / max_length_;
+    HONE_CHECK(count > 0, "pretrain: the corpus has ", tokens.num_tokens(), " tokens, fewer than one window of ",
+               max_length_);
+    std::vector<ShownSample> out;
+    for (int64_t i = 0; i < count && std::ssize(out) < request.rows; ++i) {
+      ShownSample shown{.where = concat(by_document ? "document " : "window ", i + 1),
+                        .part = {},
+                        .sample = by_document ? read_document(tokens, i) : read_window(tokens, max_length_, i),
+                        .roles = {}};
+      if (shown.sample.tokens.empty()) continue;
+      shown.roles.assign(shown.sample.tokens.size(), TokenRole::text);
+      shown.full_length = by_document ? document_length(tokens, i) : max_length_;
+      out.push_back(std::move(shown));
+    }
+    return out;
   }
   // A resumed stage reads the tokens that it wrote, and the corpus may be gone.
   void check(const StageCheck& check) const override {
@@ -75,17 +97,40 @@ class Pretrain : public Stage {
       out += tokens.document_start(i + 1) - tokens.document_start(i) >= 2;
     return out;
   }
+  static int64_t document_length(const TokenFile& tokens, int64_t document) {
+    return tokens.document_start(document + 1) - tokens.document_start(document);
+  }
+  // Empty if the document has fewer than two tokens.
+  Sample read_document(const TokenFile& tokens, int64_t document) const {
+    Sample out;
+    const int64_t length = std::min(document_length(tokens, document), max_length_);
+    if (length < 2) return out;
+    out.tokens.resize(static_cast<size_t>(length));
+    tokens.read(tokens.document_start(document), out.tokens);
+    set_mask(out);
+    return out;
+  }
   Sample next_document(const TokenFile& tokens, IndexLoader& order) const {
-    for (;;) {
-      const int64_t document = order.next(), begin = tokens.document_start(document);
-      const int64_t length = std::min(tokens.document_start(document + 1) - begin, max_length_);
-      if (length < 2) continue;
-      Sample out;
-      out.tokens.resize(static_cast<size_t>(length));
-      tokens.read(begin, out.tokens);
-      set_mask(out);
-      return out;
+    for (;;)
+      if (Sample out = read_document(tokens, order.next()); !out.tokens.empty()) return out;
+  }
+
+  // Tokenizes as many documents as the first `rows` samples need.
+  TokenFile first_tokens(const ShowRequest& request) const {
+    const std::filesystem::path documents = request.scratch / "documents.jsonl", out = request.scratch / "tokens.bin";
+    const bool by_document = packing_ == "documents";
+    const int64_t wanted = by_document ? request.rows : request.rows * max_length_;
+    const auto next = corpus_reader(corpus_);
+    JsonlWriter file(documents);
+    int64_t found = 0;
+    for (std::string text; found < wanted && next(text);) {
+      const int64_t length = std::ssize(request.tokenizer.encode(text)) + 1;  // with eos
+      found += by_document ? length >= 2 : length;
+      file.write(JsonObject{{"text", text}});
     }
+    file.flush();
+    write_token_file(out, std::vector<std::string>{documents.string()}, "text", request.tokenizer);
+    return TokenFile(out);
   }
 
   CorpusSource corpus_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "core/config/config.h"
 #include "core/io/file.h"
 #include "tests/core/text/chat_tokenizer.h"
@@ -166,6 +168,90 @@ TEST_F(DatasetTest, AnAssistantTurnThatATemplateOmitsIsNamedIfOnlyAssistantTurns
   source.assistant_only_loss = true;
   const std::string error = error_of([&] { load_sft(source, forgetful); });
   EXPECT_NE(error.find("c.jsonl:2: chat template: the assistant's turn in message 1"), std::string::npos) << error;
+}
+
+// The column of a row counts before the stage's variables. Prompts that are text get them, too.
+TEST_F(DatasetTest, TemplatesGetTheVariablesOfTheStageAndOfTheRow) {
+  const Tokenizer chat = ChatTokenizer{.chat_template =
+                                           "{{ mood }}{{ tools | length if tools else '' }}:"
+                                           "{% for m in messages %}{{ m.content }}{% if m.role == "
+                                           "'assistant' %}<|im_end|>{% endif %}{% endfor %}"}
+                             .make();
+  SftSource source{};
+  source.rows.files = {file(
+      "k.jsonl",
+      R"({"prompt": "a", "completion": "b"})"
+      "\n"
+      R"({"prompt": "a", "completion": "b", "chat_template_kwargs": {"mood": "sad"}})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{"x": 1}]})")};
+  source.sample.format.chat = "template";
+  source.sample.format.settings.chat_template_kwargs = JsonObject{{"mood", "glad"}};
+  std::vector<std::string> texts;
+  for (const Sample& sample : load_sft(source, chat)) texts.push_back(chat.decode(sample.tokens));
+  EXPECT_EQ(texts, (std::vector<std::string>{"glad:ab<|im_end|>", "sad:ab<|im_end|>", "glad1:ab<|im_end|>"}));
+
+  PromptEncoder encoder(source.sample.format, chat);
+  Task task{.id = "t:1", .prompt = "q", .messages = {}, .answer = {}, .columns = JsonObject{}};
+  EXPECT_EQ(chat.decode(encoder.prompt(task)), "glad:q");
+  task.columns.set("chat_template_kwargs", JsonObject{{"mood", "odd"}});
+  EXPECT_EQ(chat.decode(encoder.prompt(task)), "odd:q");
+  task.columns.set("chat_template_kwargs", 3);
+  EXPECT_NE(error_of([&] { encoder.prompt(task); }).find("t:1: chat_template_kwargs must be"), std::string::npos);
+}
+
+TEST_F(DatasetTest, AStagesTemplateReplacesTheTokenizersAndMakesAPromptAUsersMessage) {
+  PromptFormat format{.chat = "", .system = "", .settings = {.chat_template = "chatml"}};
+  const Tokenizer chat = ChatTokenizer{.chat_template = "own"}.make();
+  const Task task{.id = "t", .prompt = "q", .messages = {}, .answer = {}, .columns = {}};
+  EXPECT_EQ(chat.decode(PromptEncoder(format, chat).prompt(task)),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_NE(format.saved_tokenizer(chat).chat_template().find("<|im_start|>"), std::string::npos);
+  EXPECT_EQ(PromptFormat{}.saved_tokenizer(chat).chat_template(), "own");
+  format.chat = "plain";
+  EXPECT_NE(
+      error_of([&] { check_settings([&](Fields& f) { format.fields(f); }); }).find("remove chat or chat_template"),
+      std::string::npos);
+}
+
+// An error of a template names the row, the template and its line.
+TEST_F(DatasetTest, ATemplatesErrorNamesRowTemplateAndLine) {
+  SftSource source{};
+  source.rows.files = {file("r.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n")};
+  source.sample.format.settings.chat_template = file("strict.jinja", "{{ 1 }}\n{{ raise_exception('no users') }}");
+  const std::string error = error_of([&] { load_sft(source, ChatTokenizer{}.make()); });
+  EXPECT_NE(error.find("r.jsonl:1: "), std::string::npos) << error;
+  EXPECT_NE(error.find("strict.jinja: template line 2: no users"), std::string::npos) << error;
+}
+
+TEST_F(DatasetTest, TracesSayTheRoleOfEachTokenAndLeaveNoRowOut) {
+  const Tokenizer chat = ChatTokenizer{}.make();
+  std::vector<SampleTrace> traces;
+  SftSource source{};
+  source.rows.files = {file(
+      "r.jsonl",
+      R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "user"}, )"
+      R"({"role": "assistant", "content": "yo"}]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "a very long question"}, {"role": "assistant", "content": "yo"}]})")};
+  source.assistant_only_loss = true;
+  source.sample.max_length = 40;
+  source.sample.traces = &traces;
+  const std::vector<Sample> samples = load_sft(source, chat);
+  ASSERT_EQ(samples.size(), 2u);
+  ASSERT_EQ(traces.size(), 2u);
+  ASSERT_EQ(traces[0].roles.size(), samples[0].tokens.size());
+  std::map<TokenRole, std::string> text;
+  for (size_t t = 0; t < samples[0].tokens.size(); ++t) {
+    text[traces[0].roles[t]] += chat.token(samples[0].tokens[t]);
+    EXPECT_EQ(samples[0].columns[columns::mask][t] != 0, traces[0].roles[t] == TokenRole::assistant) << t;
+  }
+  EXPECT_EQ(text[TokenRole::system], "S");
+  EXPECT_EQ(text[TokenRole::user], "user");
+  EXPECT_EQ(text[TokenRole::assistant], "yo<|im_end|>");
+  EXPECT_GT(samples[1].tokens.size(), 40u);  // skipped in training
+  source.sample.traces = nullptr;
+  EXPECT_EQ(load_sft(source, chat).size(), 1u);
 }
 
 TEST_F(DatasetTest, TasksKeepTheRowAndNeedNoAnswer) {

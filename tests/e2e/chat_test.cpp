@@ -137,5 +137,68 @@ TEST_F(ChatRun, ARowWhoseRepliesCannotBeFoundIsNamed) {
       << failed.err;
 }
 
+// A stage's template and variables decide what is trained on; the template is saved, and commands go on with it.
+TEST_F(ChatRun, TheTemplateOfTrainingIsSavedWithTheModel) {
+  const std::string mine =
+      "{% for m in messages %}<|im_start|>{{ m.role }} {{ mood }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant {{ mood }}\n{{ '' }}{% endif %}";
+  write("mine.jinja", mine);
+  write("recipe.toml", with_folder(R"(
+seed = 3
+tokenizer = "FOLDER/tokenizer"
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_attention_heads = 2
+num_hidden_layers = 1
+max_position_embeddings = 96
+chat_template_kwargs = { mood = "calm" }
+[[stage]]
+kind = "sft"
+files = ["FOLDER/conversations.jsonl"]
+assistant_only_loss = true
+chat_template = "FOLDER/mine.jinja"
+steps = 1
+batch_size = 2
+)"));
+  const fs::path done = run("saved"), model = done / "checkpoints/sft/step-1";
+  EXPECT_EQ(read_file(model / "chat_template.jinja"), mine);
+
+  const Finished shown = run_hone({"data", "show", (done / "recipe.toml").string(), "--rows", "1", "--json"});
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  std::string text, trained;
+  const Json row = parse_json(shown.out, "show");
+  for (size_t t = 0; t < row.at("tokens").as_array().size(); ++t) {
+    text += row.at("tokens").as_array()[t].as_string();
+    if (row.at("mask").as_array()[t].as_int() == 1) trained += row.at("tokens").as_array()[t].as_string();
+  }
+  EXPECT_TRUE(text.starts_with("<|im_start|>user calm\\na<|im_end|>\\n<|im_start|>assistant calm\\nyes<|im_end|>"))
+      << text;
+  EXPECT_EQ(trained, "yes<|im_end|>yes<|im_end|>");
+
+  const auto prompt_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"generate",     "--model", model.string(), "--prompt", "a",
+                                          "--max-tokens", "1",       "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished generated = run_hone(arguments);
+    EXPECT_EQ(generated.code, 0) << generated.err;
+    std::vector<int32_t> ids;
+    const Json reply = parse_json(generated.out, "generate");
+    for (const Json& id : reply.at("prompt_ids").as_array()) ids.push_back(static_cast<int32_t>(id.as_int()));
+    return Tokenizer::load(model).decode(ids);
+  };
+  EXPECT_EQ(prompt_of({}), "a");
+  EXPECT_EQ(prompt_of({"--apply-chat-template"}), "<|im_start|>user \na<|im_end|>\n<|im_start|>assistant \n");
+  EXPECT_EQ(prompt_of({"--apply-chat-template", "--chat-template-kwargs", R"({"mood": "glad"})"}),
+            "<|im_start|>user glad\na<|im_end|>\n<|im_start|>assistant glad\n");
+  EXPECT_EQ(prompt_of({"--chat-template", "chatml", "--system", "S"}),
+            "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(run_hone({"generate", "--model", model.string(), "--prompt", "a", "--chat-template-kwargs", "[1]"}).code,
+            2);
+  const Finished unknown = run_hone({"chat", "--model", model.string(), "--chat-template", "chatlm"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_NE(unknown.err.find("did you mean 'chatml'"), std::string::npos) << unknown.err;
+}
+
 }  // namespace
 }  // namespace hone::test

@@ -117,6 +117,17 @@ TEST_F(PromptsTest, TheChatTemplateIsAnOptionAndTextHasTheInstructionAtItsBeginn
   EXPECT_EQ(rendered(chat.task(doc)), "<system>Add. <user>Q: 3*3\nA:");
 }
 
+TEST_F(PromptsTest, ATemplateOfTheOptionsReplacesTheTasksAndMeansAChat) {
+  const PromptSource s = source("chat = 'llama3'\nchat_template_kwargs = { a = 1, b = 2 }");
+  const EvalOptions options{.chat = {.chat_template = "zephyr", .chat_template_kwargs = JsonObject{{"b", 3}}}};
+  const PromptRenderer renderer(s, options);
+  EXPECT_EQ(renderer.format().chat, "auto");
+  EXPECT_EQ(renderer.format().settings.chat_template, "zephyr");
+  EXPECT_EQ(renderer.format().settings.chat_template_kwargs.dump(), R"({"a": 1, "b": 3})");
+  EXPECT_TRUE(PromptRenderer(source(""), options).is_chat());
+  EXPECT_EQ(PromptRenderer(s, {}).format().chat, "llama3");
+}
+
 TEST_F(PromptsTest, ARowsHashIsOfItsContents) {
   const PromptSource s = source("");
   const auto docs = load(s);

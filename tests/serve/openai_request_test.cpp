@@ -42,6 +42,24 @@ TEST_F(OpenAiRequestTest, ACompletionHasOpenAIsDefaults) {
   EXPECT_FALSE(submitted[0].prompt_logprobs);
 }
 
+TEST_F(OpenAiRequestTest, AChatsVariablesReachTheTemplate) {
+  const Tokenizer tokenizer = model.tokenizer.with_chat_template("{{ mood }}:{{ messages[0].content }}", "test")
+                                  .with_chat_template_kwargs(JsonObject{{"mood", "glad"}});
+  const ChatFormat format = ChatFormat::make("template", tokenizer);
+  ServedModel served = model.served();
+  served.chat = &format;
+  const auto prompt = [&](const std::string& more) {
+    const Json body = parse_json(R"({"messages": [{"role": "user", "content": "a"}])" + more + "}", "body");
+    return tokenizer.decode(parse_chat(body, served).prompts[0].ids);
+  };
+  EXPECT_EQ(prompt(""), "glad:a");
+  EXPECT_EQ(prompt(R"(, "chat_template_kwargs": {"mood": "sad", "other": [1]})"), "sad:a");
+  EXPECT_EQ(prompt(R"(, "chat_template_kwargs": null)"), "glad:a");
+  const std::string messages = R"({"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": )";
+  expect_refused(true, messages + "[1]}", "chat_template_kwargs", "must be an object");
+  expect_refused(true, messages + R"({"messages": []}})", "messages", "'messages' is set by the program");
+}
+
 TEST_F(OpenAiRequestTest, EveryMemberIsRead) {
   const OpenAiRequest request = completion(
       R"({"model": "tiny", "prompt": [[1, 2], [3]], "max_tokens": 20, "n": 3, "temperature": 0.5, "top_p": 0.9,

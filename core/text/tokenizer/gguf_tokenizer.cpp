@@ -170,10 +170,12 @@ void read_templates(const GgufReader& file, TokenizerFiles& out) {
   out.chat_template_source = where_of(file, key);
   JsonArray named;
   if (!out.chat_template.empty()) named.push_back(JsonObject{{"name", "default"}, {"template", out.chat_template}});
-  for (const auto& [name, value] : file.metadata().as_object())
-    if (name.starts_with(concat(key, ".")))
-      named.push_back(
-          JsonObject{{"name", name.substr(key.size() + 1)}, {"template", value.as_string(where_of(file, name))}});
+  for (const auto& [member, value] : file.metadata().as_object()) {
+    if (!member.starts_with(concat(key, "."))) continue;
+    const std::string name = member.substr(key.size() + 1), &text = value.as_string(where_of(file, member));
+    named.push_back(JsonObject{{"name", name}, {"template", text}});
+    add_named_template(out, name, text, where_of(file, member));
+  }
   if (named.size() > 1)
     out.config.set("chat_template", std::move(named));
   else if (!out.chat_template.empty())

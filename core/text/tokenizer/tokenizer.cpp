@@ -49,23 +49,27 @@ struct Tokenizer::Impl {
   const std::string& spelling(int32_t id) const;
   void encode(std::string_view text, bool parse_special, bool begins, std::vector<int32_t>& ids) const;
 
-  std::string source, chat_template, chat_template_source;
+  std::string source;
   TokenizerParts parts;
   AddedTokenMatcher in_text, in_normalized_text;
   std::vector<int32_t> added_by_id;  // index in parts.added, or -1
   std::unordered_map<std::string_view, int32_t> added_ids;
   Json config;
   std::optional<int32_t> bos, eos, pad;
-  std::optional<int32_t> end_of_turn;  // of the assistant, in the tokenizer's own chat format
-  std::vector<int32_t> stop_ids;
+  std::vector<int32_t> stop_ids;  // without the end of turn
+};
+
+// What depends on the chat template.
+struct Tokenizer::Chat {
+  std::string text, source;  // of the template
+  std::vector<std::pair<std::string, std::string>> named = {};
+  Json kwargs = JsonObject{};
+  std::optional<int32_t> end_of_turn = {};  // of the assistant
+  std::vector<int32_t> stop_ids = {};
 };
 
 Tokenizer::Impl::Impl(TokenizerFiles files)
-    : source(files.source),
-      chat_template(files.chat_template),
-      chat_template_source(files.chat_template_source),
-      parts(read_tokenizer_json(files.tokenizer, files.source)),
-      config(std::move(files.config)) {
+    : source(files.source), parts(read_tokenizer_json(files.tokenizer, files.source)), config(std::move(files.config)) {
   added_by_id.assign(static_cast<size_t>(parts.vocab_size), -1);
   std::vector<AddedToken> plain, normalized;
   for (size_t i = 0; i < parts.added.size(); ++i) {
@@ -143,7 +147,14 @@ void Tokenizer::Impl::encode(std::string_view text, bool parse_special, bool beg
   in_text.each(text, parse_special, take_text, take);
 }
 
-Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl, Chat chat) : impl_(std::move(impl)) {
+  chat.stop_ids = impl_->stop_ids;
+  chat.end_of_turn.reset();
+  const auto owned = std::make_shared<Chat>(std::move(chat));
+  chat_ = owned;
+  owned->end_of_turn = find_end_of_turn(*this);
+  if (owned->end_of_turn) add_once(owned->stop_ids, *owned->end_of_turn);
+}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
@@ -151,11 +162,23 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 bool Tokenizer::is_in(const std::filesystem::path& folder) { return !vocabulary_file(folder).empty(); }
 
 Tokenizer Tokenizer::make(TokenizerFiles files) {
-  const auto impl = std::make_shared<Impl>(std::move(files));
-  Tokenizer out(impl);
-  impl->end_of_turn = find_end_of_turn(out);
-  if (impl->end_of_turn) add_once(impl->stop_ids, *impl->end_of_turn);
-  return out;
+  Chat chat{.text = std::move(files.chat_template),
+            .source = std::move(files.chat_template_source),
+            .named = std::move(files.named_chat_templates)};
+  return {std::make_shared<Impl>(std::move(files)), std::move(chat)};
+}
+
+Tokenizer Tokenizer::with_chat_template(std::string text, std::string source) const {
+  Chat chat = *chat_;
+  chat.text = std::move(text);
+  chat.source = std::move(source);
+  return {impl_, std::move(chat)};
+}
+
+Tokenizer Tokenizer::with_chat_template_kwargs(const Json& kwargs) const {
+  Chat chat = *chat_;
+  for (const auto& [name, value] : kwargs.as_object("chat_template_kwargs")) chat.kwargs.set(name, value);
+  return {impl_, std::move(chat)};
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) { return make(read_tokenizer_files(path)); }
@@ -212,7 +235,7 @@ std::optional<int32_t> Tokenizer::find(std::string_view token) const { return im
 std::string Tokenizer::token(int32_t id) const { return impl_->spelling(id); }
 
 bool Tokenizer::is_special(int32_t id) const {
-  if (id == impl_->end_of_turn) return true;
+  if (id == chat_->end_of_turn) return true;
   return is_added(id) && impl_->parts.added[static_cast<size_t>(impl_->added_by_id[static_cast<size_t>(id)])].special;
 }
 
@@ -223,9 +246,11 @@ bool Tokenizer::is_added(int32_t id) const {
 std::optional<int32_t> Tokenizer::bos() const { return impl_->bos; }
 std::optional<int32_t> Tokenizer::eos() const { return impl_->eos; }
 std::optional<int32_t> Tokenizer::pad() const { return impl_->pad; }
-std::vector<int32_t> Tokenizer::stop_ids() const { return impl_->stop_ids; }
-const std::string& Tokenizer::chat_template() const { return impl_->chat_template; }
-const std::string& Tokenizer::chat_template_source() const { return impl_->chat_template_source; }
+std::vector<int32_t> Tokenizer::stop_ids() const { return chat_->stop_ids; }
+const std::string& Tokenizer::chat_template() const { return chat_->text; }
+const std::string& Tokenizer::chat_template_source() const { return chat_->source; }
+const std::vector<std::pair<std::string, std::string>>& Tokenizer::named_chat_templates() const { return chat_->named; }
+const Json& Tokenizer::chat_template_kwargs() const { return chat_->kwargs; }
 
 std::string Tokenizer::special_token(std::string_view name) const {
   if (std::string text = special_text(impl_->config, name); !text.empty()) return text;
@@ -236,6 +261,13 @@ std::string Tokenizer::special_token(std::string_view name) const {
                                : std::string();
 }
 
+Json Tokenizer::template_list(const Chat& chat) {
+  JsonArray out = {JsonObject{{"name", "default"}, {"template", chat.text}}};
+  for (const auto& [name, text] : chat.named)
+    if (name != "default") out.push_back(JsonObject{{"name", name}, {"template", text}});
+  return out;
+}
+
 void Tokenizer::save(const std::filesystem::path& folder) const {
   make_folder(folder);
   write_file_atomic(folder / "tokenizer.json", write_tokenizer_json(impl_->parts).dump(2) + "\n");
@@ -243,11 +275,14 @@ void Tokenizer::save(const std::filesystem::path& folder) const {
   if (!config.find("tokenizer_class")) config.set("tokenizer_class", "PreTrainedTokenizerFast");
   for (const char* name : {"bos_token", "eos_token", "pad_token"})
     if (const std::string text = special_token(name); !text.empty()) config.set(name, text);
-  if (!impl_->chat_template.empty()) {
-    // Several templates by name stay as they are.
-    if (const Json* given = config.find("chat_template"); !given || !given->is_array())
-      config.set("chat_template", impl_->chat_template);
-    write_file_atomic(folder / "chat_template.jinja", impl_->chat_template);
+  if (!chat_->text.empty()) {
+    config.set("chat_template", chat_->named.empty() ? Json(chat_->text) : template_list(*chat_));
+    write_file_atomic(folder / "chat_template.jinja", chat_->text);
+  }
+  for (const auto& [name, text] : chat_->named) {
+    if (name == "default") continue;
+    make_folder(folder / kNamedTemplates);
+    write_file_atomic(folder / kNamedTemplates / (name + ".jinja"), text);
   }
   write_file_atomic(folder / "tokenizer_config.json", config.dump(2) + "\n");
 }

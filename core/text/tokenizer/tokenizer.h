@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/io/json.h"
@@ -59,19 +60,31 @@ class Tokenizer {
   // Ids that end a generation: eos, generation_config.json's list, and the token that ends the assistant's turn in the
   // tokenizer's own chat format (ChatFormat::make("auto")), which may be another one.
   std::vector<int32_t> stop_ids() const;
-  // The folder's Jinja chat template, if it has one (tokenizer_config.json's chat_template or chat_template.jinja).
+  // The Jinja chat template: the folder's (chat_template.jinja or tokenizer_config.json's chat_template), or that of
+  // with_chat_template(); "" = none.
   const std::string& chat_template() const;
-  const std::string& chat_template_source() const;  // the file it is from, for messages
+  const std::string& chat_template_source() const;  // its file or name, for messages
+  // The folder's templates with names: {name, text}. One of them may be "default", which is chat_template().
+  const std::vector<std::pair<std::string, std::string>>& named_chat_templates() const;
+  // Variables for every rendering of the template (an object).
+  const Json& chat_template_kwargs() const;
+  // The same vocabulary with another chat template, or with more variables for it. The end of the assistant's turn and
+  // stop_ids() follow the template.
+  Tokenizer with_chat_template(std::string text, std::string source) const;
+  Tokenizer with_chat_template_kwargs(const Json& kwargs) const;
 
-  // Writes tokenizer.json, tokenizer_config.json (and chat_template.jinja) so that Hugging Face and hone read the same
-  // tokenizer.
+  // Writes tokenizer.json, tokenizer_config.json (and chat_template.jinja, additional_chat_templates/) so that Hugging
+  // Face and hone read the same tokenizer.
   void save(const std::filesystem::path& folder) const;
 
  private:
   struct Impl;
+  struct Chat;
   static Tokenizer make(TokenizerFiles files);
-  explicit Tokenizer(std::shared_ptr<const Impl> impl);
-  std::shared_ptr<const Impl> impl_;
+  static Json template_list(const Chat& chat);  // tokenizer_config.json's chat_template if there are several
+  Tokenizer(std::shared_ptr<const Impl> impl, Chat chat);
+  std::shared_ptr<const Impl> impl_;  // the vocabulary
+  std::shared_ptr<const Chat> chat_;
 };
 
 // The token that ends the assistant's turn in the tokenizer's own chat format (ChatFormat::make("auto")), if it has

@@ -1,5 +1,6 @@
 #include "core/text/tokenizer/tokenizer_files.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/base/suggest.h"
@@ -41,13 +42,19 @@ Json added_token_json(int64_t id, std::string_view content, bool special) {
                     {"rstrip", false}, {"normalized", !special}, {"special", special}};
 }
 
-// source: the name of config in errors.
-void read_chat_template(const fs::path& folder, const std::string& source, TokenizerFiles& files) {
-  if (const fs::path path = find_file(folder, "chat_template.jinja"); !path.empty()) {
-    files.chat_template = read_file(path);
-    files.chat_template_source = path.string();
-    return;
-  }
+// additional_chat_templates/NAME.jinja, in the order of names.
+void read_template_folder(const fs::path& folder, TokenizerFiles& files) {
+  std::error_code none;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / kNamedTemplates, none))
+    if (entry.path().extension() == ".jinja") paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  for (const fs::path& path : paths) add_named_template(files, path.stem().string(), read_file(path), path.string());
+}
+
+// tokenizer_config.json's chat_template: a text, or a list of templates with names, of which "default" is for
+// conversations. source: the name of config in errors.
+void read_config_template(const std::string& source, TokenizerFiles& files) {
   const Json* found = files.config.find("chat_template");
   if (!found || found->is_null()) return;
   const std::string where = source + ": chat_template";
@@ -56,13 +63,23 @@ void read_chat_template(const fs::path& folder, const std::string& source, Token
     files.chat_template = found->as_string();
     return;
   }
-  // Several templates by name; "default" is for conversations.
   std::string& text = files.chat_template;
   for (const Json& entry : found->as_array(where)) {
     entry.as_object(where);
     const std::string body = entry.at("template", where).as_string(where + ".template");
-    if (text.empty() || string_field(entry, "name", "", where) == "default") text = body;
+    const std::string name = string_field(entry, "name", "", where);
+    if (text.empty() || name == "default") text = body;
+    if (!name.empty()) add_named_template(files, name, body, where);
   }
+}
+
+void read_chat_templates(const fs::path& folder, const std::string& source, TokenizerFiles& files) {
+  if (!folder.empty()) read_template_folder(folder, files);
+  const fs::path path = folder.empty() ? fs::path() : find_file(folder, "chat_template.jinja");
+  read_config_template(source, files);
+  if (path.empty()) return;
+  files.chat_template = read_file(path);
+  files.chat_template_source = path.string();
 }
 
 // Reads a vocabulary file by its content. Adds its special tokens to files.config.
@@ -98,6 +115,14 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
 
 }  // namespace
 
+void add_named_template(TokenizerFiles& files, const std::string& name, std::string text, const std::string& where) {
+  HONE_CHECK(!name.empty() && name.find_first_of("/\\") == std::string::npos && name.front() != '.', where, ": '", name,
+             "' is no name of a template; a name has no '/' and does not begin with '.'");
+  const auto same = [&](const auto& one) { return one.first == name; };
+  if (std::ranges::none_of(files.named_chat_templates, same))
+    files.named_chat_templates.emplace_back(name, std::move(text));
+}
+
 fs::path vocabulary_file(const fs::path& folder) {
   if (is_gguf(folder)) return has_gguf_tokenizer(GgufReader(folder)) ? folder : fs::path();
   for (const std::string& name : vocabulary_names)
@@ -112,7 +137,7 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
   files.chat_template_source = path.string();  // if there is no template
   if (!fs::is_directory(path)) {
     read_vocabulary(path, files);
-    read_chat_template({}, files.source, files);
+    read_chat_templates({}, files.source, files);
     return files;
   }
   files.config = read_object_or_empty(path, "tokenizer_config.json");
@@ -125,7 +150,7 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
   HONE_CHECK(!vocabulary.empty(), path.string(), ": no tokenizer here; looked for ", join(vocabulary_names),
              " (the last with char_ords)");
   read_vocabulary(vocabulary, files);
-  read_chat_template(path, (path / "tokenizer_config.json").string(), files);
+  read_chat_templates(path, (path / "tokenizer_config.json").string(), files);
   return files;
 }
 

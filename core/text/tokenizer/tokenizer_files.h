@@ -2,6 +2,7 @@
 // Reads the tokenizer files of a model folder, whatever their format, as tokenizer.json and tokenizer_config.json.
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/json.h"
@@ -15,7 +16,15 @@ struct TokenizerFiles {
   Json model_config = JsonObject{};                 // config.json
   Json generation = JsonObject{};                   // generation_config.json
   std::string chat_template, chat_template_source;  // source: file and member, for messages
+  std::vector<std::pair<std::string, std::string>> named_chat_templates = {};  // {name, text}
 };
+
+// Adds a template with a name unless there is one of this name. Throws Error if the name cannot be a file's name.
+// where: its place for errors.
+void add_named_template(TokenizerFiles& files, const std::string& name, std::string text, const std::string& where);
+
+// The folder of a model's templates with names: NAME.jinja.
+inline constexpr const char* kNamedTemplates = "additional_chat_templates";
 
 // The folder's file with the vocabulary, or the .gguf file itself; empty if there is none.
 std::filesystem::path vocabulary_file(const std::filesystem::path& folder);

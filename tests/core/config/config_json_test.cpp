@@ -89,5 +89,40 @@ TEST(ConfigJsonTest, ErrorsNameTheirPlace) {
   EXPECT_NE(error_of(R"({"stepz": 1})").find("'steps'"), std::string::npos) << "the nearest known name";
 }
 
+// A table with keys of the user's choice.
+struct Free {
+  Json values = JsonObject{};
+  void fields(Fields& f) { f("values", values, "any keys"); }
+};
+
+TEST(FreeTables, AreReadFromTomlAndJsonAndWrittenBack) {
+  const Free read = Config::from_text("[values]\n\"a b\" = 'x'\nlist = [1, 2.5, true]\n[values.inner]\nz = -3\n",
+                                      "r.toml", std::vector<std::string>{"values.more=false"})
+                        .as<Free>();
+  EXPECT_EQ(read.values.dump(), R"({"a b": "x", "inner": {"z": -3}, "list": [1, 2.5, true], "more": false})");
+  Free copy = read;
+  const std::string toml = to_toml([&](Fields& f) { copy.fields(f); });
+  EXPECT_EQ(Config::from_text(toml, "t").as<Free>().values, read.values) << toml;
+  Free from;
+  from_json(to_json([&](Fields& f) { copy.fields(f); }), "j", [&](Fields& f) { from.fields(f); });
+  EXPECT_EQ(from.values, read.values);
+  Free empty;
+  EXPECT_EQ(to_toml([&](Fields& f) { empty.fields(f); }), "values = {}\n");
+}
+
+TEST(FreeTables, OtherValuesAreErrorsWithTheirPlace) {
+  const auto error = [](const char* text) -> std::string {
+    try {
+      Config::from_text(text, "r.toml").as<Free>();
+    } catch (const Error& problem) {
+      return problem.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error("values = 3"), "r.toml:1:10: 'values' should be a table, it is an integer");
+  EXPECT_NE(error("values = { day = 2024-01-01 }").find("r.toml:1:18: a date or time cannot stand here"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace hone

@@ -129,7 +129,7 @@ TEST(Chat, AutoTakesTheTemplateThenChatmlThenPlain) {
 TEST(Chat, StopsAtTheFormatsEndOfTurn) {
   const Tokenizer t = tokenizer();
   EXPECT_EQ(ChatFormat::make("chatml", t).stop_ids(t), std::vector<int32_t>{*t.find("<|im_end|>")});
-  EXPECT_TRUE(ChatFormat::make("plain", t).stop_ids(t).empty());
+  EXPECT_EQ(ChatFormat::make("plain", t).stop_ids(t), std::vector<int32_t>{*t.eos()});
 }
 
 TEST(Chat, WrongFormatsAreErrorsThatHelp) {
