@@ -33,7 +33,7 @@ SourceGroups load_sources(std::span<const GroupSource> sources, double share, ui
 // Takes a random share of the groups out, at least one, and leaves at least one. Both parts keep their order.
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed);
 
-// Metrics of a loss by the column `source` ("loss/0") get the names of the sources ("loss/math").
+// Metrics of a loss by the column `source` get the name of the source in place of its index (source_metric()).
 void name_sources(Metrics& metrics, std::span<const MixturePart> parts);
 
 }  // namespace hone
