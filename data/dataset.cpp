@@ -17,6 +17,7 @@ void RowSource::fields(Fields& f) {
   f("offset", offset, "rows to skip before the first");
   f("limit", limit, "number of rows to read; 0 = all");
   conversation.fields(f);
+  f("when", when, "rows to take, by a column; offset and limit count these rows; empty = all rows");
   f.require("split", generator.kind.empty() || split == "train" || split == "test",
             "the split of a generator must be train or test");
   f.require("split", !split.empty(), "split must not be empty");
@@ -31,8 +32,7 @@ void TaskSource::fields(Fields& f) {
   f("answer", answer, "template of the reference answer; empty = none");
 }
 
-void SampleFormat::fields(Fields& f) {
-  format.fields(f);
+void SampleFormat::length_fields(Fields& f) {
   f("max_length", max_length, "maximum length of a sample in tokens");
   f.alias("too_long", "overlong_rows");
   f("overlong_rows", too_long, "what to do with rows longer than max_length: skip | truncate | error");
@@ -43,6 +43,11 @@ void SampleFormat::fields(Fields& f) {
 }
 
 void SftSource::fields(Fields& f) {
+  source_fields(f);
+  sample.length_fields(f);
+}
+
+void SftSource::source_fields(Fields& f) {
   rows.fields(f);
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("completion", completion, "template of the completion");
@@ -50,15 +55,20 @@ void SftSource::fields(Fields& f) {
   f("assistant_only_loss", assistant_only_loss,
     "for rows with `messages`. true: train on the assistant's messages only; false: on the complete conversation. Rows "
     "with switches (train, loss, weight) are trained on the assistant's messages that are on");
-  sample.fields(f);
+  sample.format.fields(f);
 }
 
 void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
   HONE_CHECK(!source.files.empty() || source.generator.generator,
              "data: there are no rows to read: set files or a generator");
-  int64_t met = 0;  // rows read, skipped ones included
+  int64_t met = 0;     // rows that `when` takes, skipped ones included
+  int64_t passed = 0;  // rows that it does not take
   const auto wanted = [&] { return source.limit == 0 || met - source.offset < source.limit; };
   const auto give = [&](const Json& value, const std::string& where) {
+    if (!source.when.holds(value)) {
+      ++passed;
+      return;
+    }
     if (met++ >= source.offset) row(with_conversation(value, source.conversation, where), where);
   };
   if (source.generator.generator) {
@@ -71,8 +81,10 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
     const std::unique_ptr<RowReader> rows = open_rows(name, source.split);
     for (Json value; wanted() && rows->next(value);) give(value, rows->where());
   }
-  HONE_CHECK(met > source.offset, "data: ", source.files.empty() ? source.generator.kind : join(source.files),
-             " has no rows", source.offset > 0 ? concat(" after the first ", source.offset) : "");
+  HONE_CHECK(
+      met > source.offset, "data: ", source.files.empty() ? source.generator.kind : join(source.files), " has no rows",
+      source.offset > 0 ? concat(" after the first ", source.offset) : "",
+      passed > 0 ? concat(" that `when` takes: ", passed, " have another value of '", source.when.column, "'") : "");
 }
 
 std::vector<Task> load_tasks(const TaskSource& source) {
@@ -168,7 +180,7 @@ void SampleBuilder::report(size_t kept) const {
                  " tokens are left out (the first: ", first_left_out_, "), ", kept, " kept");
 }
 
-std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer) {
+std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer, std::vector<std::string>* rows) {
   std::vector<Sample> out;
   SampleBuilder reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
@@ -183,7 +195,9 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
     if (!partly) set_mask(sample);
     HONE_CHECK(!switched || std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; }),
                where, ": the loss is off for all of the assistant's messages");
-    if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
+    if (!reader.fit({&sample, 1}, where)) return;
+    out.push_back(std::move(sample));
+    if (rows) rows->push_back(where);
   });
   reader.report(out.size());
   return out;

@@ -11,6 +11,7 @@
 #include "data/conversation.h"
 #include "data/generator.h"
 #include "data/prompt.h"
+#include "data/row_condition.h"
 #include "data/row_template.h"
 #include "data/sample.h"
 
@@ -24,6 +25,7 @@ struct RowSource {
   int64_t offset = 0;           // rows to skip
   int64_t limit = 0;            // number of rows to read; 0 = all
   ConversationColumns conversation = {};
+  RowCondition when = {};  // rows to take; offset and limit count these
   void fields(Fields& f);
 };
 // Calls row(value, where) in order. Conversations are in the columns of with_conversation(). where: the reader's,
@@ -45,7 +47,8 @@ struct SampleFormat {
   // Not null: SampleBuilder adds a trace of each sample that it makes, and leaves no row out, so that traces and
   // samples have the same order. Rows that training leaves out keep their whole length.
   std::vector<SampleTrace>* traces = nullptr;
-  void fields(Fields& f);
+  // The keys of lengths. The format has its own (PromptFormat::fields).
+  void length_fields(Fields& f);
 };
 
 // Makes samples of one data set. Completions end with the tokenizer's eos (or the chat format's end of turn).
@@ -84,9 +87,12 @@ struct SftSource {
   bool completion_only_loss = true, assistant_only_loss = false;
   SampleFormat sample;
   void fields(Fields& f);
+  void source_fields(Fields& f);  // those that each source of a stage may have: all but lengths
 };
 // The mask is 1 on the completion; without completion_only_loss on the prompt, too. In a conversation it is 1 on
 // everything, or with assistant_only_loss on the assistant's messages. A sample's first token is never trained on.
-std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer);
+// rows: if not null, gets the row of each sample.
+std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer,
+                             std::vector<std::string>* rows = nullptr);
 
 }  // namespace hone

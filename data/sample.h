@@ -25,6 +25,7 @@ struct Task {
   std::string answer;         // the reference answer; "": none
   Json columns;               // the complete row of the data set, for rewards that read more
   std::string rendered = {};  // the prompt as the model read it, with special tokens; "" if no model did
+  std::string source = {};  // name of the row's source ([[stage.source]]); "" if the stage has one source without name
 };
 
 // A completion as a reward sees it.

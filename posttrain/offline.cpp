@@ -1,12 +1,10 @@
 #include "posttrain/offline.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "core/base/log.h"
 #include "data/first_rows.h"
-#include "data/index_loader.h"
 #include "posttrain/reference.h"
 #include "posttrain/reward_model.h"
 #include "train/held_out.h"
@@ -37,10 +35,10 @@ void OfflineTraining::fields(Fields& f) {
             "load_best_model_at_end needs rows that are held out (eval_files or eval_share) and eval_steps");
 }
 
-int64_t OfflineTraining::steps(const RowSource& rows) const {
+int64_t OfflineTraining::steps(std::span<const RowSource> rows) const {
   if (loop_.steps > 0) return loop_.steps;
   int64_t count = 0;
-  read_rows(rows, [&](const Json&, const std::string&) { ++count; });
+  for (const RowSource& source : rows) read_rows(source, [&](const Json&, const std::string&) { ++count; });
   return loop_.num_steps(static_cast<double>(count) / static_cast<double>(batch_size_));
 }
 
@@ -88,19 +86,6 @@ std::vector<ShownSample> shown_samples(std::vector<Group> groups, std::vector<Sa
   return out;
 }
 
-std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed) {
-  const auto count = static_cast<int64_t>(groups.size());
-  HONE_CHECK(count > 1, "data: one row cannot be both trained on and held out: give 2 rows or more");
-  const int64_t taken = std::clamp<int64_t>(std::llround(share * static_cast<double>(count)), 1, count - 1);
-  const Permutation order(static_cast<uint64_t>(count), seed ^ stream_of("hold out"), 0);
-  std::vector<bool> held(groups.size());
-  for (int64_t i = 0; i < taken; ++i) held[order(static_cast<uint64_t>(i))] = true;
-  std::vector<Group> kept, out;
-  for (size_t i = 0; i < groups.size(); ++i) (held[i] ? out : kept).push_back(std::move(groups[i]));
-  groups = std::move(kept);
-  return out;
-}
-
 namespace {
 
 std::vector<Sample*> samples_of(std::span<Group* const> groups) {
@@ -125,11 +110,11 @@ void add_margin(Metrics& metrics) {
 
 // Writes the groups of the next step to `batch`. Takes `count` groups, or as many as fit into packed_tokens if it is
 // not 0.
-void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, int64_t packed_tokens,
+void next_batch(std::vector<Group>& groups, Mixture& order, int64_t count, int64_t packed_tokens,
                 std::vector<Group*>& batch) {
   batch.clear();
   for (int64_t tokens = 0; packed_tokens > 0 || static_cast<int64_t>(batch.size()) < count;) {
-    IndexLoader ahead = order;
+    Mixture ahead = order;
     Group& next = groups[static_cast<size_t>(ahead.next())];
     tokens += tokens_of(next);
     if (packed_tokens > 0 && !batch.empty() && tokens > packed_tokens) return;
@@ -141,7 +126,7 @@ void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, i
 }  // namespace
 
 // The length of a packed step depends on the samples, so this makes all steps to count them.
-int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader order, int64_t packed_tokens) const {
+int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, Mixture order, int64_t packed_tokens) const {
   if (packed_tokens == 0) return loop_.num_steps(static_cast<double>(groups.size()) / static_cast<double>(batch_size_));
   const double wanted = loop_.num_train_epochs * static_cast<double>(groups.size());
   std::vector<Group*> batch;
@@ -151,25 +136,28 @@ int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader
   return steps;
 }
 
-void OfflineTraining::check(const StageCheck& check, const RowSource& rows, const Load& load) const {
-  const auto check_rows = [&](const char* key, const RowSource& source) {
-    each_first_row(source, [&](const RowSource& one) { check.problems.attempt(key, [&] { load(one); }); });
-  };
-  check_rows(rows.files.empty() ? "generator" : "files", rows);
-  if (!eval_files_.empty()) check_rows("eval_files", {.files = eval_files_, .generator = {}});
+void OfflineTraining::check_rows(const Problems& problems, const GroupSource& source) {
+  const char* key = source.rows.files.empty() ? "generator" : "files";
+  each_first_row(source.rows, [&](const RowSource& one) { problems.attempt(key, [&] { source.load(one); }); });
 }
 
-void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load& load, const Prepare& prepare,
-                          int64_t packed_tokens) const {
+void OfflineTraining::check_held(const Problems& problems, const LoadGroups& load_held) const {
+  if (eval_files_.empty()) return;
+  each_first_row({.files = eval_files_, .generator = {}},
+                 [&](const RowSource& one) { problems.attempt("eval_files", [&] { load_held(one); }); });
+}
+
+void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sources, const LoadGroups& load_held,
+                          const Prepare& prepare, int64_t packed_tokens) const {
   const std::unique_ptr<Objective> made = objective_->make({});
   Objective& objective = *made;
   const Needs needs = objective.needs();
-  std::vector<Group> train = load(rows), held;
-  if (!eval_files_.empty())
-    held = load({.files = eval_files_, .generator = {}});
-  else if (eval_share_ > 0)
-    held = hold_out(train, eval_share_, stage.seed);
+  SourceGroups loaded = load_sources(sources, eval_share_, stage.seed);
+  std::vector<Group>&train = loaded.train, &held = loaded.held;
+  if (!eval_files_.empty()) held = load_held({.files = eval_files_, .generator = {}});
   log::info(stage.name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
+  if (loaded.parts.size() > 1)
+    for (const MixturePart& part : loaded.parts) log::info(stage.name, ": source ", part.name, ": ", part.count);
 
   std::unique_ptr<Reference> reference;
   if (needs.has(columns::reference_logp)) {
@@ -189,7 +177,7 @@ void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load
     return prepare ? prepare(batch, objective, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
   };
 
-  IndexLoader order(static_cast<int64_t>(train.size()), stage.seed);
+  Mixture order(loaded.parts, stage.seed);
   std::vector<Group*> batch;
   const auto step = [&](int64_t, double learning_rate) {
     const Rollback undo_order(order), undo_objective(objective);
@@ -198,6 +186,8 @@ void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load
     StepReport report = trainer.step(ready(batch, prepared), objective, learning_rate);
     report.metrics.merge(prepared.means());
     add_margin(report.metrics);
+    name_sources(report.metrics, loaded.parts);
+    report.metrics.merge(order.metrics());
     report.metrics["epoch"] = static_cast<double>(order.num_given()) / static_cast<double>(train.size());
     return report;
   };
@@ -211,6 +201,7 @@ void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load
                                       ready(all_held, prepared), objective);
       measured.merge(prepared.means());
       add_margin(measured);
+      name_sources(measured, loaded.parts);
       return measured;
     };
   const auto save_model = [&](const std::filesystem::path& folder) {

@@ -10,19 +10,29 @@
 namespace hone {
 
 void PreferenceSource::fields(Fields& f) {
+  source_fields(f);
+  sample.length_fields(f);
+}
+
+void PreferenceSource::source_fields(Fields& f) {
   rows.fields(f);
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("chosen", chosen, "template of the better completion");
   f("rejected", rejected, "template of the worse completion");
-  sample.fields(f);
+  sample.format.fields(f);
 }
 
 void UnpairedSource::fields(Fields& f) {
+  source_fields(f);
+  sample.length_fields(f);
+}
+
+void UnpairedSource::source_fields(Fields& f) {
   rows.fields(f);
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("completion", completion, "template of the completion");
   f("label", label, "template of the label: true or 1 = the completion is desirable, false or 0 = it is not");
-  sample.fields(f);
+  sample.format.fields(f);
 }
 
 namespace {

@@ -12,6 +12,7 @@ struct PreferenceSource {
   std::string margin;  // template of a number, the pair's margin column; only the reward model stage has the key
   SampleFormat sample;
   void fields(Fields& f);
+  void source_fields(Fields& f);  // those that each source of a stage may have: all but lengths
 };
 // Groups of two samples: chosen, rejected.
 std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer);
@@ -23,6 +24,7 @@ struct UnpairedSource {
   std::string prompt = "{prompt}", completion = "{completion}", label = "{label}";
   SampleFormat sample;
   void fields(Fields& f);
+  void source_fields(Fields& f);
 };
 // Groups of two samples. The first is the completion, with reward 1 (desirable) or 0. The second is the same prompt
 // with the completion of another group, cut to max_length: the nearest group before it that has another prompt, where

@@ -29,12 +29,14 @@ Registry<RewardFactory>& rewards() {
   return registry;
 }
 
-void RewardSpec::fields(Fields& f) {
-  reward.fields(f, "kind", "kind of reward, one of `hone list rewards`; the reward's own keys stand in the same table",
-                [&] {
-                  f("name", name, "name in metrics and messages; empty = the kind");
-                  f("weight", weight, "factor of the score when rewards are added");
-                });
+void RewardSpec::fields(Fields& f, bool optional) {
+  reward.fields(
+      f, "kind", "kind of reward, one of `hone list rewards`; the reward's own keys stand in the same table",
+      [&] {
+        f("name", name, "name in metrics and messages; empty = the kind");
+        f("weight", weight, "factor of the score when rewards are added");
+      },
+      optional);
 }
 
 void RewardSpec::check() const {

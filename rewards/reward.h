@@ -89,7 +89,8 @@ struct RewardSpec {
   std::string name;  // in metrics and messages; empty = the kind
   double weight = 1;
   const std::string& label() const { return name.empty() ? reward.kind() : name; }
-  void fields(Fields& f);
+  // optional: an empty kind means no reward, instead of an error.
+  void fields(Fields& f, bool optional = false);
   // Throws an Error if the reward cannot run on this machine.
   void check() const;
   // The same, or if it cannot score the first task.

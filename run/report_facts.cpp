@@ -29,6 +29,15 @@ std::string text_of(const Json& value) {
   return join(words);
 }
 
+// The names of a stage's [[stage.source]] tables.
+std::string source_names(const Json& stage) {
+  std::vector<std::string> names;
+  if (const Json* sources = member(stage, "source"); sources && sources->is_array())
+    for (const Json& source : sources->as_array())
+      if (const Json* name = member(source, "name")) names.push_back(text_of(*name));
+  return join(names);
+}
+
 // "runs/base (llama)", or the shape of random weights.
 std::string model_text(const Json& recipe) {
   const Json* path = member(recipe, "model.path");
@@ -121,6 +130,7 @@ ReportFacts stage_settings(const Json& recipe, const std::string& stage) {
       if (const Json* value = member(one, key))
         if (const std::string text = text_of(*value); !text.empty() && text != "{}" && text != "0.0")
           out.emplace_back(key, text);
+    if (const std::string sources = source_names(one); !sources.empty()) out.emplace_back("source", sources);
   }
   return out;
 }

@@ -154,8 +154,12 @@ bool is_fixed_for_begun_stage(const std::string& key) {
                                                                 "moments",
                                                                 "critic.trunk",
                                                                 "completion_only_loss",
-                                                                "assistant_only_loss"});
-  return is_one_of(key, fixed);
+                                                                "assistant_only_loss",
+                                                                "when",
+                                                                "source",
+                                                                "weight"});
+  if (!key.starts_with("source.")) return is_one_of(key, fixed);
+  return is_one_of(key.substr(std::min(key.size(), key.find('.', key.find('.') + 1) + 1)), fixed);  // source.0.KEY
 }
 
 void refuse_change(const fs::path& folder, const std::string& key, const std::string& before, const std::string& now,

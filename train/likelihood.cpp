@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/source_column.h"
 #include "train/objective.h"
 
 namespace hone {
@@ -39,7 +40,8 @@ class Sft : public Objective {
   explicit Sft(const SftSettings& settings) : settings_(settings) {}
 
   Needs needs() const override {
-    return {.token_accuracy = true,
+    return {.optional = {columns::source},
+            .token_accuracy = true,
             .unit = LossUnit::token,
             .loss_linear_in_logp = settings_.loss_type == "nll",
             .data = TrainingData::completions};
@@ -57,10 +59,28 @@ class Sft : public Objective {
       grad.logp[t] = static_cast<float>(-weight * batch.scale);
     }
     metrics.add("loss", sum, tokens);
+    if (batch.has(columns::source)) add_by_source(batch, metrics);
     return sum * batch.scale;
   }
 
  private:
+  // Adds loss/SOURCE of each source, by its index.
+  void add_by_source(const TokenBatch& batch, MetricSums& metrics) const {
+    const Weight weight_of = loss_types().at(settings_.loss_type);
+    const std::span<const float> logp = batch[columns::logp], mask = batch[columns::mask],
+                                 source = batch[columns::source];
+    for (size_t s = 0; s < batch.num_sequences(); ++s) {
+      double sum = 0, tokens = 0;
+      const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
+      for (size_t t = begin; t < end; ++t) {
+        if (mask[t] == 0) continue;
+        sum -= mask[t] * weight_of(logp[t]) * logp[t];
+        tokens += mask[t];
+      }
+      metrics.add(source_metric("loss", source[s]), sum, tokens);
+    }
+  }
+
   const SftSettings settings_;
 };
 

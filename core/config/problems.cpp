@@ -15,6 +15,10 @@ Problems Problems::table(std::string path, std::string label) const {
   return out;
 }
 
+Problems Problems::below(std::string_view path, std::string_view label) const {
+  return table(concat(path_, path_.empty() || path.empty() ? "" : ".", path), concat(label_, label));
+}
+
 void Problems::add(std::string_view key, std::string_view message) const {
   const std::string whole = path_ + (path_.empty() || key.empty() ? "" : ".") + std::string(key);
   // A message about the document itself has its place already.

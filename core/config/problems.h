@@ -18,6 +18,8 @@ class Problems {
   explicit Problems(std::shared_ptr<const Config> document = nullptr);
   // The same list for the keys of a table ("stage[1]"). label begins the messages ("stage sft: ").
   Problems table(std::string path, std::string label) const;
+  // The same list for the keys of a table below this one ("source[0]"). An empty path is this table.
+  Problems below(std::string_view path, std::string_view label) const;
 
   // Adds a problem at `key` of the table; "" is the table itself.
   void add(std::string_view key, std::string_view message) const;

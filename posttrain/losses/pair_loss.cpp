@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/source_column.h"
+
 namespace hone {
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
@@ -46,11 +48,16 @@ void add_sequence_gradient(const TokenBatch& batch, TokenGrad grad, size_t seque
              [&](size_t t, double weight) { grad.logp[t] = static_cast<float>(slope * weight); });
 }
 
-void add_pair_rewards(MetricSums& metrics, double chosen, double rejected) {
-  metrics.add("rewards/chosen", chosen, 1);
-  metrics.add("rewards/rejected", rejected, 1);
-  metrics.add("rewards/accuracies", chosen > rejected, 1);
-  metrics.add("rewards/margins", chosen - rejected, 1);
+void add_pair_rewards(MetricSums& metrics, const TokenBatch& batch, const PairRewards& pair) {
+  const double margin = pair.chosen - pair.rejected;
+  metrics.add("rewards/chosen", pair.chosen, 1);
+  metrics.add("rewards/rejected", pair.rejected, 1);
+  metrics.add("rewards/accuracies", pair.chosen > pair.rejected, 1);
+  metrics.add("rewards/margins", margin, 1);
+  if (!batch.has(columns::source)) return;
+  const float source = batch[columns::source][pair.chosen_sequence];
+  metrics.add(source_metric("rewards/accuracies", source), pair.chosen > pair.rejected, 1);
+  metrics.add(source_metric("rewards/margins", source), margin, 1);
 }
 
 }  // namespace hone

@@ -48,7 +48,12 @@ SequenceSums sum_completion(const TokenBatch& batch, size_t sequence, TokenWeigh
 void add_sequence_gradient(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope,
                            TokenWeights weights = {});
 
-// TRL's rewards/chosen, rejected, accuracies and margins of a pair.
-void add_pair_rewards(MetricSums& metrics, double chosen, double rejected);
+// Rewards of a pair, and its place in the batch.
+struct PairRewards {
+  size_t chosen_sequence = 0;
+  double chosen = 0, rejected = 0;
+};
+// TRL's rewards/chosen, rejected, accuracies and margins of a pair; the latter two also by source.
+void add_pair_rewards(MetricSums& metrics, const TokenBatch& batch, const PairRewards& pair);
 
 }  // namespace hone

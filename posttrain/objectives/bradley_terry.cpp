@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
 
 namespace hone {
@@ -27,7 +28,10 @@ class BradleyTerry : public Objective {
   explicit BradleyTerry(const BradleyTerrySettings& settings) : settings_(settings) {}
 
   Needs needs() const override {
-    return {.optional = {columns::margin}, .critic = true, .unit = LossUnit::pair, .data = TrainingData::scored_pairs};
+    return {.optional = {columns::margin, columns::source},
+            .critic = true,
+            .unit = LossUnit::pair,
+            .data = TrainingData::scored_pairs};
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
@@ -44,6 +48,8 @@ class BradleyTerry : public Objective {
       if (chosen_at != none) grad.value[chosen_at] = static_cast<float>((pair.dmargin + centre) * batch.scale);
       if (rejected_at != none) grad.value[rejected_at] = static_cast<float>((centre - pair.dmargin) * batch.scale);
       metrics.add("accuracy", chosen > rejected, 1);
+      if (batch.has(columns::source))
+        metrics.add(source_metric("accuracy", batch[columns::source][s]), chosen > rejected, 1);
       metrics.add("margin", chosen - rejected, 1);
       metrics.add("mean_reward", chosen + rejected, 2);
       metrics.minimum("min_reward", std::min(chosen, rejected));

@@ -1,6 +1,7 @@
 // The objective "dpo" (Rafailov et al. 2023) with its loss types, for pairs of completions.
 #include <algorithm>
 
+#include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
 
 namespace hone {
@@ -78,7 +79,10 @@ class Dpo : public Objective {
   explicit Dpo(const DpoSettings& settings) : settings_(settings) {}
 
   Needs needs() const override {
-    return {.columns = {columns::reference_logp}, .unit = LossUnit::pair, .data = TrainingData::pairs};
+    return {.columns = {columns::reference_logp},
+            .optional = {columns::source},
+            .unit = LossUnit::pair,
+            .data = TrainingData::pairs};
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
@@ -96,8 +100,10 @@ class Dpo : public Objective {
       sum += pair.loss;
       add_sequence_gradient(batch, grad, s, pair.dmargin * chosen_weight * batch.scale, weights);
       add_sequence_gradient(batch, grad, s + 1, -pair.dmargin * rejected_weight * batch.scale, weights);
-      add_pair_rewards(metrics, settings_.beta * chosen.log_ratio * chosen_weight,
-                       settings_.beta * rejected.log_ratio * rejected_weight);
+      add_pair_rewards(metrics, batch,
+                       {.chosen_sequence = s,
+                        .chosen = settings_.beta * chosen.log_ratio * chosen_weight,
+                        .rejected = settings_.beta * rejected.log_ratio * rejected_weight});
       metrics.add("logps/chosen", chosen.logp * chosen_weight, 1);
       metrics.add("logps/rejected", rejected.logp * rejected_weight, 1);
     }

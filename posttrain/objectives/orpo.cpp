@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
 
 namespace hone {
@@ -31,7 +32,9 @@ class Orpo : public Objective {
  public:
   explicit Orpo(const OrpoSettings& settings) : settings_(settings) {}
 
-  Needs needs() const override { return {.unit = LossUnit::pair, .data = TrainingData::pairs}; }
+  Needs needs() const override {
+    return {.optional = {columns::source}, .unit = LossUnit::pair, .data = TrainingData::pairs};
+  }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
@@ -49,7 +52,9 @@ class Orpo : public Objective {
       add_sequence_gradient(
           batch, grad, s + 1,
           -settings_.beta * pair.dmargin * rejected_odds.dmargin * rejected.mean_weight() * batch.scale);
-      add_pair_rewards(metrics, settings_.beta * chosen_logp, settings_.beta * rejected_logp);
+      add_pair_rewards(
+          metrics, batch,
+          {.chosen_sequence = s, .chosen = settings_.beta * chosen_logp, .rejected = settings_.beta * rejected_logp});
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);
       metrics.add("nll_loss", -chosen_logp, 1);

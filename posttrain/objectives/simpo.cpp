@@ -1,4 +1,5 @@
 // The objective "simpo" (Meng et al. 2024), for pairs of completions. It needs no reference.
+#include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
 
 namespace hone {
@@ -23,7 +24,9 @@ class Simpo : public Objective {
  public:
   explicit Simpo(const SimpoSettings& settings) : settings_(settings) {}
 
-  Needs needs() const override { return {.unit = LossUnit::pair, .data = TrainingData::pairs}; }
+  Needs needs() const override {
+    return {.optional = {columns::source}, .unit = LossUnit::pair, .data = TrainingData::pairs};
+  }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
@@ -37,7 +40,9 @@ class Simpo : public Objective {
       sum += pair.loss;
       add_sequence_gradient(batch, grad, s, slope * chosen.mean_weight());
       add_sequence_gradient(batch, grad, s + 1, -slope * rejected.mean_weight());
-      add_pair_rewards(metrics, settings_.beta * chosen_logp, settings_.beta * rejected_logp);
+      add_pair_rewards(
+          metrics, batch,
+          {.chosen_sequence = s, .chosen = settings_.beta * chosen_logp, .rejected = settings_.beta * rejected_logp});
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);
     }

@@ -10,7 +10,9 @@ namespace hone {
 void CollectorConfig::fields(Fields& f) {
   f("num_generations", num_generations, "completions sampled for each prompt (the group)");
   f("sampling", sampling, "sampling parameters");
-  f("reward", reward, "scores the completions");
+  // Its absence is no error here: sources may have rewards of their own.
+  f.table(
+      "reward", [&](Fields& g) { reward.fields(g, true); }, "scores the completions");
   f.alias("max_failure_rate", "max_reward_failure_rate");
   f("max_reward_failure_rate", max_failure_rate,
     "share of a step's completions whose reward may fail (plug-in error) before the run stops");
@@ -28,6 +30,13 @@ Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, con
       encoder_(config.format, tokenizer),
       reward_runner_(config.reward, config.max_failure_rate) {
   config.reward.check();
+  for (const auto& [source, format] : config.source_formats)
+    source_encoders_.emplace(source, PromptEncoder(format, tokenizer));
+}
+
+PromptEncoder& Collector::encoder_of(const Task& task) {
+  const auto found = source_encoders_.find(task.source);
+  return found == source_encoders_.end() ? encoder_ : found->second;
 }
 
 Sample to_training_sample(const GenerationRequest& request, CompletionOutput completion) {
@@ -108,11 +117,12 @@ std::unique_ptr<Collector::PendingGroups> Collector::start(std::span<const Task*
   batch->oldest_version_ = oldest_version;
   batch->missing_ = std::ssize(tasks) * config_.num_generations;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    std::vector<int32_t> prompt = encoder_.prompt(*tasks[i]);
+    PromptEncoder& encoder = encoder_of(*tasks[i]);
+    std::vector<int32_t> prompt = encoder.prompt(*tasks[i]);
     batch->groups_[i].task = *tasks[i];
     batch->groups_[i].task.rendered = tokenizer_.decode(prompt, false);
     SamplingParams sampling = config_.sampling;
-    for (const int32_t id : encoder_.stop_ids(*tasks[i])) sampling.stop_ids.push_back(id);
+    for (const int32_t id : encoder.stop_ids(*tasks[i])) sampling.stop_ids.push_back(id);
     batch->requests_[i] = {std::move(prompt), config_.num_generations, ids[i], std::move(sampling)};
     batch->ask(i);
   }

@@ -3,6 +3,7 @@
 // others are still being sampled.
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@ struct CollectorConfig {
   int64_t num_generations = 8;  // completions of a prompt
   SamplingParams sampling;
   PromptFormat format;
+  std::map<std::string, PromptFormat> source_formats = {};  // by Task::source; other tasks have `format`
   RewardSpec reward;
   double max_failure_rate = 0.1;
   void fields(Fields& f);
@@ -83,10 +85,13 @@ class Collector {
   int64_t failed_completions() const { return failed_; }
 
  private:
+  PromptEncoder& encoder_of(const Task& task);
+
   GenerationBackend& sampler_;
   const CollectorConfig& config_;
   const Tokenizer& tokenizer_;
   PromptEncoder encoder_;
+  std::map<std::string, PromptEncoder> source_encoders_;  // by Task::source
   RewardRunner reward_runner_;
   int64_t failed_ = 0;
 };

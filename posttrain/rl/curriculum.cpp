@@ -23,13 +23,12 @@ Curriculum::Curriculum(const CurriculumConfig& config, int64_t num_tasks) : conf
   epochs_.assign(static_cast<size_t>(num_tasks), 0);
 }
 
-int64_t Curriculum::next(IndexLoader& order) const {
-  for (;;) {
-    const int64_t task = order.next();
-    if (rates_.empty()) return task;
+int64_t Curriculum::next(Mixture& order) const {
+  return order.next([&](int64_t task, int64_t epoch) {
+    if (rates_.empty()) return true;
     const auto t = static_cast<size_t>(task);
-    if (!(easy(t) || hard(t)) || order.epoch() - epochs_[t] >= config_.revisit_epochs) return task;
-  }
+    return !(easy(t) || hard(t)) || epoch - epochs_[t] >= config_.revisit_epochs;
+  });
 }
 
 void Curriculum::record(int64_t task, int64_t epoch, double pass_rate) {

@@ -5,7 +5,7 @@
 
 #include "core/config/fields.h"
 #include "core/io/metrics.h"
-#include "data/index_loader.h"
+#include "data/mixture.h"
 
 namespace hone {
 
@@ -25,7 +25,7 @@ class Curriculum : public Stateful {
   Curriculum(const CurriculumConfig& config, int64_t num_tasks);
 
   // The next task of `order` that is active, or that was last sampled revisit_epochs or more before the order's epoch.
-  int64_t next(IndexLoader& order) const;
+  int64_t next(Mixture& order) const;
   // Records that a group of the task was sampled in this epoch of the order, and the share of it that passed.
   void record(int64_t task, int64_t epoch, double pass_rate);
   // The smallest reward with which a completion passes.

@@ -73,6 +73,9 @@ std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count
 
 namespace {
 
+// Rewards of a group with a deviation up to this are equal.
+constexpr double flat_deviation = 1e-8;
+
 // Adds completions/{mean, min, max}_<suffix>, TRL's metrics of lengths; zeros if there are no lengths.
 void add_lengths(Metrics& out, const std::string& suffix, std::span<const double> lengths) {
   const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
@@ -81,10 +84,42 @@ void add_lengths(Metrics& out, const std::string& suffix, std::span<const double
   out["completions/max_" + suffix] = lengths.empty() ? 0 : *longest;
 }
 
+// Adds metrics of the groups of each named source.
+void add_by_source(std::span<const Group> groups, Metrics& out) {
+  struct OfSource {
+    double prompts = 0, flat = 0, rated = 0;
+    std::vector<double> rewards, lengths;
+  };
+  std::map<std::string, OfSource> sources;
+  for (const Group& group : groups) {
+    if (group.task.source.empty()) continue;
+    OfSource& of = sources[group.task.source];
+    std::vector<double> rewards;
+    for (const Sample& sample : group.samples) {
+      if (sample.scored) rewards.push_back(sample.reward);
+      of.lengths.push_back(static_cast<double>(sample.completion.ids.size()));
+    }
+    ++of.prompts;
+    if (rewards.empty()) continue;  // no reward is known
+    ++of.rated;
+    of.flat += moments_of(rewards).deviation <= flat_deviation;
+    of.rewards.insert(of.rewards.end(), rewards.begin(), rewards.end());
+  }
+  for (const auto& [name, of] : sources) {
+    out["prompts/" + name] = of.prompts;
+    out["completions/mean_length/" + name] = moments_of(of.lengths).mean;
+    if (of.rated == 0) continue;
+    out["reward/" + name] = moments_of(of.rewards).mean;
+    out["reward_std/" + name] = moments_of(of.rewards).deviation;
+    out["frac_reward_zero_std/" + name] = of.flat / of.rated;
+  }
+}
+
 }  // namespace
 
 Metrics RolloutBatch::metrics() const {
   Metrics out;
+  add_by_source(groups, out);
   std::vector<double> lengths, terminated, all_rewards, deviations;
   std::map<std::string, std::vector<double>> parts;
   double clipped = 0, flat = 0;
@@ -101,7 +136,7 @@ Metrics RolloutBatch::metrics() const {
     }
     if (rewards.empty()) continue;  // no reward is known
     deviations.push_back(moments_of(rewards).deviation);
-    flat += deviations.back() <= 1e-8;
+    flat += deviations.back() <= flat_deviation;
     all_rewards.insert(all_rewards.end(), rewards.begin(), rewards.end());
   }
   add_lengths(out, "length", lengths);
@@ -128,6 +163,7 @@ std::vector<Json> RolloutBatch::sample_rows(int64_t step, int64_t count) const {
       if (count-- == 0) return out;
       Json row = JsonObject{
           {"step", step}, {"task", task.id}, {"prompt", task.rendered.empty() ? task.prompt : task.rendered}};
+      if (!task.source.empty()) row.set("source", task.source);
       if (!task.messages.empty()) row.set("messages", messages_json(task.messages));
       row.set("completion", sample.completion.text);
       row.set("answer", task.answer);

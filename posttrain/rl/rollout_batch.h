@@ -35,6 +35,8 @@ struct RolloutBatch {
   // max}_terminated_length (0 if there are none), completions/clipped_ratio; and the samples' counts. reward_group_std
   // is the mean over groups of the deviation within each. Samples without a score do not count in metrics of rewards.
   // Deviations are those of n - 1.
+  // Of each named source also prompts/SOURCE, reward/SOURCE, reward_std/SOURCE, frac_reward_zero_std/SOURCE and
+  // completions/mean_length/SOURCE.
   Metrics metrics() const;
   // Rows for samples.jsonl: the first `count` completions, group by group; all of them if count is -1. A row's prompt
   // is the text that the model read, including special tokens. The row of a task with messages has them, too.

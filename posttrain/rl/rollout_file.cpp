@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/io/file.h"
 #include "core/io/compressed_writer.h"
+#include "core/io/file.h"
 #include "core/text/chat.h"
 
 namespace hone {
@@ -48,6 +48,7 @@ Json rollout_row(int64_t step, size_t group, const Task& task, const Sample& sam
                         {"task", task.id},
                         {"group", static_cast<int64_t>(group)},
                         {"prompt", task.rendered.empty() ? task.prompt : task.rendered}};
+  if (!task.source.empty()) row.set("source", task.source);
   if (!task.messages.empty()) row.set("messages", messages_json(task.messages));
   row.set("prompt_ids", array_of(std::span(sample.tokens).first(prompt)));
   row.set("completion", sample.completion.text);

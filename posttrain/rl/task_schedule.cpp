@@ -16,11 +16,20 @@ void TaskScheduleConfig::fields(Fields& f) {
             concat("prompts_per_step must be in [1, ", max_step_samples, "]"));
 }
 
-TaskSchedule::TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed)
+static std::vector<MixturePart> parts_or_all(std::vector<MixturePart> parts, size_t num_tasks) {
+  if (parts.empty()) parts.push_back({.name = "", .count = static_cast<int64_t>(num_tasks)});
+  return parts;
+}
+
+TaskSchedule::TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed,
+                           std::vector<MixturePart> parts)
     : config_(config),
       tasks_(tasks),
-      order_(static_cast<int64_t>(tasks.size()), seed),
-      curriculum_(config.curriculum, static_cast<int64_t>(tasks.size())) {}
+      order_(parts_or_all(std::move(parts), tasks.size()), seed),
+      curriculum_(config.curriculum, static_cast<int64_t>(tasks.size())) {
+  HONE_CHECK(order_.count() == std::ssize(tasks), "task schedule: the sources have ", order_.count(), " tasks of ",
+             tasks.size());
+}
 
 std::vector<ScheduledTask> TaskSchedule::next_tasks(PendingTasks& pending) {
   const FilterGroups& filter = config_.filter_groups;
@@ -66,6 +75,7 @@ std::vector<Group> TaskSchedule::finish(PendingTasks pending, Metrics& metrics) 
     if (pending.rated[i] > 0)
       curriculum_.record(pending.tasks[i].task, pending.tasks[i].epoch, pending.passed[i] / pending.rated[i]);
   metrics.merge(curriculum_.metrics());
+  metrics.merge(order_.metrics());
   std::vector<Group> kept = std::move(pending.kept), dropped = std::move(pending.dropped);
   if (!filter.enable) return kept;
 

@@ -18,7 +18,7 @@ struct TaskScheduleConfig {
   void fields(Fields& f);
 };
 
-// A task to sample, from this epoch of the order. `id` is the request's id, which decides its random numbers.
+// A task to sample, from this epoch of its source's order. `id` is the request's id, which decides its random numbers.
 struct ScheduledTask {
   int64_t task = 0, epoch = 0;
   uint64_t id = 0;
@@ -37,8 +37,10 @@ struct PendingTasks {
 // may be in progress at once; they finish in the order in which they started.
 class TaskSchedule : public Stateful {
  public:
-  // The tasks must outlive this object.
-  TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed);
+  // parts: the sources of the tasks, which stand source by source; empty: all tasks are of one. The tasks must outlive
+  // this object.
+  TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed,
+               std::vector<MixturePart> parts = {});
 
   // Returns the next tasks of the batch: first prompts_per_step tasks; then, with filter_groups, one for each missing
   // group, until max_num_gen_batches were sampled. Empty: the batch is complete.
@@ -60,7 +62,7 @@ class TaskSchedule : public Stateful {
  private:
   TaskScheduleConfig config_;
   std::span<const Task> tasks_;
-  IndexLoader order_;
+  Mixture order_;
   Curriculum curriculum_;
   std::deque<ScheduledTask> again_;
 };

@@ -12,9 +12,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
  public:
   RewardModelStage() : OfflineStage({"bradley_terry", 16, "pairs", 1e-4}, 2) {}
   void fields(Fields& f) override {
-    data_.fields(f);
-    f("margin", data_.margin,
-      "template of a number: the margin by which the score of the chosen completion should be higher; empty = 0");
+    data_fields(f);
     training_.fields(f);
   }
   std::string default_name() const override { return "reward_model"; }
@@ -24,6 +22,11 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   }
 
  protected:
+  void source_fields(Fields& f, PreferenceSource& source) override {
+    source.source_fields(f);
+    f("margin", source.margin,
+      "template of a number: the margin by which the score of the chosen completion should be higher; empty = 0");
+  }
   std::string part_name(const Sample&, size_t i) const override { return i == 0 ? "chosen" : "rejected"; }
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
     std::vector<Group> pairs = load_preferences(source, tokenizer);

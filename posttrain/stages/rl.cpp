@@ -1,5 +1,7 @@
 // Reinforcement learning on rewards: sample completions, score them, compute advantages, update the policy.
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 #include "core/base/log.h"
 #include "core/base/stopwatch.h"
@@ -7,6 +9,7 @@
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
 #include "data/first_rows.h"
+#include "data/sources.h"
 #include "posttrain/reference.h"
 #include "posttrain/rl/replica_backend.h"
 #include "posttrain/rl/reward_watch.h"
@@ -14,6 +17,7 @@
 #include "posttrain/rl/rollout_config.h"
 #include "posttrain/rl/rollout_file.h"
 #include "posttrain/rl/rollout_queue.h"
+#include "posttrain/rl/source_reward.h"
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
 #include "train/objective.h"
@@ -44,11 +48,30 @@ StepReport combine(const std::vector<StepReport>& updates) {
   return out;
 }
 
+// What a source of tasks has of its own.
+struct RlSource : TaskSource {
+  PromptFormat format;
+  RewardSpec reward;
+};
+
+// The tasks of a source. An id begins with the name of its source, since two sources may read the same rows.
+std::vector<Task> load_source(const DataSource<RlSource>& source) {
+  std::vector<Task> out = load_tasks(source.settings);
+  if (source.name.empty()) return out;
+  for (Task& task : out) {
+    task.source = source.name;
+    task.id = concat(source.name, ":", task.id);
+  }
+  return out;
+}
+
 // Tokens of the longest prompt.
-int64_t longest_prompt(const TaskSource& source, const PromptFormat& format, const Tokenizer& tokenizer) {
-  PromptEncoder encoder(format, tokenizer);
+int64_t longest_prompt(const std::vector<DataSource<RlSource>>& sources, const Tokenizer& tokenizer) {
   int64_t out = 0;
-  for (const Task& task : load_tasks(source)) out = std::max(out, std::ssize(encoder.prompt(task)));
+  for (const DataSource<RlSource>& source : sources) {
+    PromptEncoder encoder(source.settings.format, tokenizer);
+    for (const Task& task : load_source(source)) out = std::max(out, std::ssize(encoder.prompt(task)));
+  }
   return out;
 }
 
@@ -78,6 +101,7 @@ class Rl : public Stage {
     f("keep_rollouts", keep_rollouts_,
       "true: write all completions of a step with token ids, log-probs and advantages to rollouts/step-N.jsonl.gz");
     actor_.fields(f);
+    sources_.fields(f, own_source(), [](Fields& g, RlSource& source) { source_fields(g, source); });
     objective_.fields(f, "objective", "what is optimized (hone list objectives)");
     require_data(f, objective_.kind(), *objective_, TrainingData::rewarded);
     f("critic", loop_.trainer.critic,
@@ -95,11 +119,11 @@ class Rl : public Stage {
     require_fit(f, "sampling", facts());
   }
   std::string default_name() const override { return objective_.kind(); }
-  int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_tasks(tasks_)); }
+  int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_all()); }
   PlannedStep planned_step(const ModelShape& model, const Tokenizer* tokenizer) const override {
     int64_t length = model.max_positions;
     if (tokenizer) {
-      const int64_t longest = longest_prompt(tasks_, actor_.format, *tokenizer) + actor_.sampling.max_tokens;
+      const int64_t longest = longest_prompt(all_sources(), *tokenizer) + actor_.sampling.max_tokens;
       length = length > 0 ? std::min(length, longest) : longest;
     }
     const std::shared_ptr<const Objective> objective = objective_->make(facts());
@@ -126,40 +150,49 @@ class Rl : public Stage {
     check.problems.attempt("", [&] { check_device(check.settings); });
     check.problems.attempt("", [&] { check_workers(*check.settings.rollout); });
     check.problems.attempt("critic", [&] { check_critic(loop_.trainer.critic, vocab_size(check)); });
-    const std::optional<Task> first = first_task(check);
-    check.problems.attempt("reward", [&] {
-      HONE_CHECK(actor_.reward.reward,
-                 "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
-      actor_.reward.check({.task = first ? &*first : nullptr, .is_made_earlier = check.is_made_earlier});
-    });
+    for (const DataSource<RlSource>& source : all_sources()) check_source(check, source);
   }
 
-  const PromptFormat* prompt_format() const override { return &actor_.format; }
+  const PromptFormat* prompt_format() const override {
+    return sources_.empty() ? &actor_.format : &sources_.first().format;
+  }
   // The prompts of the first tasks.
   std::vector<ShownSample> show(const ShowRequest& request) const override {
-    TaskSource source = tasks_;
-    if (source.rows.limit == 0 || source.rows.limit > request.rows) source.rows.limit = request.rows;
-    PromptEncoder encoder(actor_.format, request.tokenizer);
     std::vector<ShownSample> out;
-    for (const Task& task : load_tasks(source)) {
-      ShownSample shown{.where = task.id, .part = "prompt", .sample = {}, .roles = encoder.prompt_roles(task)};
-      shown.sample.tokens = encoder.prompt(task);
-      shown.sample.columns.assign(columns::mask, shown.sample.tokens.size(), 0);
-      shown.full_length = std::ssize(shown.sample.tokens);
-      if (!task.answer.empty()) shown.note = "answer: " + task.answer;
-      out.push_back(std::move(shown));
+    std::vector<DataSource<RlSource>> sources = all_sources();
+    for (DataSource<RlSource>& source : sources) {
+      RowSource& rows = source.settings.rows;
+      if (rows.limit == 0 || rows.limit > request.rows) rows.limit = request.rows;
+      PromptEncoder encoder(source.settings.format, request.tokenizer);
+      for (const Task& task : load_source(source)) {
+        ShownSample shown{.where = task.id, .part = "prompt", .sample = {}, .roles = encoder.prompt_roles(task)};
+        shown.sample.tokens = encoder.prompt(task);
+        shown.sample.columns.assign(columns::mask, shown.sample.tokens.size(), 0);
+        shown.full_length = std::ssize(shown.sample.tokens);
+        if (!task.answer.empty()) shown.note = "answer: " + task.answer;
+        out.push_back(std::move(shown));
+      }
     }
     return out;
   }
 
   void run(StageContext& stage) const override {
-    const std::vector<Task> tasks = load_tasks(tasks_);
+    std::vector<MixturePart> parts;
+    const std::vector<Task> tasks = load_all(&parts);
     log::info("rl: ", tasks.size(), " tasks");
+    if (parts.size() > 1)
+      for (const MixturePart& part : parts) log::info("rl: source ", part.name, ": ", part.count);
     const std::unique_ptr<Objective> made = objective_->make(facts());
     Objective& objective = *made;
     log_distribution(objective.needs());
     const uint64_t seed = stage.seed;
     CollectorConfig actor_config = actor_;
+    std::map<std::string, RewardSpec> source_rewards;
+    for (const DataSource<RlSource>& source : all_sources()) {
+      actor_config.source_formats[source.name] = source.settings.format;
+      source_rewards[source.name] = source.settings.reward;
+    }
+    actor_config.reward = reward_of_sources(source_rewards);
     actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
@@ -168,7 +201,7 @@ class Rl : public Stage {
     std::unique_ptr<Reference> reference;
     if (objective.needs().has(columns::reference_logp))
       reference = std::make_unique<Reference>(stage, loop.trainer.temperature);
-    TaskSchedule rounds(rounds_, tasks, seed);
+    TaskSchedule rounds(rounds_, tasks, seed, parts);
     WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
     RolloutQueue rollouts(rollouts_, actor_config, *stage.tokenizer, rounds, loop.steps, source(stage, weights));
@@ -203,17 +236,63 @@ class Rl : public Stage {
   }
   static int64_t vocab_size(const StageCheck& check) { return check.model ? check.model->shape().vocab_size : 0; }
 
+  // The stage's own keys as a source.
+  RlSource own_source() const {
+    RlSource out;
+    static_cast<TaskSource&>(out) = tasks_;
+    out.format = actor_.format;
+    out.reward = actor_.reward;
+    return out;
+  }
+  static void source_fields(Fields& f, RlSource& source) {
+    source.fields(f);
+    source.format.fields(f);
+    // Read into a reward of its own, so that an absent kind leaves the stage's.
+    f.table(
+        "reward",
+        [&](Fields& g) {
+          if (g.reading()) source.reward = {};
+          source.reward.fields(g, true);
+        },
+        "scores the completions; absent = the stage's reward");
+  }
+  std::vector<DataSource<RlSource>> all_sources() const { return sources_.all(own_source()); }
+  // The tasks of all sources, source by source.
+  std::vector<Task> load_all(std::vector<MixturePart>* parts = nullptr) const {
+    std::vector<Task> out;
+    for (const DataSource<RlSource>& source : all_sources()) {
+      std::vector<Task> tasks = load_source(source);
+      if (parts) parts->push_back({.name = source.name, .count = std::ssize(tasks), .weight = source.weight});
+      std::ranges::move(tasks, std::back_inserter(out));
+    }
+    return out;
+  }
+
+  static void check_source(const StageCheck& check, const DataSource<RlSource>& source) {
+    const Problems problems =
+        check.problems.below(source.key, source.name.empty() ? "" : concat("source ", source.name, ": "));
+    const std::optional<Task> first = first_task(problems, check.tokenizer, source);
+    problems.attempt("reward", [&] {
+      const RewardSpec& reward = source.settings.reward;
+      HONE_CHECK(reward.reward,
+                 "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
+      reward.check({.task = first ? &*first : nullptr, .is_made_earlier = check.is_made_earlier});
+    });
+  }
+
   // Reads and encodes the first task of each file. Returns the first of them that has no problem.
-  std::optional<Task> first_task(const StageCheck& check) const {
+  static std::optional<Task> first_task(const Problems& problems, const Tokenizer* tokenizer,
+                                        const DataSource<RlSource>& source) {
     std::optional<PromptEncoder> encoder;
-    if (check.tokenizer) check.problems.attempt(actor_.format.key(), [&] { encoder.emplace(actor_.format, *check.tokenizer); });
+    if (tokenizer)
+      problems.attempt(source.settings.format.key(), [&] { encoder.emplace(source.settings.format, *tokenizer); });
     std::optional<Task> first;
-    const char* key = tasks_.rows.files.empty() ? "generator" : "files";
-    each_first_row(tasks_.rows, [&](const RowSource& rows) {
-      check.problems.attempt(key, [&] {
-        TaskSource source = tasks_;
-        source.rows = rows;
-        Task task = load_tasks(source).front();
+    const RowSource& all_rows = source.settings.rows;
+    each_first_row(all_rows, [&](const RowSource& rows) {
+      problems.attempt(all_rows.files.empty() ? "generator" : "files", [&] {
+        DataSource<RlSource> one = source;
+        one.settings.rows = rows;
+        Task task = load_source(one).front();
         if (encoder) encoder->prompt(task);
         if (!first) first = std::move(task);
       });
@@ -316,6 +395,7 @@ class Rl : public Stage {
   static constexpr double default_learning_rate = 1e-6, ppo_learning_rate = 3e-6;
 
   TaskSource tasks_;
+  Sources<RlSource> sources_;
   TaskScheduleConfig rounds_;
   RolloutQueueConfig rollouts_;
   CollectorConfig actor_;

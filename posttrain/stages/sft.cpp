@@ -8,7 +8,7 @@ class Sft : public OfflineStage<SftSource> {
  public:
   Sft() : OfflineStage({"sft", 32, "samples", 2e-5}, 1) {}
   void fields(Fields& f) override {
-    data_.fields(f);
+    data_fields(f);
     f("packing", packing_,
       "true: a step is as many complete samples as fit into batch_size * max_length tokens; false: batch_size samples. "
       "A sample attends only to itself in both cases");
@@ -22,7 +22,12 @@ class Sft : public OfflineStage<SftSource> {
  protected:
   std::vector<Group> load(const SftSource& source, const Tokenizer& tokenizer) const override {
     std::vector<Group> groups;
-    for (Sample& sample : load_sft(source, tokenizer)) groups.emplace_back().samples.push_back(std::move(sample));
+    std::vector<std::string> rows;
+    for (Sample& sample : load_sft(source, tokenizer, &rows)) {
+      Group& group = groups.emplace_back();
+      group.task.id = rows[groups.size() - 1];
+      group.samples.push_back(std::move(sample));
+    }
     return groups;
   }
 

@@ -4,38 +4,15 @@
 // error, since no completion of it would ever be scored.
 #include <algorithm>
 
+#include "data/row_condition.h"
 #include "rewards/reward.h"
 
 namespace hone {
 
 namespace {
 
-// The rows that a part scores, selected by one of their columns.
-struct Condition {
-  std::string column;
-  std::string equals;
-  std::vector<std::string> one_of;
-
-  void fields(Fields& f) {
-    f("column", column, "column that selects rows; empty = the part scores every row");
-    f("equals", equals, "the part scores rows whose column is this text (numbers and booleans as in JSON)");
-    f("one_of", one_of, "or one of these texts; if both are empty, every row that has the column");
-    f.require("column", !column.empty() || (equals.empty() && one_of.empty()),
-              "equals and one_of need a column: set it (column = \"domain\")");
-  }
-  bool compares() const { return !equals.empty() || !one_of.empty(); }
-  bool holds(const Task& task) const {
-    if (column.empty()) return true;
-    const Json* member = task.columns.is_object() ? task.columns.find(column) : nullptr;
-    if (!compares()) return member && !member->is_null();
-    if (!member) return false;
-    const std::string value = member->is_string() ? member->as_string() : member->dump();
-    return (!equals.empty() && value == equals) || std::find(one_of.begin(), one_of.end(), value) != one_of.end();
-  }
-};
-
 struct CompositePart : RewardSpec {
-  Condition when;
+  RowCondition when;
 
   void fields(Fields& f) {
     RewardSpec::fields(f);
@@ -70,7 +47,7 @@ class Composite : public Reward {
     bool applies = !trial.task;
     for (size_t p = 0; p < parts_.size(); ++p) {
       RewardTrial part = trial;
-      if (part.task && !parts_[p].when.holds(*part.task)) part.task = nullptr;
+      if (part.task && !parts_[p].when.holds(part.task->columns)) part.task = nullptr;
       applies = applies || part.task;
       try {
         parts_[p].reward->check(part);
@@ -100,7 +77,7 @@ class Composite : public Reward {
       for (const GroupScores& group : groups)
         by_group.emplace_back(group.completions.size(), RewardScore{.skipped = true});
       for (size_t g = 0; g < groups.size(); ++g) {
-        if (!part.when.holds(groups[g].task)) continue;
+        if (!part.when.holds(groups[g].task.columns)) continue;
         scored[g] = true;
         std::fill(by_group[g].begin(), by_group[g].end(), RewardScore());
         applicable.push_back({groups[g].task, groups[g].completions, by_group[g]});
@@ -143,7 +120,7 @@ class Composite : public Reward {
  private:
   const Reward* reader_of(const Task& task) const {
     for (const CompositePart& part : parts_)
-      if (part.when.holds(task) && part.reward->reads_answers(task)) return part.reward.get();
+      if (part.when.holds(task.columns) && part.reward->reads_answers(task)) return part.reward.get();
     return nullptr;
   }
 

@@ -52,6 +52,27 @@ TEST_F(DatasetTest, AnOffsetPassesOverRowsOfAllFilesAndTheLimitCountsFromThere) 
   EXPECT_NE(error_of([&] { seen(); }).find("b.jsonl has no rows after the first 4"), std::string::npos);
 }
 
+TEST_F(DatasetTest, WhenSelectsRowsBeforeOffsetAndLimitCountThem) {
+  RowSource source{.files = {file("w.jsonl",
+                                  "{\"x\": 1}\n{\"x\": 2, \"k\": \"a\"}\n{\"x\": 3, \"k\": \"b\"}\n"
+                                  "{\"x\": 4, \"k\": \"a\"}\n{\"x\": 5, \"k\": \"a\"}\n")},
+                   .generator = {},
+                   .when = {.column = "k", .equals = "a", .one_of = {}}};
+  const auto read = [&] {
+    std::string out;
+    read_rows(source, [&](const Json& row, const std::string&) { out += row.at("x", "row").dump(); });
+    return out;
+  };
+  EXPECT_EQ(read(), "245");
+  source.offset = 1;
+  EXPECT_EQ(read(), "45");
+  source.limit = 1;
+  EXPECT_EQ(read(), "4");
+  source.when.equals = "c", source.offset = 0;
+  EXPECT_NE(error_of(read).find("w.jsonl has no rows that `when` takes: 5 have another value of 'k'"),
+            std::string::npos);
+}
+
 TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
   const auto read = [](std::vector<std::string> files) {
     return error_of(

@@ -127,6 +127,68 @@ TEST_F(RecipeCheck, AllProblemsAreReportedAtOnce) {
     EXPECT_NE(error.find(word), std::string::npos) << error;
 }
 
+// The recipe with sources in the place of a stage's files.
+constexpr const char* with_sources = R"(
+[[stage]]
+kind = "sft"
+name = "mixed"
+steps = 1
+prompt = "Q: {question}"
+completion = " {answer}"
+[[stage.source]]
+name = "one"
+files = ["FOLDER/train.jsonl"]
+when = { column = "domain", equals = "sums" }
+[[stage.source]]
+name = "two"
+files = ["FOLDER/more.jsonl"]
+[[stage]]
+kind = "rl"
+name = "mixed_rl"
+prompt = "Q: {question}"
+prompts_per_step = 2
+num_generations = 2
+steps = 1
+[[stage.source]]
+name = "one"
+files = ["FOLDER/train.jsonl"]
+reward = { kind = "exact" }
+[[stage.source]]
+name = "two"
+files = ["FOLDER/more.jsonl"]
+reward = { kind = "number" }
+)";
+
+TEST_F(RecipeCheck, EverySourceIsCheckedAndNamed) {
+  const auto problem = [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> placed;
+    for (const std::string& one : overrides) placed.push_back(with_folder(one));
+    return test::error_of([&] {
+      check_recipe(
+          read_recipe(Config::from_text(with_folder(std::string(recipe_text) + with_sources), "recipe.toml", placed)));
+    });
+  };
+  const auto expect_words = [&](const std::vector<std::string>& overrides, const std::vector<std::string>& words) {
+    const std::string error = problem(overrides);
+    for (const std::string& word : words) EXPECT_NE(error.find(with_folder(word)), std::string::npos) << error;
+  };
+  EXPECT_EQ(problem({}), "no error");
+  expect_words({"stage.mixed.source.1.files=FOLDER/none.jsonl"},
+               {"override 'stage.mixed.source.1.files=", "stage mixed: source two: FOLDER/none.jsonl: cannot open"});
+  expect_words({"stage.mixed_rl.source.two.prompt='{quesion}'"},
+               {"stage mixed_rl: source two: ", "more.jsonl:1: ", "did you mean 'question'?"});
+  expect_words({"stage.mixed.source.one.when.equals=words"}, {"source one: ", "has no rows that `when` takes"});
+  expect_words({"stage.mixed.source.two.chat=llama3"}, {"override 'stage.mixed.source.two.chat=llama3': stage mixed"});
+  expect_words({"stage.mixed_rl.source.two.reward={}"}, {"source two: rl: the stage needs a reward"});
+  expect_words({"stage.mixed_rl.source.two.reward={kind='python', path='none.py'}"}, {"source two: ", "none.py"});
+  expect_words({"stage.mixed_rl.source.two.reward={kind='nmber'}"}, {"did you mean 'number'?"});
+}
+
+TEST_F(RecipeCheck, AFileWithoutARowThatWhenTakesIsNoProblemBesideOthers) {
+  EXPECT_EQ(error_of({"stage.sft.when.column=domain"}), "no error");  // more.jsonl has no such column
+  expect({"stage.sft.when.column=domian"}, {"has no rows that `when` takes"});
+}
+
 TEST_F(RecipeCheck, ChatFormatsAreTriedOnTheFirstRow) {
   expect({"stage.sft.chat=template"}, {"override 'stage.sft.chat=template': stage sft", "chat format template"});
   expect({"stage.rl.chat=template"}, {"override 'stage.rl.chat=template': stage grpo", "chat format template"});

@@ -21,7 +21,7 @@ class CurriculumTest : public ::testing::Test {
   }
   void record(int64_t task, double rate) { curriculum.record(task, order.epoch(), rate); }
 
-  IndexLoader order{4, 0, false};
+  Mixture order{{{.name = "", .count = 4}}, 0, false};
   Curriculum curriculum{config, 4};
 };
 
@@ -70,7 +70,7 @@ TEST_F(CurriculumTest, GoesOnFromItsState) {
   Curriculum resumed(config, 4);
   resumed.load_state(section);
   EXPECT_EQ(resumed.metrics(), curriculum.metrics());
-  IndexLoader copy = order;
+  Mixture copy = order;
   for (int i = 0; i < 20; ++i) EXPECT_EQ(resumed.next(copy), curriculum.next(order));
   EXPECT_THROW(Curriculum(config, 5).load_state(section), Error);
   EXPECT_THROW(Curriculum(config, 4).load_state(StateSection{}), Error);

@@ -116,6 +116,24 @@ TEST(RolloutBatch, MetricsAreOverCompletionsAndGroups) {
               std::sqrt((std::pow(11.0 / 6, 2) + std::pow(8.0 / 6, 2) + std::pow(19.0 / 6, 2)) / 2), 1e-12);
 }
 
+TEST(RolloutBatch, MetricsAndRowsAreAlsoBySource) {
+  RolloutBatch experience = make({2, 3, 2});
+  for (const Group& group : experience.groups) EXPECT_TRUE(group.task.source.empty());
+  EXPECT_FALSE(experience.metrics().contains("reward/a"));
+  experience.groups[0].task.source = experience.groups[2].task.source = "a";
+  experience.groups[1].task.source = "b";
+  for (Sample& sample : experience.groups[2].samples) sample.reward = 4;
+  const Metrics metrics = experience.metrics();
+  EXPECT_EQ(metrics.at("prompts/a"), 2);
+  EXPECT_EQ(metrics.at("reward/a"), (0 + 1 + 4 + 4) / 4.0);
+  EXPECT_EQ(metrics.at("reward/b"), 11);
+  EXPECT_EQ(metrics.at("reward_std/b"), 1);
+  EXPECT_EQ(metrics.at("frac_reward_zero_std/a"), 0.5);
+  EXPECT_EQ(metrics.at("frac_reward_zero_std/b"), 0);
+  EXPECT_EQ(metrics.at("completions/mean_length/b"), 2);
+  EXPECT_EQ(experience.sample_rows(1, 1).at(0).at("source", "row").as_string(), "a");
+}
+
 TEST(RolloutBatch, WhereNoCompletionEndsByItselfTerminatedLengthsAreZero) {
   const Metrics metrics = make({1, 1}).metrics();
   for (const char* name : {"mean", "min", "max"})

@@ -1,0 +1,15 @@
+#pragma once
+// The reward of a stage whose sources have different ones: scores each task with the reward of its source.
+#include <map>
+#include <memory>
+#include <string>
+
+#include "rewards/reward.h"
+
+namespace hone {
+
+// by_source: the reward of each Task::source. If all are the same object, returns that one. Otherwise returns a reward
+// that chooses by the task; a score without parts gets one, named like the source's reward.
+RewardSpec reward_of_sources(const std::map<std::string, RewardSpec>& by_source);
+
+}  // namespace hone

@@ -1,0 +1,156 @@
+// Several sources in a stage: shares, metrics, samples and rewards by source. A killed and resumed run has the bits of
+// an uninterrupted one, with any number of threads.
+#include <map>
+
+#include "tests/e2e/whole_run.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// SFT on two sources, one of them a generator; then GRPO on two with rewards of their own.
+const std::string recipe = tiny_recipe("sources", 1, R"(
+[[stage]]
+kind = "sft"
+steps = 120
+batch_size = 6
+max_length = 48
+save_steps = 6
+save_total_limit = 0
+eval_share = 0.2
+eval_steps = 60
+[[stage.source]]
+name = "sums"
+generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
+weight = 2
+[[stage.source]]
+name = "echo"
+files = "FOLDER/echo.jsonl"
+prompt = "echo {word}:"
+completion = " {word}"
+when = { column = "keep", equals = "true" }
+weight = 1
+
+[[stage]]
+kind = "rl"
+objective = "grpo"
+steps = 12
+prompts_per_step = 4
+num_generations = 2
+learning_rate = 1e-3
+save_steps = 2
+save_total_limit = 0
+log_samples = -1
+keep_rollouts = true
+sampling = { max_tokens = 6 }
+reward = { kind = "number" }
+[[stage.source]]
+name = "sums"
+generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
+limit = 30
+weight = 3
+[[stage.source]]
+name = "echo"
+files = "FOLDER/echo.jsonl"
+prompt = "echo {word}:"
+answer = "{word}"
+chat = "plain"
+reward = { kind = "length", limit = 6, target = 3 }
+weight = 1
+
+[rollout]
+kv_block_size = 16
+kv_cache_tokens = 4096
+max_sequences = 16
+)");
+
+std::vector<Json> rows_of(const fs::path& path) {
+  std::vector<Json> out;
+  read_jsonl(path, [&](const Json& row, int64_t) { out.push_back(row); });
+  return out;
+}
+
+class SourcesRun : public WholeRun {
+ protected:
+  SourcesRun() : WholeRun("") {
+    std::ofstream rows(folder.path() / "echo.jsonl");
+    for (int i = 0; i < 20; ++i)
+      rows << R"({"word": "w)" << i << R"(", "keep": )" << (i % 2 == 0 ? "true" : "false") << "}\n";
+    std::ofstream(file()) << with_folder();
+  }
+  std::string with_folder() const {
+    std::string text = recipe;
+    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder.path().string());
+    return text;
+  }
+};
+
+TEST_F(SourcesRun, MetricsAndSamplesNameTheSourceAndItsReward) {
+  const fs::path whole = run("whole");
+  int sft_rows = 0, rl_rows = 0, held_rows = 0;
+  for (const Json& row : rows_of(whole / "metrics.jsonl")) {
+    if (row.find("loss/sums")) {
+      ++sft_rows;
+      EXPECT_TRUE(row.find("loss/echo"));
+      EXPECT_GT(row.at("epoch/echo", "row").as_double(), 0);
+    }
+    if (row.find("eval_loss/sums")) {
+      ++held_rows;
+      EXPECT_TRUE(row.find("eval_loss/echo"));
+    }
+    if (row.find("reward/sums")) {
+      ++rl_rows;
+      EXPECT_EQ(row.at("prompts/sums", "row").as_double(), 3);
+      EXPECT_EQ(row.at("prompts/echo", "row").as_double(), 1);
+      EXPECT_NEAR(row.at("reward", "row").as_double(),
+                  0.75 * row.at("reward/sums", "row").as_double() + 0.25 * row.at("reward/echo", "row").as_double(),
+                  1e-9);
+    }
+  }
+  EXPECT_EQ(sft_rows, 120);
+  EXPECT_EQ(held_rows, 2);
+  EXPECT_EQ(rl_rows, 12);
+  std::map<std::string, int> samples;
+  for (const Json& row : rows_of(whole / "samples.jsonl")) {
+    const std::string source = row.at("source", "row").as_string();
+    ++samples[source];
+    EXPECT_EQ(row.at("task", "row").as_string().find(source + ":"), 0u);
+    EXPECT_TRUE(row.at("rewards", "row").find(source == "sums" ? "number" : "length")) << row.dump();
+    const bool plain = row.at("prompt", "row").as_string().ends_with("\n");
+    EXPECT_EQ(plain, source == "echo") << row.dump();  // chat = "plain" ends the prompt's line
+  }
+  EXPECT_EQ(samples, (std::map<std::string, int>{{"sums", 72}, {"echo", 24}}));
+}
+
+TEST_F(SourcesRun, AKilledRunResumesWithTheSameBits) {
+  const fs::path whole = run("whole");
+  const auto same = [&](const fs::path& other) {
+    expect_same_rows(whole / "metrics.jsonl", other / "metrics.jsonl");
+    expect_same_rows(whole / "samples.jsonl", other / "samples.jsonl");
+    expect_same_checkpoints(whole, other, {"sft/step-120/model.safetensors", "grpo/step-12/model.safetensors"});
+  };
+  const fs::path sft = folder.path() / "sft", rl = folder.path() / "rl";
+  kill_and_resume(arguments("sft"), sft, "sft/step-12");
+  same(sft);
+  kill_and_resume(arguments("rl"), rl, "grpo/step-2");
+  same(rl);
+  const Finished threads = run_hone(arguments("threads", {"threads=1"}));
+  EXPECT_EQ(threads.code, 0) << threads.err;
+  same(folder.path() / "threads");
+}
+
+TEST_F(SourcesRun, AResumedRunRefusesOtherSources) {
+  const fs::path stopped = folder.path() / "stopped";
+  end_at_checkpoint(arguments("stopped"), stopped, "sft/step-6", SIGTERM);
+  const auto refusal = [&](const std::string& override) {
+    const Finished done = run_hone({"run", "--resume", stopped.string(), override});
+    EXPECT_NE(done.code, 0) << override;
+    return done.err;
+  };
+  EXPECT_NE(refusal("stage.sft.source.echo.weight=5").find("the stage's checkpoints depend on it"), std::string::npos);
+  EXPECT_NE(refusal("stage.sft.source.echo.prompt=x").find("the stage's checkpoints depend on it"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone::test
