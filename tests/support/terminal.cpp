@@ -64,8 +64,25 @@ bool Terminal::shows(const std::string& text, double seconds) {
   }
 }
 
-int Terminal::wait() {
-  while (read_some(60)) {}
+bool Terminal::type_until(const std::string& text, const std::string& shown) {
+  for (int tries = 0; tries < 20; ++tries) {
+    type(text);
+    if (shows(shown, 3)) return true;
+  }
+  return false;
+}
+
+int Terminal::leave() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  type("\x04");
+  for (auto next = std::chrono::steady_clock::now() + std::chrono::seconds(2); read_some(0.1);) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next) continue;
+    if (now >= deadline) ::kill(pid_, SIGKILL);
+    // The program may have ended since: then the terminal takes no more text.
+    [[maybe_unused]] const ssize_t typed = ::write(terminal_, "\x04", 1);
+    next = now + std::chrono::seconds(2);
+  }
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;

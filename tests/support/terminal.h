@@ -19,10 +19,13 @@ class Terminal {
   void type(const std::string& text) const;
   // Waits until `text` is on the screen after what an earlier call found. Returns false after `seconds` or at the end.
   bool shows(const std::string& text, double seconds = 60);
+  // Types `text` until `shown` is on the screen, several times if need be: Ctrl-C drops what was typed before it.
+  bool type_until(const std::string& text, const std::string& shown);
   // Everything that was written to the terminal, with its control sequences.
   const std::string& screen() const { return screen_; }
-  // Waits for the program and returns its exit code; 128 + signal number if a signal ended it.
-  int wait();
+  // Types Ctrl-D until the program ends and returns its exit code; 128 + signal number if a signal ended it. A program
+  // that goes on for a minute is killed.
+  int leave();
 
  private:
   bool read_some(double seconds);
