@@ -6,7 +6,7 @@
 #include <array>
 
 #include "core/io/file.h"
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 #include "core/net/digest.h"
 #include "data/prompt.h"
 #include "model/io/adapter.h"

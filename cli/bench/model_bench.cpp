@@ -7,7 +7,7 @@
 #include "core/base/rng.h"
 #include "core/base/stopwatch.h"
 #include "core/config/config.h"
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 #include "model/io/model_files.h"
 #include "train/trainer.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/io/file.h"
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 #include "core/io/json.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/model_files.h"

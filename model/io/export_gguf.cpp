@@ -4,7 +4,7 @@
 
 #include "core/base/log.h"
 #include "core/io/file.h"
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 #include "core/text/tokenizer/gguf_tokenizer_write.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"

@@ -2,7 +2,7 @@
 // Writes a model as one GGUF file for llama.cpp and programs built on it.
 #include <filesystem>
 
-#include "core/io/gguf_types.h"
+#include "core/io/gguf/gguf_types.h"
 
 namespace hone {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/registry.h"
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 
 namespace hone {
 

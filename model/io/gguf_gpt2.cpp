@@ -1,5 +1,5 @@
 // GGUF's architecture gpt2.
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 #include "model/io/gguf_architecture.h"
 
 namespace hone {

@@ -1,5 +1,5 @@
 // GGUF's architectures of Llama's layout: llama (also Mistral), qwen2 and qwen3.
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 #include "model/io/gguf_rope.h"
 
 namespace hone {

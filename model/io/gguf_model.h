@@ -1,7 +1,7 @@
 #pragma once
 // A GGUF file as a Hugging Face model: config.json from its keys, tensors under Hugging Face's names, rows of q and k
 // in Hugging Face's order.
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 #include "model/io/gguf_architecture.h"
 #include "model/io/tensor_file.h"
 

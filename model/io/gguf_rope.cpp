@@ -5,7 +5,7 @@
 #include <numbers>
 #include <optional>
 
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 
 namespace hone {
 namespace {

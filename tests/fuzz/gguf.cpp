@@ -1,5 +1,5 @@
 // The input is a GGUF file.
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

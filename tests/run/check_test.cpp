@@ -97,7 +97,9 @@ TEST_F(RecipeCheck, AMissingFileOfALaterStageHasItsLineAndTheNearestName) {
   std::filesystem::rename(path("more.jsonl"), path("moor.jsonl"));
   expect({}, {"recipe.toml:20:", "stage sft: FOLDER/more.jsonl: cannot open", "did you mean 'moor.jsonl'?"});
   std::filesystem::rename(path("moor.jsonl"), path("more.jsonl"));
-  expect({"stage.rl.files=FOLDER"}, {"override 'stage.rl.files=", "FOLDER: is a directory, not a file"});
+  std::filesystem::create_directory(path("empty"));
+  expect({"stage.rl.files=FOLDER/empty"},
+         {"override 'stage.rl.files=", "FOLDER/empty: the folder has no Parquet, JSON Lines, JSON or CSV files"});
   write("broken.jsonl", "{\"question\": \n");
   expect({"stage.rl.files=FOLDER/broken.jsonl"}, {"broken.jsonl:1:"});
   write("empty.jsonl", "");

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 #include "core/text/tokenizer/tokenizer_files.h"
 
 namespace hone {

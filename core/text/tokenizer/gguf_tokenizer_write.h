@@ -2,7 +2,7 @@
 // Writes a tokenizer as the metadata of a GGUF file: the inverse of core/text/tokenizer/gguf_tokenizer.h.
 #include <filesystem>
 
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 
 namespace hone {
 

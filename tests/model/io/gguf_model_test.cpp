@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "core/io/file.h"
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 #include "core/io/safetensors.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/export_gguf.h"

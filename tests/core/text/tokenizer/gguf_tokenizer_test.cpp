@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/file.h"
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 #include "core/text/tokenizer/byte_level.h"
 #include "core/text/tokenizer/gguf_pre_types.h"
 #include "core/text/tokenizer/gguf_tokenizer_write.h"

@@ -1,6 +1,6 @@
 #pragma once
 // Writes GGUF files, version 3: keys and outlines of tensors first, then the data tensor by tensor, so that one tensor
-// is in memory at a time. The format is described in core/io/gguf.h.
+// is in memory at a time. The format is described in core/io/gguf/gguf.h.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/gguf_types.h"
+#include "core/io/gguf/gguf_types.h"
 
 namespace hone {
 

@@ -1,5 +1,5 @@
 // Dequantization against the Python package gguf 0.19: hashes of its results on pseudo-random blocks.
-#include "core/io/gguf_types.h"
+#include "core/io/gguf/gguf_types.h"
 
 #include <gtest/gtest.h>
 

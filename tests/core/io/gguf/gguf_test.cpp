@@ -1,4 +1,4 @@
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/base/rng.h"
 #include "core/io/file.h"
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 

@@ -1,4 +1,4 @@
-#include "core/io/gguf_writer.h"
+#include "core/io/gguf/gguf_writer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "core/device/dtype.h"
 #include "core/device/float16.h"
 #include "core/io/file.h"
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 
 namespace hone {
 namespace {

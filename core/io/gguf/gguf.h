@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/gguf_types.h"
+#include "core/io/gguf/gguf_types.h"
 #include "core/io/json.h"
 
 namespace hone {

@@ -1,4 +1,4 @@
-#include "core/io/gguf_types.h"
+#include "core/io/gguf/gguf_types.h"
 
 #include <algorithm>
 #include <cmath>

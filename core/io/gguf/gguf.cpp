@@ -1,4 +1,4 @@
-#include "core/io/gguf.h"
+#include "core/io/gguf/gguf.h"
 
 #include <algorithm>
 #include <bit>
