@@ -2,6 +2,9 @@
 // checkpoints are sequence classifiers. The next stage starts from the model that this stage started from.
 #include "posttrain/reward_model.h"
 
+#include <algorithm>
+
+#include "posttrain/losses/pair_loss.h"
 #include "posttrain/offline.h"
 #include "posttrain/preference_data.h"
 
@@ -30,9 +33,19 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   std::string part_name(const Sample&, size_t i) const override { return i == 0 ? "chosen" : "rejected"; }
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
     std::vector<Group> pairs = load_preferences(source, tokenizer);
+    const bool has_margins = !source.margin.empty() || some_source_has_margins();
     for (Group& pair : pairs)
-      for (Sample& sample : pair.samples) add_score_position(sample);
+      for (Sample& sample : pair.samples) {
+        if (has_margins && source.margin.empty()) sample.columns.set(columns::margin, {0});
+        add_score_position(sample);
+      }
     return pairs;
+  }
+
+ private:
+  // Samples of a step have the same columns.
+  bool some_source_has_margins() const {
+    return std::ranges::any_of(sources_.all(data_), [](const auto& source) { return !source.settings.margin.empty(); });
   }
 };
 

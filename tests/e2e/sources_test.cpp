@@ -140,6 +140,16 @@ TEST_F(SourcesRun, AKilledRunResumesWithTheSameBits) {
   same(folder.path() / "threads");
 }
 
+// A checkpoint then has groups that are ready, and finds their tasks by id.
+TEST_F(SourcesRun, ARunWithBatchesAheadResumesWithTheSameBits) {
+  const std::vector<std::string> ahead = {"stage.grpo.max_staleness=1"};
+  const Finished done = run_hone(arguments("whole", ahead));
+  ASSERT_EQ(done.code, 0) << done.err;
+  kill_and_resume(arguments("killed", ahead), folder.path() / "killed", "grpo/step-4");
+  expect_same_rows(folder.path() / "whole" / "samples.jsonl", folder.path() / "killed" / "samples.jsonl");
+  expect_same_checkpoints(folder.path() / "whole", folder.path() / "killed", {"grpo/step-12/model.safetensors"});
+}
+
 TEST_F(SourcesRun, AResumedRunRefusesOtherSources) {
   const fs::path stopped = folder.path() / "stopped";
   end_at_checkpoint(arguments("stopped"), stopped, "sft/step-6", SIGTERM);
@@ -150,6 +160,79 @@ TEST_F(SourcesRun, AResumedRunRefusesOtherSources) {
   };
   EXPECT_NE(refusal("stage.sft.source.echo.weight=5").find("the stage's checkpoints depend on it"), std::string::npos);
   EXPECT_NE(refusal("stage.sft.source.echo.prompt=x").find("the stage's checkpoints depend on it"), std::string::npos);
+}
+
+// Stages that learn from preferences. One source of the reward model has margins, the other has none.
+const std::string preferences = tiny_recipe("preferences", 1, R"(
+[[stage]]
+kind = "preference"
+steps = 4
+batch_size = 4
+eval_share = 0.25
+eval_steps = 4
+[[stage.source]]
+name = "a"
+files = "FOLDER/pairs.jsonl"
+when = { column = "set", equals = "a" }
+[[stage.source]]
+name = "b"
+files = "FOLDER/pairs.jsonl"
+when = { column = "set", equals = "b" }
+
+[[stage]]
+kind = "unpaired_preference"
+steps = 2
+batch_size = 4
+[[stage.source]]
+name = "a"
+files = "FOLDER/pairs.jsonl"
+limit = 4
+[[stage.source]]
+name = "b"
+files = "FOLDER/pairs.jsonl"
+offset = 4
+
+[[stage]]
+kind = "reward_model"
+steps = 2
+batch_size = 4
+[[stage.source]]
+name = "a"
+files = "FOLDER/pairs.jsonl"
+limit = 4
+[[stage.source]]
+name = "b"
+files = "FOLDER/pairs.jsonl"
+offset = 4
+margin = "{gap}"
+)");
+
+class PreferenceSources : public WholeRun {
+ protected:
+  PreferenceSources() : WholeRun("") {
+    std::ofstream rows(folder.path() / "pairs.jsonl");
+    for (int i = 0; i < 16; ++i)
+      rows << concat(R"({"prompt": "p)", i, R"(", "chosen": " 1", "rejected": " 2", "gap": 0.5, "set": ")",
+                     i % 2 == 0 ? "a" : "b", "\"}\n");
+    std::string text = preferences;
+    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder.path().string());
+    std::ofstream(file()) << text;
+  }
+};
+
+TEST_F(PreferenceSources, EveryStageOfPreferencesTakesSources) {
+  const fs::path whole = run("whole");
+  int pairs = 0, held = 0, unpaired = 0, scores = 0;
+  for (const Json& row : rows_of(whole / "metrics.jsonl")) {
+    pairs += row.find("rewards/accuracies/a") && row.find("rewards/margins/b");
+    held += row.find("eval_rewards/accuracies/a") && row.find("eval_rewards/accuracies/b");
+    scores += row.find("accuracy/a") && row.find("accuracy/b");
+    unpaired += row.find("kl") && row.find("epoch/b");
+  }
+  EXPECT_EQ(pairs, 4);
+  EXPECT_GE(held, 1);
+  EXPECT_EQ(unpaired, 2);
+  EXPECT_EQ(scores, 2);
 }
 
 }  // namespace
