@@ -64,7 +64,7 @@ TEST_F(Chat, ATerminalHasEditingHistoryAndCommands) {
   next.type("\x1b[A\n");
   EXPECT_TRUE(next.shows("messages are in")) << next.screen();
   next.type("/exit\n");
-  EXPECT_EQ(next.wait(), 0);
+  EXPECT_EQ(next.leave(), 0);
   const std::filesystem::perms mode = std::filesystem::status(folder.path() / "state/hone/chat_history").permissions();
   EXPECT_EQ(mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all),
             std::filesystem::perms::none);

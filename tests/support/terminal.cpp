@@ -74,12 +74,11 @@ bool Terminal::type_until(const std::string& text, const std::string& shown) {
 
 int Terminal::leave() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  type("\x04");
+  [[maybe_unused]] const ssize_t first = ::write(terminal_, "\x04", 1);  // the program may have ended already
   for (auto next = std::chrono::steady_clock::now() + std::chrono::seconds(2); read_some(0.1);) {
     const auto now = std::chrono::steady_clock::now();
     if (now < next) continue;
     if (now >= deadline) ::kill(pid_, SIGKILL);
-    // The program may have ended since: then the terminal takes no more text.
     [[maybe_unused]] const ssize_t typed = ::write(terminal_, "\x04", 1);
     next = now + std::chrono::seconds(2);
   }
