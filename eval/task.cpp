@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "core/base/stopwatch.h"
 #include "core/config/config.h"
@@ -163,14 +164,29 @@ static std::vector<std::filesystem::path> task_folders() {
   return out;
 }
 
+// The task files of a folder and its subfolders by name.
+static std::map<std::string, std::filesystem::path> task_files(const std::filesystem::path& folder) {
+  std::map<std::string, std::filesystem::path> out;
+  if (!std::filesystem::is_directory(folder)) return out;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.path().extension() == ".toml") out.emplace(entry.path().stem().string(), entry.path());
+  return out;
+}
+
 std::vector<std::string> known_eval_tasks() {
+  std::vector<std::string> out;
   for (const std::filesystem::path& folder : task_folders()) {
-    if (!std::filesystem::is_directory(folder)) continue;
-    std::vector<std::string> out;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-      if (entry.path().extension() == ".toml") out.push_back(entry.path().stem().string());
-    std::sort(out.begin(), out.end());
-    return out;
+    for (const auto& [name, file] : task_files(folder)) out.push_back(name);
+    if (!out.empty()) break;
+  }
+  return out;
+}
+
+// The file of a task by name; empty if no folder has it.
+static std::filesystem::path task_file(const std::string& name) {
+  for (const std::filesystem::path& folder : task_folders()) {
+    const auto files = task_files(folder);
+    if (const auto found = files.find(name); found != files.end()) return found->second;
   }
   return {};
 }
@@ -178,14 +194,10 @@ std::vector<std::string> known_eval_tasks() {
 EvalTaskSpec load_eval_task(const std::string& name_or_file) {
   std::string path = expand_path(name_or_file);
   if (!std::filesystem::is_regular_file(path)) {
-    const auto folders = task_folders();
-    const auto folder_with_task = std::find_if(folders.begin(), folders.end(), [&](const auto& folder) {
-      return std::filesystem::exists(folder / (path + ".toml"));
-    });
-    HONE_CHECK(folder_with_task != folders.end(), "unknown task '", name_or_file,
-               "': neither a file nor a name in configs/tasks", suggestion(name_or_file, known_eval_tasks()),
-               "; known: ", join(known_eval_tasks()));
-    path = (*folder_with_task / (path + ".toml")).string();
+    const std::filesystem::path file = task_file(path);
+    HONE_CHECK(!file.empty(), "unknown task '", name_or_file, "': neither a file nor a name in configs/tasks",
+               suggestion(name_or_file, known_eval_tasks()), "; known: ", join(known_eval_tasks()));
+    path = file.string();
   }
   EvalTaskSpec spec = Config::from_file(path).as<EvalTaskSpec>();
   if (spec.name.empty()) spec.name = std::filesystem::path(path).stem().string();
