@@ -90,8 +90,8 @@ struct EvalTaskSpec {
   EvalResult evaluate(Endpoint& endpoint, const EvalOptions& options) const;
 };
 
-// Loads a TOML file, or NAME.toml from configs/tasks (or a subfolder) of the working folder or of the source tree of the
-// binary.
+// Loads a TOML file, or NAME.toml from configs/tasks (or a subfolder) of the working folder or of the source tree of
+// the binary.
 EvalTaskSpec load_eval_task(const std::string& name_or_file);
 // Names of the tasks in these folders.
 std::vector<std::string> known_eval_tasks();

@@ -33,8 +33,7 @@ struct Inputs {
 
 struct Columns {
   Floats logp, lse, entropy, hit;
-  explicit Columns(int64_t R)
-      : logp(poisoned({R})), lse(poisoned({R})), entropy(poisoned({R})), hit(poisoned({R})) {}
+  explicit Columns(int64_t R) : logp(poisoned({R})), lse(poisoned({R})), entropy(poisoned({R})), hit(poisoned({R})) {}
 };
 
 Columns on_cpu(const Inputs& in, float inv_temperature) {

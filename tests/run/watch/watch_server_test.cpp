@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "core/io/compressed_writer.h"
 #include "core/io/file.h"
 #include "core/io/folder_lock.h"
 #include "core/io/json.h"
-#include "core/io/compressed_writer.h"
 #include "tests/support/http_client.h"
 #include "tests/support/support.h"
 
