@@ -168,9 +168,9 @@ std::string supported_gguf_types() {
 
 void dequantize(const GgufType& type, std::string_view bytes, std::span<float> out) {
   HONE_CHECK(type.dequantize, "tensor type ", type.name, " is not supported; supported: ", supported_gguf_types());
-  const auto blocks = static_cast<size_t>(type.block_size) > 0 ? out.size() / static_cast<size_t>(type.block_size) : 0;
-  HONE_CHECK(bytes.size() == blocks * static_cast<size_t>(type.block_bytes) &&
-                 out.size() % static_cast<size_t>(type.block_size) == 0,
+  const auto block_size = static_cast<size_t>(std::max<int64_t>(type.block_size, 1));
+  const size_t blocks = out.size() / block_size;
+  HONE_CHECK(bytes.size() == blocks * static_cast<size_t>(type.block_bytes) && out.size() % block_size == 0,
              "gguf: ", bytes.size(), " bytes of ", type.name, " are not ", out.size(), " numbers");
   const auto* block = reinterpret_cast<const uint8_t*>(bytes.data());
   for (size_t i = 0; i < blocks; ++i, block += type.block_bytes)

@@ -130,14 +130,14 @@ void ColumnReader::next_page() {
     return;
   }
   HONE_CHECK(header.has_details, "the header of a page says nothing about its values");
-  std::string body = file_.read(offset_, size);
+  const std::string body = file_.read(offset_, size);
   offset_ += size;
   HONE_CHECK(!header.checksum || *header.checksum == gzip_checksum(body),
              "a page is damaged: its checksum differs from its header's");
   if (header.type == PageType::dictionary)
     begin_dictionary(header, body);
   else
-    begin_data_page(header, std::move(body));
+    begin_data_page(header, body);
 }
 
 void ColumnReader::begin_dictionary(const PageHeader& header, const std::string& body) {
@@ -162,7 +162,7 @@ RunDecoder ColumnReader::take_levels(std::string_view& bytes, Encoding encoding,
   return {take(bytes, size), width_of(max_level)};
 }
 
-void ColumnReader::begin_data_page(const PageHeader& header, std::string body) {
+void ColumnReader::begin_data_page(const PageHeader& header, const std::string& body) {
   HONE_CHECK(header.num_values <= entries_left_, "its pages have more values than its metadata say");
   entries_left_ -= header.num_values;
   page_left_ = header.num_values;

@@ -38,7 +38,7 @@ class ColumnReader {
   void advance();
   void read_entry();
   void next_page();
-  void begin_data_page(const PageHeader& header, std::string body);
+  void begin_data_page(const PageHeader& header, const std::string& body);
   void begin_dictionary(const PageHeader& header, const std::string& body);
   PageHeader read_header();
   RunDecoder take_levels(std::string_view& bytes, Encoding encoding, int max_level) const;

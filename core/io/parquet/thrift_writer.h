@@ -45,7 +45,10 @@ class ThriftWriter {
   void header(int id, int type);
   void list(int id, size_t count, int type);
   void varint(uint64_t value);
-  void zigzag(int64_t value) { varint(static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63)); }
+  void zigzag(int64_t value) {
+    const uint64_t twice = static_cast<uint64_t>(value) << 1;
+    varint(value < 0 ? ~twice : twice);
+  }
   std::string out_;
   int last_ = 0;  // the number of the field before, in the current struct
 };

@@ -1,5 +1,6 @@
 // Values as JSON: numbers, texts, ISO 8601 dates, decimals as text.
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
 #include <cstring>
 
@@ -62,8 +63,8 @@ std::string date_text(int64_t day) {
   const int64_t shifted_month = (5 * day_of_year + 2) / 153;
   const int64_t month = shifted_month < 10 ? shifted_month + 3 : shifted_month - 9;
   const int64_t year = year_of_era + era * 400 + (month <= 2 ? 1 : 0);
-  return format_text("%04lld-%02lld-%02lld", static_cast<long long>(year), static_cast<long long>(month),
-                     static_cast<long long>(day_of_year - (153 * shifted_month + 2) / 5 + 1));
+  const int64_t day_of_month = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+  return format_text("%04" PRId64 "-%02" PRId64 "-%02" PRId64, year, month, day_of_month);
 }
 
 struct UnitInfo {

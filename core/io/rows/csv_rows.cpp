@@ -27,7 +27,7 @@ char find_delimiter(std::string_view header) {
   return known[static_cast<size_t>(std::ranges::max_element(counts) - counts.begin())];
 }
 
-class CsvRows : public RowReader {
+class CsvRows final : public RowReader {
  public:
   CsvRows(const std::filesystem::path& path, char delimiter) : text_(path) {
     delimiter_ = delimiter == '\0' ? find_delimiter(text_.ahead()) : delimiter;
