@@ -40,7 +40,7 @@ TEST_F(CodeReward, AnExceptionsTextGivesZeroWhateverItsCharacters) {
       tasks.push_back(task_of(R"({"inputs": ["3\n"], "outputs": ["7\n"]})"));
       tasks.push_back(asserts({"got = f(3)\nassert got == 7, got"}));
       for (const Task& task : tasks) {
-        const RewardScore got = judge(task, program + "\nf(3)", ", sandbox = {wall_seconds = 0.7}");
+        const RewardScore got = judge(task, program + "\nf(3)", ", sandbox = {wall_seconds = 2}");
         EXPECT_EQ(got.score, 0) << program;
         EXPECT_FALSE(got.failed) << got.note << "\n" << program;
         EXPECT_FALSE(got.note.empty()) << program;
