@@ -1,5 +1,5 @@
-# Version, commit and options of the build, for `hone --version`. The commit is found at each build. It stands in one small
-# generated file, which is compiled only if the commit has changed.
+# Version, commit and options of the build, for `hone --version`. The commit is found at each build. It stands in one
+# small generated file, which is compiled only if the commit has changed.
 function(hone_build_info level)
   set(build "${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_SYSTEM_PROCESSOR}")
   if(HONE_CUDA)
