@@ -121,7 +121,7 @@ void compute_likelihoods(EvalTarget& target, const LikelihoodJob& job, EvalRun& 
   const std::vector<size_t> order = order_of(job.docs);
   std::deque<PendingProblem> pending;
   int64_t num_done = 0;
-  const auto add_result = [&](size_t, ContinuationLogprobs text) {
+  const auto add_result = [&](size_t, const ContinuationLogprobs& text) {
     PendingProblem& problem = pending.front();
     double sum = 0;
     for (const float logp : text.logp) sum += logp;
