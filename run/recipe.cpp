@@ -2,6 +2,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/program_files.h"
 
 namespace hone {
 
@@ -148,8 +149,9 @@ static void refuse_other_files(const std::string& path) {
 
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) {
   refuse_other_files(path);
-  Recipe out = read_recipe(Config::from_file(path, overrides));
-  out.source = path;
+  const std::string found = find_program_file(path);
+  Recipe out = read_recipe(Config::from_file(found, overrides));
+  out.source = found;
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
 #include "core/base/stopwatch.h"
+#include "core/device/device_library.h"
 #include "core/io/file.h"
 #include "core/io/folder_lock.h"
 #include "core/io/json.h"
@@ -301,6 +302,7 @@ void remove_temporaries(const std::filesystem::path& folder) {
 std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& observer) {
   check_recipe(recipe);
   const std::unique_ptr<Device> device = open_device(recipe.device);
+  require_training_libraries(*device);
   if (!recipe.rollout.device.empty()) open_device(recipe.rollout.device);  // the rl stage opens it again
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
@@ -325,6 +327,7 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   check_same_recipe(state, folder, recipe);
   remove_temporaries(folder);
   const std::unique_ptr<Device> device = open_device(recipe.device);
+  require_training_libraries(*device);
   if (state.stages_done < std::ssize(recipe.stage))
     check_resumed(recipe, folder, state.stages_done, handed_on(recipe, folder, state));
   if (!state.has_results()) state.inputs = input_digests(recipe);
