@@ -34,9 +34,11 @@ install(SCRIPT cmake/package_files.cmake COMPONENT libraries EXCLUDE_FROM_ALL)
 
 set(CPACK_PACKAGE_NAME hone)
 set(CPACK_DEBIAN_PACKAGE_CONFLICTS hone-cuda)
+set(CPACK_DEBIAN_PACKAGE_REPLACES hone-cuda)
 if(HONE_CUDA)
   set(CPACK_PACKAGE_NAME hone-cuda)
   set(CPACK_DEBIAN_PACKAGE_CONFLICTS hone)
+  set(CPACK_DEBIAN_PACKAGE_REPLACES hone)
   set(CPACK_DEBIAN_PACKAGE_PROVIDES hone)
   # Never a dependency: the program starts without them, and says what it lacks.
   set(CPACK_DEBIAN_PACKAGE_SUGGESTS

@@ -1,3 +1,5 @@
+#include <cuda_runtime_api.h>
+
 #include "core/base/log.h"
 #include "core/base/shared_library.h"
 #include "core/device/device_library.h"
@@ -6,9 +8,13 @@
 namespace hone {
 namespace {
 
-constexpr const char* kAdvice =
-    "; training on a GPU needs it for gradients (generation, serving and evaluation do not): install NVIDIA's package "
-    "libcublas, or set HONE_CUDA_LIBRARIES to the folder that has it";
+// NVIDIA's packages have the toolkit's version in their names: libcublas-13-0.
+std::string advice() {
+  return concat(
+      "; training on a GPU needs it for gradients (generation, serving and evaluation do not): install NVIDIA's "
+      "package libcublas-",
+      CUDART_VERSION / 1000, "-", CUDART_VERSION % 1000 / 10, ", or set HONE_CUDA_LIBRARIES to the folder that has it");
+}
 
 std::string soname(int major) { return concat("libcublasLt.so.", major); }
 
@@ -28,7 +34,7 @@ LibraryRequest request() {
                      .files = {soname(CUBLAS_VER_MAJOR)},
                      .folders_variable = "HONE_CUDA_LIBRARIES",
                      .folders = cuda_library_folders(),
-                     .advice = kAdvice};
+                     .advice = advice()};
   for (const int other : {CUBLAS_VER_MAJOR + 1, CUBLAS_VER_MAJOR - 1}) out.files.push_back(soname(other));
   return out;
 }
@@ -39,7 +45,7 @@ Loaded load() {
   out.library.find(f.get_version, "cublasLtGetVersion");
   out.version = f.get_version();
   HONE_CHECK(out.version / 10000 == CUBLAS_VER_MAJOR, "cuBLASLt ", version_text(out.version), " is at ",
-             out.library.path(), ", and this program was built for cuBLASLt ", CUBLAS_VER_MAJOR, kAdvice);
+             out.library.path(), ", and this program was built for cuBLASLt ", CUBLAS_VER_MAJOR, advice());
   out.library.find(f.get_status_name, "cublasLtGetStatusName");
   out.library.find(f.create, "cublasLtCreate");
   out.library.find(f.matmul_desc_init, "cublasLtMatmulDescInit_internal");

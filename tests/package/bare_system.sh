@@ -46,7 +46,7 @@ make_tree() {
 inside() {
   local tree=$1
   shift
-  unshare --mount --pid --fork --mount-proc="$tree/proc" chroot "$tree" env -i PATH=/usr/bin:/bin HOME=/root "$@"
+  unshare --mount --pid --fork --mount-proc="$tree/proc" chroot "$tree" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
 }
 
 expect() {  # text, file
