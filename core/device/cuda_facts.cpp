@@ -109,8 +109,8 @@ std::string gpu_problem(const CudaFacts& facts, int index) {
                   facts.visible_devices ? concat(" (CUDA_VISIBLE_DEVICES is '", *facts.visible_devices, "')") : "");
   const GpuFacts& gpu = facts.gpus[static_cast<size_t>(index)];
   if (gpu.major < kMinCapabilityMajor)
-    return concat("cuda:", index, " is a ", gpu.name, " of compute capability ", gpu.capability(), ", and hone needs ",
-                  kMinCapabilityMajor, ".0 or higher (Ampere and later)");
+    return concat("cuda:", index, " is a ", gpu.name, " of compute capability ", gpu.capability(),
+                  ", and the kernels need ", kMinCapabilityMajor, ".0 or higher (Ampere and later)");
   if (!has_code_for(facts.architectures, gpu.major, gpu.minor))
     return concat("cuda:", index, " is a ", gpu.name, " of compute capability ", gpu.capability(),
                   ", and this program has code for ", facts.architectures,

@@ -83,9 +83,10 @@ TEST(CudaFacts, AnIndexThatDoesNotExist) {
 
 TEST(CudaFacts, TooLowACapability) {
   const CudaFacts facts = machine({kGtx1080, kH200});
-  EXPECT_EQ(gpu_problem(facts, 0),
-            "cuda:0 is a NVIDIA GeForce GTX 1080 of compute capability 6.1, and hone needs 8.0 or higher (Ampere and "
-            "later)");
+  EXPECT_EQ(
+      gpu_problem(facts, 0),
+      "cuda:0 is a NVIDIA GeForce GTX 1080 of compute capability 6.1, and the kernels need 8.0 or higher (Ampere and "
+      "later)");
   EXPECT_EQ(gpu_problem(facts, 1), "");
   EXPECT_TRUE(has_unusable_gpu(facts));
 }
