@@ -62,7 +62,7 @@ DoctorCheck check_gpu(const CudaFacts& facts, int index) {
     out.found = problem;
     return out;
   }
-  const std::string bodies = bodies_on(gpu, forced_bodies()), lost = lost_on(gpu);
+  const std::string bodies = bodies_on(facts, gpu, forced_bodies()), lost = lost_on(gpu);
   out.found =
       concat(gpu.name, ", capability ", gpu.capability(), ", ", gpu.num_sms, " SMs, ", mebibytes(free), " free of ",
              mebibytes(gpu.total_bytes), ", ", bodies, " kernels", lost.empty() ? "" : concat("; without ", lost));

@@ -125,8 +125,9 @@ std::string lost_on(const GpuFacts& gpu) {
                 ": portable kernels run instead");
 }
 
-std::string bodies_on(const GpuFacts& gpu, std::string_view forced) {
-  return gpu.major == 9 && forced != "portable" ? "Hopper" : "portable";
+std::string bodies_on(const CudaFacts& facts, const GpuFacts& gpu, std::string_view forced) {
+  const bool has_code = facts.architectures.find("90a") != std::string::npos;
+  return gpu.major == 9 && has_code && forced != "portable" ? "Hopper" : "portable";
 }
 
 }  // namespace hone

@@ -46,9 +46,9 @@ std::string gpu_problem(const CudaFacts& facts, int index);
 bool has_unusable_gpu(const CudaFacts& facts);
 // What the GPU lacks beside an H100, and what runs in its place; empty if nothing is lost.
 std::string lost_on(const GpuFacts& gpu);
-// The kernel bodies that run on the GPU: "Hopper" (TMA, wgmma) or "portable" (mma.sync, cp.async). forced: the value of
-// HONE_CUDA_BODIES.
-std::string bodies_on(const GpuFacts& gpu, std::string_view forced);
+// The kernel bodies that run on the GPU: "Hopper" (TMA, wgmma), which need machine code for 9.0a, or "portable"
+// (mma.sync, cp.async). forced: the value of HONE_CUDA_BODIES.
+std::string bodies_on(const CudaFacts& facts, const GpuFacts& gpu, std::string_view forced);
 
 // "13.0" of 13000.
 std::string cuda_version_text(int version);
