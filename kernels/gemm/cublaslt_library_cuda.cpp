@@ -11,9 +11,10 @@ namespace {
 // NVIDIA's packages have the toolkit's version in their names: libcublas-13-0.
 std::string advice() {
   return concat(
-      "; training on a GPU needs it for gradients (generation, serving and evaluation do not): install NVIDIA's "
-      "package libcublas-",
-      CUDART_VERSION / 1000, "-", CUDART_VERSION % 1000 / 10, ", or set HONE_CUDA_LIBRARIES to the folder that has it");
+      "; training on a GPU needs it for gradients (generation, serving and evaluation do not): install "
+      "NVIDIA's package libcublas-",
+      CUDART_VERSION / 1000, "-", CUDART_VERSION % 1000 / 10,
+      ", set HONE_CUDA_LIBRARIES to the folder that has it, or train with device = \"cpu\"");
 }
 
 std::string soname(int major) { return concat("libcublasLt.so.", major); }
