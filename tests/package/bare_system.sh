@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the packages of a build into bare trees of distributions and runs the quickstart there, all of it in the first:
+# Installs the packages of a build into bare trees of distributions and runs the quickstart there, whole in the first:
 #   bare_system.sh PACKAGES WORK [SUITE...]
 # PACKAGES: folder with one .deb and one .tar.gz (./dev package). WORK: folder for the trees; debootstrap fills one for
 # each suite (default bookworm; jammy and noble are Ubuntu 22.04 and 24.04) and a later run copies it. Exit code 77:
@@ -37,8 +37,9 @@ make_tree() {
       ;;
   esac
   rm -rf "${work:?}/$suite"
-  debootstrap --variant=minbase "${options[@]}" "$suite" "$work/$suite" "$mirror" "${script[@]}" >"$work/$suite.log" 2>&1 ||
-    { tail -n 3 "$work/$suite.log"; return 1; }
+  local log=$work/$suite.log
+  debootstrap --variant=minbase "${options[@]}" "$suite" "$work/$suite" "$mirror" "${script[@]}" >"$log" 2>&1 ||
+    { tail -n 3 "$log"; return 1; }
   touch "$work/$suite/.complete"
 }
 
@@ -46,7 +47,8 @@ make_tree() {
 inside() {
   local tree=$1
   shift
-  unshare --mount --pid --fork --mount-proc="$tree/proc" chroot "$tree" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
+  unshare --mount --pid --fork --mount-proc="$tree/proc" \
+    chroot "$tree" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
 }
 
 expect() {  # text, file
