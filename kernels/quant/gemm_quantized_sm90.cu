@@ -72,7 +72,7 @@ void forward(Context& context, const GemmQuantized& args) {
 }
 
 bool supports(const GemmQuantized& args) {
-  return tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
+  return runs_hopper_bodies() && tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});
