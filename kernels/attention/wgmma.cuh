@@ -5,6 +5,8 @@
 
 namespace hone::sm90 {
 
+using hone::RingPlace;
+using hone::uniform;
 using hopper::Barrier;
 using hopper::fence_async_proxy;
 using hopper::fence_mbarrier_init;
@@ -19,8 +21,6 @@ using hopper::wgmma_commit;
 using hopper::wgmma_fence;
 using hopper::wgmma_fence_registers;
 using hopper::wgmma_ss;
-using hone::RingPlace;
-using hone::uniform;
 using hopper::wgmma_wait;
 
 // TMA load of the box at (token, head, column) of a tensor [tokens, heads, dim]. Its bytes count at the barrier.

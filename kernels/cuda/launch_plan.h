@@ -1,7 +1,7 @@
 #pragma once
 // What the launches of a CUDA body take at most, for devices with given limits. A portable body whose kernels may need
-// more than 48 KB of shared memory, or whose shared memory depends on the device, registers its plan. The plan calls the
-// functions that the launch calls, so tests find without a GPU whether each kernel fits each capability
+// more than 48 KB of shared memory, or whose shared memory depends on the device, registers its plan. The plan calls
+// the functions that the launch calls, so tests find without a GPU whether each kernel fits each capability
 // (tests/kernels/cuda_limits_test.cpp).
 #include <string>
 #include <vector>

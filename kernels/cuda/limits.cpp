@@ -34,14 +34,15 @@ DeviceLimits made(const char* name, int capability, int num_sms, size_t block_kb
 
 const std::array<DeviceLimits, capabilities.size()>& table() {
   static const std::array<DeviceLimits, capabilities.size()> all{
-      made("A100", 80, 108, 163, 164, 2048, 40),         made("GeForce RTX 3060", 86, 28, 99, 100, 1536, 3),
+      made("A100", 80, 108, 163, 164, 2048, 40),           made("GeForce RTX 3060", 86, 28, 99, 100, 1536, 3),
       made("GeForce RTX 4060", 89, 24, 99, 100, 1536, 24), made("H100 PCIe", 90, 114, 227, 228, 2048, 50),
-      made("B200", 100, 148, 227, 228, 2048, 126),       made("GeForce RTX 5060", 120, 30, 99, 100, 1536, 32)};
+      made("B200", 100, 148, 227, 228, 2048, 126),         made("GeForce RTX 5060", 120, 30, 99, 100, 1536, 32)};
   return all;
 }
 
 // -1: the environment has not been read.
 std::atomic<int> chosen_bodies{-1};
+std::atomic<const DeviceLimits*> limits_of_test{nullptr};
 
 }  // namespace
 
@@ -79,7 +80,9 @@ bool cuda_body_runs(std::string_view body, const DeviceLimits& limits, CudaBodie
   return limits.hopper_code && bodies == CudaBodies::automatic;
 }
 
+void override_device_limits(const DeviceLimits* limits) { limits_of_test = limits; }
 const DeviceLimits& device_limits() {
+  if (const DeviceLimits* limits = limits_of_test.load(std::memory_order_relaxed)) return *limits;
   if (device_limits_source.current)
     if (const DeviceLimits* limits = device_limits_source.current()) return *limits;
   return DeviceLimits::of(hopper_probe ? 90 : 80);

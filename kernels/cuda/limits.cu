@@ -2,6 +2,7 @@
 // from the device: a Hopper GPU may run code that the driver has compiled from PTX of 8.0.
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 
@@ -46,7 +47,8 @@ DeviceLimits read_limits(int device) {
   // Machine code that the driver makes from PTX has no instruction that the PTX does not have.
   out.hopper_code = out.capability == 90 && hopper_probe && loads(hopper_probe, hopper);
   out.cluster_launch = out.code >= 90 && attribute_of(cudaDevAttrClusterLaunch, device) != 0;
-  out.dependent_launch = out.code >= 90;
+  const char* early = std::getenv("HONE_PDL");
+  out.dependent_launch = out.code >= 90 && !(early && std::string_view(early) == "0");
   return out;
 }
 

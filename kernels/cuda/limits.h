@@ -2,6 +2,7 @@
 // What a CUDA device offers to kernels, and which bodies it may run. Launch parameters come from here, never from the
 // numbers of one product. Host code only; every build has this file, so that plans and lists need no GPU.
 //
+// HONE_PDL=0 launches every kernel without programmatic dependent launch, as on GPUs before Hopper.
 // HONE_CUDA_BODIES=portable makes every GPU run the portable bodies (mma.sync, cp.async), which run on compute
 // capability 8.0 and newer. "auto", or no value, also lets a Hopper GPU run the bodies named "sm90" (wgmma, TMA).
 #include <cstddef>
@@ -15,9 +16,9 @@ namespace hone {
 
 struct DeviceLimits {
   std::string name;
-  int capability = 0;           // 10 * major + minor: 80, 86, 89, 90, 100, 120
-  int code = 0;                 // capability whose instructions the loaded machine code uses; PTX of 8.0 gives 80
-  bool hopper_code = false;     // machine code of the "sm90" bodies is loaded and runs
+  int capability = 0;        // 10 * major + minor: 80, 86, 89, 90, 100, 120
+  int code = 0;              // capability whose instructions the loaded machine code uses; PTX of 8.0 gives 80
+  bool hopper_code = false;  // machine code of the "sm90" bodies is loaded and runs
   int num_sms = 0;
   size_t shared_per_block = 0;  // bytes of static and dynamic shared memory that a thread block may have
   size_t shared_per_sm = 0;     // each resident block takes shared_reserved more than it asks for
@@ -54,6 +55,9 @@ bool cuda_body_runs(std::string_view body, const DeviceLimits& limits, CudaBodie
 // The limits of the calling thread's current device. Without a device, those of the GPU that plans assume: an H100 if
 // the build has Hopper code, else an A100.
 const DeviceLimits& device_limits();
+// For tests: device_limits() returns `limits` until it is called with nullptr. The device must have what they promise,
+// so they may only be smaller. Call it while no other thread runs ops.
+void override_device_limits(const DeviceLimits* limits);
 // True if the current device runs the bodies named "sm90". Their supports() begins with it.
 bool runs_hopper_bodies();
 

@@ -35,8 +35,7 @@ struct Mbarrier {
         "r"(parity)
         : "memory");
 #else
-    while (!done(parity)) {
-    }
+    while (!done(parity)) {}
 #endif
   }
 };

@@ -29,6 +29,25 @@ struct RowBlocks {
   }
 };
 
+// The ring of a backward pass in shared memory: `inputs` rows of each group in each of one or two pipeline stages.
+struct NormRing {
+  int stages;
+  size_t bytes;
+  // static_bytes: static shared memory of the kernel.
+  NormRing(const DeviceLimits& limits, int inputs, int packs, int threads, size_t static_bytes) {
+    const auto stage_bytes = static_cast<size_t>(inputs * packs * threads) * sizeof(uint4);
+    stages = 2 * stage_bytes + static_bytes <= limits.shared_per_block ? 2 : 1;
+    bytes = static_cast<size_t>(stages) * stage_bytes;
+  }
+};
+// Visits the shapes of all backward kernels: body(packs, threads).
+template <class Body>
+void for_norm_shapes(int most_packs, int most_warps, Body body) {
+  for (int packs = 2; packs <= most_packs; packs += packs < 4 ? 1 : 2)
+    for (int warps = packs > 4 ? most_warps : 1; warps <= most_warps; warps *= 2)
+      body(packs, RowBlocks(1, {packs, warps}).threads);
+}
+
 // Writes to [dim] the sums of the block's groups in ascending order. `shared` holds dim floats per group. All threads
 // of the block call it.
 template <class T, int P, bool whole>

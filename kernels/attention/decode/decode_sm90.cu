@@ -1,5 +1,5 @@
-// attention_paged for few queries and bf16 on Hopper: the ring kernel with tiles loaded by TMA, or for few sequences the
-// kernel of decode_cluster_sm90.cu. Prefill chunks go to prefill/tiles.cu.
+// attention_paged for few queries and bf16 on Hopper: the ring kernel with tiles loaded by TMA, or for few sequences
+// the kernel of decode_cluster_sm90.cu. Prefill chunks go to prefill/tiles.cu.
 //
 // Use       bf16 caches. Rings: calls with enough splits to occupy the SMs (most_in_clusters).
 // Tile      ring.cuh.

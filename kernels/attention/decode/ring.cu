@@ -1,5 +1,5 @@
-// attention_paged for bf16 on any GPU: decoded sequences by the ring kernel with tiles loaded by cp.async, prefill chunks
-// by prefill/tiles.cu.
+// attention_paged for bf16 on any GPU: decoded sequences by the ring kernel with tiles loaded by cp.async, prefill
+// chunks by prefill/tiles.cu.
 //
 // Use       bf16 where decode_sm90.cu does not apply.
 // Tile      ring.cuh.
@@ -69,18 +69,19 @@ void plan(LaunchPlans& out) {
   out.add(concat("ring_kernel D = ", D, ", N = ", N, alone ? ", alone" : ""), ring_kernel<D, N, alone, AsyncSource>,
           P::threads, ring_bytes<P>(1));
 }
-[[maybe_unused]] const bool planned = launch_plans().add("attention_paged.mma", [](const DeviceLimits&, LaunchPlans& out) {
-  const auto both = [&]<int D, int N>() {
-    plan<D, N, true>(out);
-    plan<D, N, false>(out);
-  };
-  both.operator()<64, 1>();
-  both.operator()<64, 2>();
-  both.operator()<128, 1>();
-  both.operator()<128, 2>();
-  both.operator()<256, 1>();
-  both.operator()<256, 2>();
-});
+[[maybe_unused]] const bool planned =
+    launch_plans().add("attention_paged.mma", [](const DeviceLimits&, LaunchPlans& out) {
+      const auto both = [&]<int D, int N>() {
+        plan<D, N, true>(out);
+        plan<D, N, false>(out);
+      };
+      both.operator()<64, 1>();
+      both.operator()<64, 2>();
+      both.operator()<128, 1>();
+      both.operator()<128, 2>();
+      both.operator()<256, 1>();
+      both.operator()<256, 2>();
+    });
 
 }  // namespace
 }  // namespace hone::attention

@@ -40,8 +40,10 @@ struct DecodePlan {
   // gains more from a fuller ring.
   static constexpr int tile_keys = D == 128 && small ? 32 : 64, tile_bytes = tile_keys * 128,
                        block_tiles = block_keys / tile_keys;
-  static constexpr int stages =
-      (alone ? Source::alone_bytes : small ? Source::small_bytes : Source::large_bytes) / tile_bytes;
+  static constexpr int stages = (alone   ? Source::alone_bytes
+                                 : small ? Source::small_bytes
+                                         : Source::large_bytes) /
+                                tile_bytes;
   // More full barriers than stages. wait(parity) cannot tell the current phase from the one before last, so a barrier
   // may be reused only if the tile that used it before has landed when a warp waits for the new one. A warp does not
   // wait for tiles that it does not use. But its own previous tile was loaded after all but the latest `stages` tiles
@@ -153,10 +155,11 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 }
 
 template <int D, int N, bool alone, class Source>
-__global__ __launch_bounds__(DecodePlan<D, N, alone, Source>::threads,
-                             DecodePlan<D, N, alone, Source>::ctas) void ring_kernel(
-    const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials,
-    const __grid_constant__ Source source) {
+__global__ __launch_bounds__(
+    DecodePlan<D, N, alone, Source>::threads,
+    DecodePlan<D, N, alone, Source>::ctas) void ring_kernel(const __grid_constant__ AttentionCall<Bf16> call,
+                                                            const SplitPartials partials,
+                                                            const __grid_constant__ Source source) {
   using P = DecodePlan<D, N, alone, Source>;
   constexpr int columns = P::columns, parts = P::parts;
   extern __shared__ __align__(1024) char memory[];
@@ -312,8 +315,8 @@ __global__ __launch_bounds__(DecodePlan<D, N, alone, Source>::threads,
   write_rows<columns, N>(o, call, partials, tile, column, lane, m_of, l_of);
 }
 
-// Runs launch(n, alone, width) as template arguments: the kernel of a call whose thread blocks compute `octets` groups of
-// eight rows.
+// Runs launch(n, alone, width) as template arguments: the kernel of a call whose thread blocks compute `octets` groups
+// of eight rows.
 template <class Launch>
 void with_ring(const AttentionCall<Bf16>& call, const SplitPartials& partials, int octets, Launch launch) {
   with_width(call.dim, [&](auto width) {
