@@ -45,8 +45,8 @@ std::vector<std::string> cuda_body_lines(std::span<const OpBase::BodyInfo> bodie
 
 std::string device_line(int index, const DeviceLimits& limits, CudaBodies choice) {
   const bool hopper = cuda_body_runs("sm90", limits, choice);
-  std::string out = concat("cuda:", index, "  ", limits.name, ", compute capability ",
-                           capability_text(limits.capability), ": ");
+  std::string out =
+      concat("cuda:", index, "  ", limits.name, ", compute capability ", capability_text(limits.capability), ": ");
   if (limits.code == 0) return out + "no body runs: this build has no machine code for it";
   out += hopper ? "the sm90 bodies and the portable ones" : "the portable bodies";
   if (choice == CudaBodies::portable) return out + " (HONE_CUDA_BODIES=portable)";
