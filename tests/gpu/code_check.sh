@@ -61,7 +61,11 @@ if [ -n "$("$cuobjdump" --list-ptx "$program" 2>/dev/null)" ]; then
   awk '/\.entry / { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name) } /^\.maxntid/ { gsub(",", ""); print name, $2 * ($3 ? $3 : 1) * ($4 ? $4 : 1) }' "$work/ptx" >"$work/threads"
   # Registers are allocated to warps, eight per thread at a time.
   awk 'NR == FNR { threads[$1] = $2; next }
-    $4 > 49152 { print $1 ": " $2 " has " $4 " bytes of static shared memory" }
+    {   # from 9.0 on the number includes 1 KB that the driver reserves
+      capability = $1
+      gsub(/[^0-9]/, "", capability)
+      if ($4 - (capability >= 90 ? 1024 : 0) > 49152) print $1 ": " $2 " has " $4 " bytes of static shared memory"
+    }
     $1 !~ /a$/ || $2 in threads {
       most = $2 in threads ? threads[$2] : 1024
       registers = int(($3 + 7) / 8) * 8 * int((most + 31) / 32) * 32
