@@ -32,6 +32,17 @@ inline int num_sms() {
   return count;
 }
 
+// Returns the shared memory in bytes that the current device allows a thread block, as num_sms().
+inline int max_shared_bytes() {
+  static const int bytes = [] {
+    int device = 0, value = 0;
+    HONE_CUDA_CHECK(cudaGetDevice(&device));
+    HONE_CUDA_CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    return value;
+  }();
+  return bytes;
+}
+
 // Allows a kernel more than 48 KB of dynamic shared memory. Call it before the launch; repeated calls do no harm.
 template <class Kernel>
 void allow_shared_memory(Kernel* kernel, size_t bytes) {
@@ -113,6 +124,10 @@ __device__ inline void cp_async(uint32_t to, const void* from) {
 // Copies if `inside`; else writes zeros and reads nothing.
 __device__ inline void cp_async(uint32_t to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+// Copies the first `bytes` of 16 and writes zeros to the rest.
+__device__ inline void cp_async_bytes(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 // For weights that are read once: the L2 prefetch size is 256 bytes. Copies the first `bytes` of 16 and writes zeros
 // to the rest.

@@ -8,8 +8,16 @@ namespace hopper {
 // griddep_launch_dependents(): the next kernel may start. griddep_wait(): waits until the kernels before have completed
 // and their writes are visible. Both are no-ops in a launch without the attribute. A kernel that is launched with PDL
 // always calls griddep_wait(): the kernel after the next one relies on it.
-__device__ inline void griddep_launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ inline void griddep_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ inline void griddep_launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void griddep_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 }  // namespace hopper
 
 // Launches a kernel that may start while its predecessor on the stream still runs. The kernel calls

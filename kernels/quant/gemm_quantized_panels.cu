@@ -62,7 +62,9 @@ void unpack(Context& context, Tensor to, const QuantizedMatrix& w, int64_t first
   });
 }
 
-void forward(Context& context, const GemmQuantized& args) {
+}  // namespace
+
+void gemm_quantized_panels(Context& context, const GemmQuantized& args) {
   check_gemm_quantized_cuda(args);
   const int64_t M = args.x.dim(0), N = args.w.values.dim(0), K = args.w.values.dim(1), rows = std::min(panel, N);
   if (args.y.size() == 0) return;
@@ -87,13 +89,15 @@ void forward(Context& context, const GemmQuantized& args) {
   check_launch(gemm_quantized);
 }
 
-size_t scratch(const GemmQuantized& args) {
+size_t gemm_quantized_panels_scratch(const GemmQuantized& args) {
   const int64_t rows = std::min(panel, args.w.values.dim(0));
   return static_cast<size_t>(rows * args.x.dim(1)) * size_of(args.x.dtype) +
          static_cast<size_t>(rows * args.x.dim(0)) * size_of(DType::f32);
 }
 
-[[maybe_unused]] const bool added = gemm_quantized.add({"panels", DeviceKind::cuda, forward, 0, nullptr, scratch});
-
+namespace {
+[[maybe_unused]] const bool added =
+    gemm_quantized.add({"panels", DeviceKind::cuda, gemm_quantized_panels, 0, nullptr, gemm_quantized_panels_scratch});
 }  // namespace
+
 }  // namespace hone

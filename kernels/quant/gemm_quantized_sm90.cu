@@ -38,14 +38,10 @@ void consider(QuantizedPlan& best, int64_t M, int64_t N, int64_t K) {
 }
 
 template <class Format>
-void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue) {
-  const int64_t M = x.dim(0), N = w.values.dim(0), K = x.dim(1);
-  if (takes_few(M, K))
-    return launch_few<Format>(cuda_stream(context),
-                              {numbers<const uint8_t>(w.values), numbers<const float>(w.scales),
-                               numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride, static_cast<int>(M),
-                               static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
-                              epilogue);
+void run(Context& context, const GemmQuantized& args) {
+  const Tensor& y = args.y;
+  const int64_t M = args.x.dim(0), N = args.w.values.dim(0), K = args.x.dim(1);
+  if (takes_few(M, K)) return run_few<Format>(context, args);
   QuantizedPlan plan;
   if (M <= 16) {
     consider<Format, Tile<1, 16, 8>>(plan, M, N, K);
@@ -59,15 +55,13 @@ void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatr
     if (M > 64) consider<Format, Tile<2, 128, 4>>(plan, M, N, K);
   }
   const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
-  plan.run(context, x, w, epilogue, pairs, plan.splits);
+  plan.run(context, args.x, args.w, GemmEpilogue(args.y, args.bias, args.residual), pairs, plan.splits);
 }
 
 void forward(Context& context, const GemmQuantized& args) {
   check_gemm_quantized_cuda(args);
   if (args.y.size() == 0) return;
-  with_pairs(args.w.format, [&]<class Format>(Format) {
-    run<Format>(context, args.y, args.x, args.w, GemmEpilogue(args.y, args.bias, args.residual));
-  });
+  with_pairs(args.w.format, [&]<class Format>(Format) { run<Format>(context, args); });
   check_launch(gemm_quantized);
 }
 

@@ -7,7 +7,7 @@
 // Roles     up to 12 warps. A warp takes every warps-th K chunk of 512 and copies its own w and x (mma.sync).
 // Pipeline  a ring of 4 (several chunks per warp) or 2 smem stages per warp; a stage is 256 elements along K: w 4 KB,
 //           x M * 512 bytes (cp.async).
-// Smem      warps * stages * (4 KB + M * 512 bytes) + chunks * 512 bytes of sums; at most 227 KB.
+// Smem      warps * stages * (4 KB + M * 512 bytes) + chunks * 512 bytes of sums; at most what the device allows.
 // Numerics  K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order, then scaled: the
 //           bits of the other bodies.
 // PDL       triggers dependents at the start; fills the rings with w before griddep_wait(), then with x.
@@ -16,6 +16,7 @@
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
+#include "kernels/quant/gemm_quantized.h"
 #include "kernels/quant/quant_format.cuh"
 
 namespace hone::quantized {
@@ -156,11 +157,11 @@ void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& 
   };
   const auto launch = [&](auto stages) {
     const auto kernel = few_kernel<Format, stages()>;
-    allow_shared_memory(kernel, 227 * 1024);
+    allow_shared_memory(kernel, static_cast<size_t>(max_shared_bytes()));
     launch_pdl(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), warps * 32, bytes(stages()),
                1, shape, epilogue);
   };
-  if (rounds > 1 && bytes(4) <= 227 * 1024)
+  if (rounds > 1 && bytes(4) <= max_shared_bytes())
     launch(std::integral_constant<int, 4>());
   else
     launch(std::integral_constant<int, 2>());
@@ -170,7 +171,23 @@ inline bool takes_few(int64_t M, int64_t K) {
   const int64_t chunks = (K + chunk_size - 1) / chunk_size;
   return M <= max_small_m && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
                                      chunks * max_small_m * strip * 4 <=
-                                 227 * 1024;
+                                 max_shared_bytes();
+}
+
+// As gemm_quantized, for arguments that takes_few() accepts.
+template <class Format>
+void run_few(Context& context, const GemmQuantized& args) {
+  FewShape shape{};
+  shape.values = numbers<const uint8_t>(args.w.values);
+  shape.scales = numbers<const float>(args.w.scales);
+  shape.x = numbers<const __nv_bfloat16>(args.x);
+  shape.values_stride = args.w.values.row_stride;
+  shape.x_stride = args.x.row_stride;
+  shape.M = static_cast<int>(args.x.dim(0));
+  shape.N = static_cast<int>(args.w.values.dim(0));
+  shape.K = static_cast<int>(args.x.dim(1));
+  shape.chunks = (shape.K + chunk_size - 1) / chunk_size;
+  launch_few<Format>(cuda_stream(context), shape, GemmEpilogue(args.y, args.bias, args.residual));
 }
 
 }  // namespace hone::quantized

@@ -22,5 +22,8 @@ inline void check_gemm_quantized(const GemmQuantized& args) {
 
 // CUDA bodies.
 void check_gemm_quantized_cuda(const GemmQuantized& args);
+// The "panels" body, for any arguments, and its scratch memory in bytes.
+void gemm_quantized_panels(Context& context, const GemmQuantized& args);
+size_t gemm_quantized_panels_scratch(const GemmQuantized& args);
 
 }  // namespace hone
