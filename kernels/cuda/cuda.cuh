@@ -25,6 +25,9 @@ inline void check_launch(const OpBase& op) {
 // The number of SMs of the current device.
 inline int num_sms() { return device_limits().num_sms; }
 
+// Bytes of shared memory that a thread block of the current device may have.
+inline int max_shared_bytes() { return static_cast<int>(device_limits().shared_per_block); }
+
 // Allows a kernel more than 48 KB of dynamic shared memory. Call it before the launch; repeated calls do no harm. A
 // launch that may need more than 48 KB declares its plan (kernels/cuda/launch_plan.h).
 template <class Kernel>
@@ -114,6 +117,10 @@ __device__ inline void cp_async(uint32_t to, const void* from) {
 // Copies if `inside`; else writes zeros and reads nothing.
 __device__ inline void cp_async(uint32_t to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+// Copies the first `bytes` of 16 and writes zeros to the rest.
+__device__ inline void cp_async_bytes(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 // For weights that are read once: the L2 prefetch size is 256 bytes. Copies the first `bytes` of 16 and writes zeros
 // to the rest.

@@ -42,7 +42,7 @@ const std::array<DeviceLimits, capabilities.size()>& table() {
 
 // -1: the environment has not been read.
 std::atomic<int> chosen_bodies{-1};
-std::atomic<const DeviceLimits*> limits_of_test{nullptr};
+std::atomic<const DeviceLimits*> replaced_limits{nullptr};
 
 }  // namespace
 
@@ -80,9 +80,11 @@ bool cuda_body_runs(std::string_view body, const DeviceLimits& limits, CudaBodie
   return limits.hopper_code && bodies == CudaBodies::automatic;
 }
 
-void override_device_limits(const DeviceLimits* limits) { limits_of_test = limits; }
+DeviceLimitsScope::DeviceLimitsScope(const DeviceLimits& limits) : before_(replaced_limits.exchange(&limits)) {}
+DeviceLimitsScope::~DeviceLimitsScope() { replaced_limits = before_; }
+
 const DeviceLimits& device_limits() {
-  if (const DeviceLimits* limits = limits_of_test.load(std::memory_order_relaxed)) return *limits;
+  if (const DeviceLimits* limits = replaced_limits.load(std::memory_order_relaxed)) return *limits;
   if (device_limits_source.current)
     if (const DeviceLimits* limits = device_limits_source.current()) return *limits;
   return DeviceLimits::of(hopper_probe ? 90 : 80);

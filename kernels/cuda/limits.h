@@ -55,9 +55,19 @@ bool cuda_body_runs(std::string_view body, const DeviceLimits& limits, CudaBodie
 // The limits of the calling thread's current device. Without a device, those of the GPU that plans assume: an H100 if
 // the build has Hopper code, else an A100.
 const DeviceLimits& device_limits();
-// For tests: device_limits() returns `limits` until it is called with nullptr. The device must have what they promise,
-// so they may only be smaller. Call it while no other thread runs ops.
-void override_device_limits(const DeviceLimits* limits);
+// device_limits() and num_sms() return these limits during its lifetime: for tests, and for plans of launches
+// (kernels/cuda/launch_plan.h). A kernel that is launched meanwhile must find on the device what they promise. Use it
+// while no other thread runs ops.
+class DeviceLimitsScope {
+ public:
+  explicit DeviceLimitsScope(const DeviceLimits& limits);
+  ~DeviceLimitsScope();
+  DeviceLimitsScope(const DeviceLimitsScope&) = delete;
+  DeviceLimitsScope& operator=(const DeviceLimitsScope&) = delete;
+
+ private:
+  const DeviceLimits* before_;
+};
 // True if the current device runs the bodies named "sm90". Their supports() begins with it.
 bool runs_hopper_bodies();
 

@@ -5,7 +5,7 @@
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/decoder_layer/decoder_layer.h"
 #include "kernels/elementwise/activation.cuh"
-#include "kernels/gemm/sm90/output.cuh"
+#include "kernels/gemm/mma/output.cuh"
 #include "kernels/rope/qkv.cuh"
 
 namespace hone {

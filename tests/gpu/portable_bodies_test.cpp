@@ -31,23 +31,15 @@ class WithBodies {
 };
 
 // This GPU with the shared memory and the launches of capability 8.6.
-class WithSmallLimits {
- public:
-  WithSmallLimits() : limits_(device_limits()) {
-    const DeviceLimits& small = DeviceLimits::of(86);
-    limits_.shared_per_block = small.shared_per_block;
-    limits_.shared_per_sm = small.shared_per_sm;
-    limits_.num_sms = small.num_sms;
-    limits_.cluster_launch = limits_.dependent_launch = limits_.hopper_code = false;
-    override_device_limits(&limits_);
-  }
-  ~WithSmallLimits() { override_device_limits(nullptr); }
-  WithSmallLimits(const WithSmallLimits&) = delete;
-  WithSmallLimits& operator=(const WithSmallLimits&) = delete;
-
- private:
-  DeviceLimits limits_;
-};
+DeviceLimits small_limits() {
+  DeviceLimits out = device_limits();
+  const DeviceLimits& small = DeviceLimits::of(86);
+  out.shared_per_block = small.shared_per_block;
+  out.shared_per_sm = small.shared_per_sm;
+  out.num_sms = small.num_sms;
+  out.cluster_launch = out.dependent_launch = out.hopper_code = false;
+  return out;
+}
 
 using Outputs = std::vector<std::vector<float>>;
 std::vector<float> list_of(const Floats& x) {
@@ -75,7 +67,8 @@ template <class Work>
 void expect_small_limits_change_no_bit(Work work) {
   const WithBodies portable(CudaBodies::portable);
   const Outputs usual = work();
-  const WithSmallLimits small;
+  const DeviceLimits limits = small_limits();
+  const DeviceLimitsScope small(limits);
   expect_equal_bits(work(), usual);
 }
 
@@ -388,7 +381,8 @@ TEST(LaunchPlansOnGpu, FitTheCompiledKernels) {
       SCOPED_TRACE(concat(name, ": ", plan.name));
       cudaFuncAttributes attributes{};
       HONE_CUDA_CHECK(cudaFuncGetAttributes(&attributes, plan.kernel));
-      EXPECT_LE(attributes.sharedSizeBytes, plan.static_bytes);
+      // From 9.0 on the attribute may include what the driver reserves.
+      EXPECT_LE(attributes.sharedSizeBytes, plan.static_bytes + device_limits().shared_reserved);
       EXPECT_LE(plan.threads, attributes.maxThreadsPerBlock);
       EXPECT_LE((attributes.numRegs + 7) / 8 * 8 * plan.threads, DeviceLimits::of(86).registers_per_sm);
     }

@@ -62,11 +62,16 @@ TEST(DeviceLimits, DecideWhichBodiesRun) {
 TEST(DeviceLimits, OfTheCurrentDeviceCanBeReplaced) {
   const DeviceLimits& real = device_limits();
   EXPECT_GE(real.capability, 80);
-  DeviceLimits other = DeviceLimits::of(89);
-  override_device_limits(&other);
-  EXPECT_EQ(&device_limits(), &other);
-  EXPECT_FALSE(runs_hopper_bodies());
-  override_device_limits(nullptr);
+  {
+    const DeviceLimitsScope ada(DeviceLimits::of(89));
+    EXPECT_EQ(device_limits().capability, 89);
+    EXPECT_FALSE(runs_hopper_bodies());
+    {
+      const DeviceLimitsScope ampere(DeviceLimits::of(80));
+      EXPECT_EQ(device_limits().capability, 80);
+    }
+    EXPECT_EQ(device_limits().capability, 89);
+  }
   EXPECT_EQ(&device_limits(), &real);
 }
 

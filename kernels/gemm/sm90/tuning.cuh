@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/gemm/sm90/m64.cuh"
-#include "kernels/gemm/sm90/small_m.cuh"
+#include "kernels/gemm/mma/small_m.cuh"
 #include "kernels/gemm/sm90/split_k.cuh"
 #include "kernels/gemm/sm90/wgmma.cuh"
 
