@@ -2,6 +2,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/program_files.h"
 
 namespace hone {
 
@@ -81,7 +82,7 @@ void Recipe::fields(Fields& f) {
   f("name", name, "name of the run and its folder");
   f("runs", runs, "folder that holds run folders");
   f("seed", seed, "seed of random weights, data order and sampling");
-  f("device", device, "cpu | cuda | auto (cuda if the machine has a GPU)");
+  f("device", device, "cpu | cuda | cuda:1 (the second GPU) | auto (cuda if the machine has a GPU)");
   f("dtype", dtype,
     "dtype of weights and activations: f32 | bf16 (cuda only; the optimizer keeps f32 master weights) | auto (bf16 on "
     "cuda, f32 on cpu; the run folder's recipe has the one that was chosen)");
@@ -100,7 +101,8 @@ void Recipe::fields(Fields& f) {
   f("stage", stage, "stages, in order");
   f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..",
             "name is the name of a folder: it may not be empty, have a /, or be . or ..");
-  f.require("device", device == "auto" || devices().contains(device), devices().unknown(device));
+  f.require("device", device == "auto" || devices().contains(device.substr(0, device.find(':'))),
+            devices().unknown(device));
   f.require("dtype", dtype == "auto" || dtype == "f32" || dtype == "bf16", "dtype must be auto, f32 or bf16");
   f.require("numerics", numerics == "exact" || numerics == "fast", "numerics must be exact or fast");
   f.require("peak_tflops", peak_tflops >= 0 && peak_tflops <= 1e9, "peak_tflops must be in [0, 1e9]");
@@ -148,8 +150,9 @@ static void refuse_other_files(const std::string& path) {
 
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) {
   refuse_other_files(path);
-  Recipe out = read_recipe(Config::from_file(path, overrides));
-  out.source = path;
+  const std::string found = find_program_file(path);
+  Recipe out = read_recipe(Config::from_file(found, overrides));
+  out.source = found;
   return out;
 }
 
