@@ -11,6 +11,7 @@
 #include "data/generator.h"
 #include "eval/task.h"
 #include "kernels/op.h"
+#include "model/known_shapes.h"
 #include "rewards/reward.h"
 #include "run/recipe_reference.h"
 #include "train/objective.h"
@@ -98,6 +99,7 @@ class ListCommand : public Command {
         {"generators", [] { return generators().names(); }},
         {"optimizers", [] { return optimizers().names(); }},
         {"devices", [] { return devices().names(); }},
+        {"shapes", known_shapes},
         {"columns", [] { return column_lines(); }},
         {"chat-templates", [] { return chat_template_names(); }},
         {"man", man_texts},
