@@ -28,9 +28,10 @@ class PlanCommand : public Command {
     if (recipe.device.limits_memory()) fit = fit_memory(recipe, memory_limit(recipe.device));
     Json plan = plan_recipe(recipe);
     if (fit) plan.set("memory_fit", fit_json(*fit));
-    if (device_kind(recipe.device.kind) == DeviceKind::cpu) {
+    const DeviceKind kind = device_kind(recipe.device.kind);
+    if (kind == DeviceKind::cpu) {
       add_times(plan, measure_limits(0.2).flops);
-    } else {
+    } else if (kind != DeviceKind::meta) {
       try {
         const std::unique_ptr<Device> device = open_device(recipe.device.kind);
         Context context(*device);

@@ -323,7 +323,9 @@ static MemoryFit limit_run(Recipe& recipe, std::unique_ptr<Device>& device) {
   const int64_t limit = memory_limit(recipe.device, *device);
   MemoryFit out = fit_memory(recipe, limit);
   recipe.device.kind = kind;
-  log::info(fit_text(out));
+  std::string text = fit_text(out);
+  text.pop_back();  // the last line break
+  log::info(text);
   device = limit_memory(std::move(device), static_cast<size_t>(limit));
   return out;
 }

@@ -166,7 +166,17 @@ struct TrainerBytes {
   int64_t scratch = 0;  // of the learner's context, with what sampling takes of it
 };
 
-TrainerBytes measure_training(Context& context, Model& model, const PlannedStep& step, int64_t length) {
+// True if the stage holds rows out, which are scored between the steps.
+bool holds_rows_out(const StageSpec& spec) {
+  StageSpec copy = spec;
+  const Json keys = to_json([&](Fields& f) { copy.fields(f); });
+  const Json *share = keys.find("eval_share"), *files = keys.find("eval_files");
+  return (share && share->as_double("eval_share") > 0) || (files && !files->as_array("eval_files").empty());
+}
+
+// scores_later: held-out data is scored between the steps.
+TrainerBytes measure_training(Context& context, Model& model, const PlannedStep& step, int64_t length,
+                              bool scores_later) {
   const ModelShape& shape = model.shape();
   const int64_t grown = signed_bytes(context.scratch().capacity_bytes());  // blocks that sampling has left
   Trainer trainer(context, model, *step.trainer);
@@ -180,10 +190,11 @@ TrainerBytes measure_training(Context& context, Model& model, const PlannedStep&
   trainer.step(batch, *step.objective, 0);
   const TrainerMemory memory = trainer.memory();
   const int64_t peak = signed_bytes(trainer.peak().scratch), scored = scoring_scratch(context, model, length);
-  // Blocks that grow past the reserved one are added to it.
-  const int64_t reserved =
-      peak + (scored > peak ? scored : 0) +
-      uncounted_scratch(context.target(), shape, tokens, shape.num_attention_heads, shape.head_dim);
+  int64_t reserved = peak;
+  const bool scores_first = step.rollout || step.objective->needs().has(columns::reference_logp);
+  if (scores_first) reserved = std::max(peak, scored);          // before the first step reserves its blocks
+  if (scores_later && scored > peak) reserved = peak + scored;  // its blocks are added to the reserved one
+  reserved += uncounted_scratch(context.target(), shape, tokens, shape.num_attention_heads, shape.head_dim);
   const int64_t columns = step.objective->needs().loss_linear_in_logp ? 8 * step.sequences * length : 0;
   TrainerBytes out{.optimizer = memory.optimizer, .activations = memory.activations + columns, .critic = memory.critic};
   out.scratch = std::max(reserved, grown - out.activations);  // sampling comes before the first step's activations
@@ -237,7 +248,7 @@ StageMemory measure_stage_memory(const Recipe& recipe, const StageSpec& spec, co
   SamplerBytes sampler;
   if (step.rollout && recipe.rollout.shares_learner_device())
     sampler = measure_sampler(context, *model, recipe.rollout, step, length, step.max_versions_in_flight > 0);
-  const TrainerBytes training = measure_training(context, *model, step, length);
+  const TrainerBytes training = measure_training(context, *model, step, length, holds_rows_out(spec));
   const WeightCopies copies = measure_copies(*model, recipe.rollout, step, adapted);
   StageMemory out{.bytes = JsonObject{{"weights", weights},
                                       {"gradients", gradients},

@@ -32,7 +32,7 @@ prompts_per_step = 16
 num_generations = 4
 steps = 3
 beta = 0.1
-sampling = { max_tokens = 48, ignore_eos = true }
+sampling = { max_tokens = 63, ignore_eos = true }   # the model's positions end each completion
 reward = { kind = "number" }
 )";
 

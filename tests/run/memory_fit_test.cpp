@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "run/plan.h"
 #include "run/stage_memory.h"
-#include "tests/model/characters.h"
+#include "tests/core/text/tokenizer/byte_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 
@@ -147,8 +148,8 @@ TEST(MemoryFit, AutoIsTheFreeMemoryOfTheDevice) {
   EXPECT_NE(error.find("give a limit, such as device.memory = \"8 GB\""), std::string::npos) << error;
 }
 
-// A recipe of configs/memory on the meta device, with random weights of the right shape and a tokenizer of characters,
-// whose prompts are longer.
+// A recipe of configs/memory on the meta device, with random weights of the right shape and a tokenizer of bytes, whose
+// prompts are longer.
 struct CardRecipe {
   const char *file, *shape;
   int64_t limit;
@@ -157,7 +158,7 @@ struct CardRecipe {
 TEST(MemoryFit, TheRecipesForConsumerCardsFit) {
   ::setenv("HONE_DATA", "/nowhere", 0);
   const TemporaryFolder folder;
-  character_tokenizer(folder.path());
+  byte_tokenizer().save(folder.path());
   for (const CardRecipe& card : {CardRecipe{"smollm2_8gb", "smollm-135m", 8'000'000'000},
                                  {"qwen2.5_0.5b_12gb", "qwen2.5-0.5b", 12'000'000'000},
                                  {"qwen2.5_7b_lora_24gb", "qwen2.5-7b", 24'000'000'000}}) {
