@@ -109,7 +109,7 @@ class Fitter {
       out.choices.push_back({.key = chosen_[i].shown,
                              .before = chosen_[i].before,
                              .after = chosen_[i].after,
-                             .saved_bytes = peak(without) - out.planned_bytes,
+                             .saved_bytes = most_saved(without),
                              .cost = chosen_[i].cost});
     }
     return out;
@@ -138,6 +138,12 @@ class Fitter {
   int64_t peak(const std::vector<Change>& changes) const {
     int64_t out = 0;
     for (const PlannedStage& planned : planned_) out = std::max(out, total(planned, changes));
+    return out;
+  }
+  // How much more a stage would need with these changes than with all that were chosen: the largest difference.
+  int64_t most_saved(const std::vector<Change>& without) const {
+    int64_t out = 0;
+    for (const PlannedStage& planned : planned_) out = std::max(out, total(planned, without) - total(planned, chosen_));
     return out;
   }
   bool is_set(const Change& change) const {
@@ -209,7 +215,7 @@ void Fitter::refuse(const PlannedStage& planned, const StageChanges& changes, in
           concat("model.lora.r = 16 with target_modules = \"all-linear\" (adapters instead of all weights) saves ",
                  byte_size_text(needed - bytes)));
   }
-  help.push_back(concat("a limit of ", byte_size_text(needed), " is enough"));
+  help.push_back(concat("a limit of ", byte_size_text(needed), " is enough for this stage"));
   std::string sentence;
   for (const std::string& one : help) sentence += (sentence.empty() ? "" : "; ") + one;
   fail("stage ", spec.name, " needs ", byte_size_text(needed), " of device memory",

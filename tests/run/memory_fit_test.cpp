@@ -75,7 +75,7 @@ TEST(MemoryFit, LeastCostlyChangesComeFirst) {
   EXPECT_EQ(keys(fit), std::vector<std::string>{"rollout.kv_cache_tokens"}) << fit_text(fit);
   EXPECT_EQ(recipe.rollout.kv_cache_tokens, 16 * 64);
   EXPECT_EQ(fit.planned_bytes, planned(recipe));
-  EXPECT_EQ(fit.choices[0].saved_bytes, planned(read()) - fit.planned_bytes);
+  EXPECT_GE(fit.choices[0].saved_bytes, planned(read()) - fit.planned_bytes);
 
   Recipe smaller = read();
   fit = fit_memory(smaller, fit.planned_bytes - 1);
