@@ -54,7 +54,8 @@ PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of
           .length = max_length,
           .objective = objective,
           .trainer = &loop_.trainer,
-          .reference = objective->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
+          .reference = objective->needs().has(columns::reference_logp) && !precompute_ref_log_probs_,
+          .evaluates = loop_.eval_steps > 0};
 }
 
 static bool has_trained_token(const Sample& sample) {
