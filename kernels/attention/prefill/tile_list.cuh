@@ -21,7 +21,7 @@ struct TileList {
   int* claimed;  // number of (tile, head) pairs claimed so far
   int* count;    // number of tiles
   int* cursor;   // [levels]: list index of the next tile of each level
-  int4* tiles;   // row, begin and length of a listed tile
+  int4* tiles;   // row, begin, length and index of the sequence of a listed tile
 };
 
 struct ListedTile {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, AttentionCall<
   for (int s = thread / 32; s < call.sequences; s += 32) {
     const int begin = call.offsets[s], length = call.offsets[s + 1] - begin;
     for (int level = thread % 32; level * rows < length; level += 32)
-      list.tiles[atomicAdd(&list.cursor[level], 1)] = make_int4(level * rows, begin, length, 0);
+      list.tiles[atomicAdd(&list.cursor[level], 1)] = make_int4(level * rows, begin, length, s);
   }
 }
 
