@@ -78,8 +78,8 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return both;
 }
 
-// The four lanes of an accumulator row exchange words: before, word i of lane t is word t of the row's unit i (16 bytes);
-// after, lane t has the four words of unit t.
+// The four lanes of an accumulator row exchange words: before, word i of lane t is word t of the row's unit i (16
+// bytes); after, lane t has the four words of unit t.
 __device__ inline void exchange_quad(uint32_t (&x)[4], int lane) {
 #pragma unroll
   for (int step = 1; step < 4; step *= 2)

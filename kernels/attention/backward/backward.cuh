@@ -93,12 +93,13 @@ void launch_delta(Context& context, const BackwardCall<T>& call) {
       <<<static_cast<unsigned>((lanes + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(call);
 }
 
-// The number of work items that share the query heads of a KV head, for tiles of `tile_keys` keys: the fewest for which
-// the longest one does not determine the run time.
-inline int head_splits(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape, int tile_keys) {
+// The number of work items that share the query heads of a KV head, for tiles of `tile_keys` keys and `slots` items
+// that run at once: the fewest for which the longest one does not determine the run time.
+inline int head_splits(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape, int tile_keys,
+                       int slots) {
   const int64_t length = shape.window > 0 ? std::min(shape.window + tile_keys, shape.max_length) : shape.max_length;
-  const int64_t longest = length / tile_keys + 1;                                               // steps of one head
-  const int64_t steps = tokens / tile_keys * (longest + 1) / 2 * kv_heads * group / num_sms();  // per SM
+  const int64_t longest = length / tile_keys + 1;                                           // steps of one head
+  const int64_t steps = tokens / tile_keys * (longest + 1) / 2 * kv_heads * group / slots;  // per slot
   int splits = 1;
   while (splits < group && (group + splits - 1) / splits * longest * 10 > steps * 11) ++splits;
   return splits;

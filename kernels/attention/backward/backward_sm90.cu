@@ -202,7 +202,7 @@ template <int dim>
 void run_heads(Context& context, const AttentionBackward& args) {
   const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), kv_heads = args.k.dim(1), group = heads / kv_heads,
                 sequences = args.offsets.dim(0) - 1;
-  const int splits = attention::head_splits(tokens, kv_heads, group, args.shape, tile_rows);
+  const int splits = attention::head_splits(tokens, kv_heads, group, args.shape, tile_rows, num_sms());
   const int64_t num_tiles = tokens / tile_rows + sequences, padded = num_tiles * tile_rows;
   const int max_rank = static_cast<int>((std::min(args.shape.max_length, tokens) + tile_rows - 1) / tile_rows);
   HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "attention_backward: ", tokens, " tokens in ", sequences,

@@ -11,7 +11,8 @@
 // Pipeline  `stages` smem stages of q and dout with lse and delta, cp.async; 2 buffers of ds; one __syncthreads() per
 //           step. Sums of dq are read before the GEMMs of dv and dk and written after them.
 // Smem      K and V 4 * keys * D bytes + stages * queries * (4 D + 8) + ds 4 * keys * queries.
-// Numerics  f32 accumulators. p = exp2(scale * log2(e) * s - log2(e) * lse); ds = p * (dp - delta); both rounded to bf16
+// Numerics  f32 accumulators. p = exp2(scale * log2(e) * s - log2(e) * lse); ds = p * (dp - delta); both rounded to
+// bf16
 //           as operands. dk, dv: one sum over query tiles from last to first, heads ascending within each tile (and
 //           splits ascending). dq: one sum over keys in ascending order. Turn counters enforce the order of key tiles.
 // PDL       none.
@@ -29,8 +30,8 @@ struct KeyTilePlan {
   static constexpr int threads = 32 * Warps, keys = 16 * Fragments * Warps, parts = Width > 128 ? 2 : 1,
                        columns = Width / parts;
   // dq: a warp computes dq_fragments groups of 16 rows and dq_columns columns.
-  static constexpr int dq_fragments = Queries >= 32 && columns * (Queries / 32) >= 16 * Warps ? 2 : 1, dq_row_warps = Queries / 16 / dq_fragments,
-                       dq_columns = columns / (Warps / dq_row_warps);
+  static constexpr int dq_fragments = Queries >= 32 && columns * (Queries / 32) >= 16 * Warps ? 2 : 1,
+                       dq_row_warps = Queries / 16 / dq_fragments, dq_columns = columns / (Warps / dq_row_warps);
   static constexpr uint32_t key_bytes = 2 * keys * Width, query_bytes = 2 * Queries * Width,
                             stage_bytes = 2 * query_bytes + 8 * Queries, ds_bytes = 2 * keys * Queries;
   static constexpr size_t bytes = 2 * key_bytes + Stages * stage_bytes + 2 * ds_bytes;
@@ -192,8 +193,7 @@ __device__ __forceinline__ void store_keys(const KeyTileCall& call, const KeyTil
       for (int d = 0; d < P::columns / 8; d += 4) {
         uint32_t x[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          x[i] = pack_bf16(sum[f][d + i][2 * r] * scale, sum[f][d + i][2 * r + 1] * scale);
+        for (int i = 0; i < 4; ++i) x[i] = pack_bf16(sum[f][d + i][2 * r] * scale, sum[f][d + i][2 * r + 1] * scale);
         exchange_quad(x, lane);
         const int column = first_column + 8 * (d + lane % 4);
         if (inside && column < dim) *reinterpret_cast<uint4*>(to + column) = make_uint4(x[0], x[1], x[2], x[3]);
@@ -272,8 +272,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
   // dq: rows of this warp are queries, ds is read transposed.
   constexpr int dq_fragments = P::dq_fragments, dq_columns = P::dq_columns;
   const int dq_row = warp % P::dq_row_warps * 16 * dq_fragments, dq_column = warp / P::dq_row_warps * dq_columns;
-  const uint32_t dq_keys_at = k_tile + left_row * 2 * D,
-                 dq_turn = part_turn ^ static_cast<uint32_t>(dq_column * 2),
+  const uint32_t dq_keys_at = k_tile + left_row * 2 * D, dq_turn = part_turn ^ static_cast<uint32_t>(dq_column * 2),
                  dq_ds_turn = (static_cast<uint32_t>(lane / 8 % 2 + dq_row / 8) * 16) ^ row_turn<ds_units>(lane % 8);
 
   float dk[F][P::columns / 8][4], dv[F][P::columns / 8][4], dq[dq_fragments][dq_columns / 8][4];
@@ -341,8 +340,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
 #pragma unroll
       for (int f = 0; f < dq_fragments; ++f)
 #pragma unroll
-        for (int d = 0; d < dq_columns / 8; ++d)
-          store_sums(to + (f * (dq_columns / 8) + d) * P::threads * 4, dq[f][d]);
+        for (int d = 0; d < dq_columns / 8; ++d) store_sums(to + (f * (dq_columns / 8) + d) * P::threads * 4, dq[f][d]);
       passed = call.turns + place * P::warps + warp;
       passed_turn = turn_of(step) + 1;
       return;
@@ -371,8 +369,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
     cp_async_wait<P::stages - 2>();  // this thread's copies of the stage have landed
     __syncthreads();                 // those of all threads have; ds of the step before is stored, its stage is read
     copy_step();
-    const uint32_t q_tile = stages + static_cast<uint32_t>(stage) * P::stage_bytes,
-                   dout_tile = q_tile + P::query_bytes;
+    const uint32_t q_tile = stages + static_cast<uint32_t>(stage) * P::stage_bytes, dout_tile = q_tile + P::query_bytes;
     const auto* const stats = reinterpret_cast<const float*>(shared + (q_tile - k_tile) + 2 * P::query_bytes);
     const uint32_t ds_tile = ds_tiles + static_cast<uint32_t>(i % 2) * P::ds_bytes,
                    last_ds_tile = ds_tiles + static_cast<uint32_t>((i + 1) % 2) * P::ds_bytes;
@@ -382,10 +379,9 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
     float s[F][Q / 8][4], dp[F][Q / 8][4];
     uint32_t p[F][Q / 16][4], ds[F][Q / 16][4];
     multiply_rows<P>(s, k_tile + own_at, left_turn, q_tile + right_row * 2 * D, right_turn);
-    pass();
     const int first_query = step.query_tile * Q, first_key = work.key + first_row;
-    const bool masked = first_query < first_key + 16 * F - 1 ||
-                        (forward.window > 0 && first_query + Q - first_key > forward.window);
+    const bool masked =
+        first_query < first_key + 16 * F - 1 || (forward.window > 0 && first_query + Q - first_key > forward.window);
 #pragma unroll
     for (int n = 0; n < Q / 8; ++n) {
       const float2 lse = *reinterpret_cast<const float2*>(stats + 8 * n + 2 * (lane % 4));
@@ -428,7 +424,9 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
                      word);
         }
     }
-    // dv and dk, then dq of the step before.
+    // dv and dk, then dq of the step before. The turn of the step before that passes here: its writes, and the copies of
+    // this step, have arrived, so the release does not wait.
+    pass();
     if (i > 0) begin_dq(last_step);
     add_weighted<P>(dv, p, dout_tile + left_row * 2 * D, part_turn);
     add_weighted<P>(dk, ds, q_tile + left_row * 2 * D, part_turn);

@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(sum_threads) sum_splits(const __grid_constant_
   const int64_t place = values ? row - rows / 2 : row, token = place / forward.kv_heads;
 #pragma unroll
   for (int j = 0; j < 4; ++j) sum[j] *= values ? 1.0f : forward.scale;
-  Bf16* const to = values ? call.tensors.dv + token * call.tensors.dv_stride
-                          : call.tensors.dk + token * call.tensors.dk_stride;
+  Bf16* const to =
+      values ? call.tensors.dv + token * call.tensors.dv_stride : call.tensors.dk + token * call.tensors.dk_stride;
   store_vec(to + place % forward.kv_heads * forward.dim + column, sum);
 }
 
@@ -46,7 +46,7 @@ void launch(Context& context, const BackwardCall<Bf16>& tensors, const Attention
   KeyTileCall call{};
   call.tensors = tensors;
   call.query_tiles = forward.tokens / P::queries + forward.sequences;
-  call.splits = head_splits(forward.tokens, forward.kv_heads, forward.group, shape, P::keys);
+  call.splits = head_splits(forward.tokens, forward.kv_heads, forward.group, shape, P::keys, num_sms() * P::blocks);
   call.list = make_list(context, forward, P::keys);
   const int64_t places = heads * call.query_tiles * P::parts;
   call.dq_sums = numbers<float>(context.scratch().take(DType::f32, {places, P::queries * P::columns}));
@@ -64,15 +64,14 @@ void launch(Context& context, const BackwardCall<Bf16>& tensors, const Attention
   if (call.splits == 1) return;
   const int64_t vectors = int64_t{2} * forward.tokens * forward.kv_heads * P::width / 4;
   sum_splits<<<static_cast<unsigned>((vectors + sum_threads - 1) / sum_threads), sum_threads, 0, stream>>>(call,
-                                                                                                          P::width);
+                                                                                                           P::width);
 }
 
 // Runs the first plan whose shared memory the device has.
 template <class P, class... Rest>
 void launch_first(Context& context, const BackwardCall<Bf16>& call, const AttentionShape& shape) {
   if constexpr (sizeof...(Rest) > 0)
-    if (P::bytes + sizeof(KeyTileWork) > shared_bytes_per_block())
-      return launch_first<Rest...>(context, call, shape);
+    if (P::bytes + sizeof(KeyTileWork) > shared_bytes_per_block()) return launch_first<Rest...>(context, call, shape);
   launch<P>(context, call, shape);
 }
 

@@ -18,7 +18,7 @@ void launch(Context& context, const AttentionCall<Bf16>& call) {
 // Runs the first plan whose shared memory the device has. All plans have the same bits.
 template <class P, class... Rest>
 void launch_first(Context& context, const AttentionCall<Bf16>& call) {
-  constexpr size_t slot_bytes = 2 * block_keys * sizeof(uint32_t);
+  constexpr size_t slot_bytes = 3 * block_keys * sizeof(uint32_t);
   if constexpr (sizeof...(Rest) > 0)
     if (P::bytes + slot_bytes > shared_bytes_per_block()) return launch_first<Rest...>(context, call);
   if (call.table)
@@ -41,12 +41,12 @@ void forward(Context& context, const AttentionForward& args) {
 
 }  // namespace
 
-// Arguments of a plan: width, columns of a piece, stages, warps, groups of 16 rows per warp, q in registers, blocks per
-// SM. Shared memory of the smallest plans: 64, 96 and 96 KB, within the 99 KB of capability 8.6, 8.9 and 12.0.
+// Arguments of a plan: width, keys of a step, stages, warps, groups of 16 rows per warp, q in registers, blocks per SM.
+// The last plan of a width fits the 99 KB of capability 8.6, 8.9 and 12.0.
 void launch_tiles(Context& context, const AttentionCall<Bf16>& call) {
-  if (call.dim <= 64) return launch_first<TilePlan<64, 64, 2, 4, 2, true, 2>>(context, call);
-  if (call.dim <= 128) return launch_first<TilePlan<128, 128, 2, 4, 1, true, 2>>(context, call);
-  launch_first<TilePlan<256, 64, 4, 4, 1, false, 1>, TilePlan<256, 64, 3, 2, 1, false, 1>>(context, call);
+  if (call.dim <= 64) return launch_first<TilePlan<64, 64, 2, 4, 1, true, 3>>(context, call);
+  if (call.dim <= 128) return launch_first<TilePlan<128, 64, 2, 4, 1, true, 2>>(context, call);
+  launch_first<TilePlan<256, 32, 2, 4, 1, false, 1, false>, TilePlan<256, 16, 2, 2, 1, false, 1, false>>(context, call);
 }
 
 }  // namespace hone::attention

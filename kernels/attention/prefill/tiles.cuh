@@ -3,14 +3,16 @@
 // prefill chunks of attention_paged.
 //
 // Use       tiles.cu, which chooses a plan by the device's shared memory.
-// Tile      16 * fragments * warps rows (numbering of call.cuh) by key blocks of 128. A key block of K and of V is
-//           copied in pieces of `chunk` columns. Grid: row tiles x KV heads, long tiles first.
-// Roles     each warp owns 16 * fragments rows and all 128 keys of a block, so that one ldmatrix of K or V feeds
-//           2 * fragments MMAs; all threads copy.
-// Pipeline  ring of `stages` pieces (K of a block, then V), filled by cp.async stages - 1 pieces ahead; one
-//           __syncthreads() per piece.
-// Smem      dynamic: ring of stages * 256 * chunk bytes; q of 2 * rows * D bytes, which the totals of earlier splits
-//           (4 * rows * D) replace if q is held in registers. Static: cache slots, 1 KB if the keys are paged.
+// Tile      16 * fragments * warps rows (numbering of call.cuh) by key blocks of 128, in steps of `keys` keys. Grid:
+// row
+//           tiles x KV heads, long tiles first.
+// Roles     each warp owns 16 * fragments rows and all keys of a block, so that one ldmatrix of K or V feeds
+//           2 * fragments MMAs; all threads copy. A step mixes p . v of a block with q . k of the next block and the
+//           weights of the next step: tensor cores, exponentials and loads of one warp overlap.
+// Pipeline  ring of `stages` smem stages; one holds the values of a step and the keys of the same step of the next
+//           block. cp.async fills it stages - 1 steps ahead; one __syncthreads() per step.
+// Smem      dynamic: stages * 4 * keys * D bytes; q of 2 * rows * D bytes, which the totals of earlier splits (4 * rows
+//           * D) replace if q is held in registers. Static: cache slots, 1.5 KB if the keys are paged.
 // Numerics  numerics.cuh.
 // PDL       none.
 // Limits    head dimension a multiple of 8 up to D; rows of q, k, v and out 16-byte aligned.
@@ -18,28 +20,20 @@
 
 namespace hone::attention {
 
-template <int Width, int Chunk, int Stages, int Warps, int Fragments, bool HoldsQueries, int Blocks>
+template <int Width, int Keys, int Stages, int Warps, int Fragments, bool HoldsQueries, int Blocks, bool Ahead = true>
 struct TilePlan {
-  static constexpr int width = Width, chunk = Chunk, stages = Stages, warps = Warps, fragments = Fragments,
-                       blocks = Blocks;  // blocks: thread blocks per SM that the registers allow
+  static constexpr int width = Width, keys = Keys, stages = Stages, warps = Warps, fragments = Fragments,
+                       blocks = Blocks;                // blocks: thread blocks per SM that the registers allow
   static constexpr bool holds_queries = HoldsQueries;  // q is in registers
-  static constexpr int threads = 32 * Warps, rows = 16 * Fragments * Warps, chunks = Width / Chunk;
-  static constexpr uint32_t piece_bytes = 2 * block_keys * Chunk, ring_bytes = Stages * piece_bytes,
+  static constexpr bool ahead = Ahead;                 // weights are computed one step before their p . v
+  static constexpr int threads = 32 * Warps, rows = 16 * Fragments * Warps, steps = block_keys / Keys,
+                       groups = Keys / 16;  // of 16 keys, in a step
+  static constexpr uint32_t piece_bytes = 2 * Keys * Width, ring_bytes = Stages * 2 * piece_bytes,
                             q_bytes = 2 * rows * Width, total_bytes = 4 * rows * Width;
   static constexpr uint32_t total_at = ring_bytes + (HoldsQueries ? 0 : q_bytes);
-  static constexpr size_t bytes = total_at + total_bytes;
-  static_assert(Width % Chunk == 0 && Chunk % 64 == 0 && Stages >= 2 && Stages <= 2 * chunks + 1);
-};
-
-// Rows of one warp and the keys they see. A lane has rows 16 f + lane / 4 + 8 r.
-template <int F>
-struct View {
-  int last[F][2];                    // last key that a row sees; -1 if there is no row
-  int low, high, all_low, all_high;  // keys that any row sees; keys that all rows see
-  int window;
-
-  __device__ bool any(int key, int count) const { return key <= high && key + count - 1 >= low; }
-  __device__ bool all(int key, int count) const { return key >= all_low && key + count - 1 <= all_high; }
+  static constexpr uint32_t stats_at = total_at + total_bytes;  // maxima and sums of the totals
+  static constexpr size_t bytes = stats_at + 8 * rows;
+  static_assert(Width / 16 % groups == 0 && Stages >= 2 && steps % Stages == 0);
 };
 
 // Running maximum and sum of a lane's rows; the four lanes of a row have the same values.
@@ -57,48 +51,14 @@ struct RowStats {
   }
 };
 
-// s += q . k over the columns of one piece. q_at and k_at are the lane's row addresses in the tiles (layout: mma.cuh).
-template <class P, bool masked>
-__device__ __forceinline__ void add_scores(float (&s)[P::fragments][16][4],
-                                           const uint32_t (&held)[P::fragments][P::width / 16][4], uint32_t q_at,
-                                           uint32_t q_turn, uint32_t k_at, uint32_t k_turn, int chunk, int key,
-                                           const View<P::fragments>& view) {
-#pragma unroll
-  for (int d = 0; d < P::chunk / 16; ++d) {
-    const int column = chunk * (P::chunk / 16) + d;  // of 16 elements of the head
-    uint32_t a[P::fragments][4];
-#pragma unroll
-    for (int f = 0; f < P::fragments; ++f) {
-      if constexpr (P::holds_queries) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) a[f][i] = held[f][column][i];
-      } else {
-        ldmatrix_x4(a[f], q_at + (q_turn ^ static_cast<uint32_t>(column) * 32) +
-                              static_cast<uint32_t>(f * 16 * 2 * P::width));
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < 8; ++n)
-      if (!masked || view.any(key + 16 * n, 16)) {
-        uint32_t b[4];
-        ldmatrix_x4(b, k_at + (k_turn ^ static_cast<uint32_t>(d) * 32) + static_cast<uint32_t>(n * 16 * 2 * P::chunk));
-#pragma unroll
-        for (int f = 0; f < P::fragments; ++f) {
-          mma_m16n8k16(s[f][2 * n], a[f], b[0], b[1]);
-          mma_m16n8k16(s[f][2 * n + 1], a[f], b[2], b[3]);
-        }
-      }
-  }
-}
-
-template <int F>
-__device__ __forceinline__ void mask_scores(float (&s)[F][16][4], int key, const View<F>& view, int lane) {
-  const int column = key + 2 * (lane % 4);
+// Scores of keys that a row does not see become -inf. last_of(f, r): the last key that row 16 f + lane / 4 + 8 r sees.
+template <int F, class LastKey>
+__device__ __forceinline__ void mask_scores(float (&s)[F][16][4], int key, int window, const LastKey& last_of) {
 #pragma unroll
   for (int f = 0; f < F; ++f)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int last = view.last[f][r] - column, first = first_seen(view.last[f][r], view.window) - column;
+      const int last = last_of(f, r) - key, first = first_seen(last_of(f, r), window) - key;
 #pragma unroll
       for (int n = 0; n < 16; ++n)
 #pragma unroll
@@ -126,52 +86,115 @@ __device__ __forceinline__ void raise_maximum(const float (&s)[F][16][4], RowSta
     }
 }
 
-// o += p . v over the columns of one piece. In the first piece the scores become p, rounded to bf16, and `sum` adds
-// them in ascending order.
-template <class P, bool masked, bool first>
-__device__ __forceinline__ void add_values(float (&o)[P::fragments][P::width / 8][4],
-                                           const float (&s)[P::fragments][16][4], uint32_t (&p)[P::fragments][8][4],
-                                           float (&sum)[P::fragments][2], const float (&shift)[P::fragments][2],
-                                           float c, uint32_t v_at, uint32_t v_turn, int chunk, int key,
-                                           const View<P::fragments>& view) {
+// Weights of 16 keys: the scores become p, rounded to bf16, and `sum` adds them in ascending order.
+template <int F>
+__device__ __forceinline__ void weigh(const float (&s)[F][16][4], int n, uint32_t (&p)[F][4], float (&sum)[F][2],
+                                      const float (&shift)[F][2], float c) {
 #pragma unroll
-  for (int n = 0; n < 8; ++n)
-    if (!masked || view.any(key + 16 * n, 16)) {
-      if constexpr (first) {
+  for (int f = 0; f < F; ++f)
 #pragma unroll
-        for (int f = 0; f < P::fragments; ++f)
+    for (int j = 0; j < 2; ++j)
 #pragma unroll
-          for (int j = 0; j < 2; ++j)
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-              const float low = weight(s[f][2 * n + j][2 * r], c, shift[f][r]),
-                          high = weight(s[f][2 * n + j][2 * r + 1], c, shift[f][r]);
-              sum[f][r] += low;
-              sum[f][r] += high;
-              p[f][n][2 * j + r] = pack_bf16(low, high);
-            }
+      for (int r = 0; r < 2; ++r) {
+        const float low = weight(s[f][2 * n + j][2 * r], c, shift[f][r]),
+                    high = weight(s[f][2 * n + j][2 * r + 1], c, shift[f][r]);
+        sum[f][r] += low;
+        sum[f][r] += high;
+        p[f][2 * j + r] = pack_bf16(low, high);
       }
+}
+
+// What a lane has of the current block.
+template <class P>
+struct BlockState {
+  float s[P::fragments][16][4];                              // scores of this block; after a step, of the next one
+  uint32_t p[P::ahead ? 2 : 1][P::groups][P::fragments][4];  // weights of this step and of the next one
+  float sum[P::fragments][2], shift[P::fragments][2];        // sums of the weights; shift of their exponent
+};
+// The lane's row addresses in q and in the two halves of a stage, and the swizzle of its units (layout: mma.cuh).
+struct LaneAddresses {
+  uint32_t q, k, v, turn, key_turn;
+};
+
+// One step: o += p . v of this block's keys (values), scores of the next block's (scores).
+template <class P, int step, bool values, bool scores>
+__device__ __forceinline__ void run_step(float (&o)[P::fragments][P::width / 8][4], BlockState<P>& state,
+                                         const uint32_t (&held)[P::fragments][P::width / 16][4],
+                                         const LaneAddresses& at, float c) {
+  constexpr int F = P::fragments, columns = P::width / 16, part = columns / P::groups;
+  constexpr uint32_t stage = step % P::stages * 2 * P::piece_bytes, row_bytes = 2 * P::width;
 #pragma unroll
-      for (int d = 0; d < P::chunk / 16; ++d) {
+  for (int g = 0; g < P::groups; ++g) {
+    if constexpr (values) {
+      constexpr int now = P::ahead ? step % 2 : 0;
+      if constexpr (!P::ahead) weigh(state.s, step * P::groups + g, state.p[0][g], state.sum, state.shift, c);
+#pragma unroll
+      for (uint32_t d = 0; d < columns; ++d) {
         uint32_t b[4];
-        ldmatrix_x4_trans(
-            b, v_at + (v_turn ^ static_cast<uint32_t>(d) * 32) + static_cast<uint32_t>(n * 16 * 2 * P::chunk));
-        const int column = 2 * (chunk * (P::chunk / 16) + d);
+        ldmatrix_x4_trans(b, at.v + (at.turn ^ d * 32) + stage + static_cast<uint32_t>(g) * 16 * row_bytes);
 #pragma unroll
-        for (int f = 0; f < P::fragments; ++f) {
-          mma_m16n8k16(o[f][column], p[f][n], b[0], b[1]);
-          mma_m16n8k16(o[f][column + 1], p[f][n], b[2], b[3]);
+        for (int f = 0; f < F; ++f) {
+          mma_m16n8k16(o[f][2 * d], state.p[now][g][f], b[0], b[1]);
+          mma_m16n8k16(o[f][2 * d + 1], state.p[now][g][f], b[2], b[3]);
+        }
+      }
+      if constexpr (P::ahead && step + 1 < P::steps)
+        weigh(state.s, (step + 1) * P::groups + g, state.p[(step + 1) % 2][g], state.sum, state.shift, c);
+    }
+    if constexpr (scores) {
+#pragma unroll
+      for (int d = g * part; d < (g + 1) * part; ++d) {
+        uint32_t a[F][4];
+#pragma unroll
+        for (int f = 0; f < F; ++f) {
+          if constexpr (P::holds_queries) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) a[f][i] = held[f][d][i];
+          } else {
+            ldmatrix_x4(a[f],
+                        at.q + (at.turn ^ static_cast<uint32_t>(d) * 32) + static_cast<uint32_t>(f) * 16 * row_bytes);
+          }
+        }
+#pragma unroll
+        for (int n = 0; n < P::groups; ++n) {
+          uint32_t b[4];
+          ldmatrix_x4(b, at.k + (at.key_turn ^ static_cast<uint32_t>(d) * 32) + stage +
+                             static_cast<uint32_t>(n) * 16 * row_bytes);
+#pragma unroll
+          for (int f = 0; f < F; ++f)
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              float(&sum)[4] = state.s[f][2 * (step * P::groups + n) + j];
+              if (d == 0) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) sum[i] = 0;
+              }
+              mma_m16n8k16(sum, a[f], b[2 * j], b[2 * j + 1]);
+            }
         }
       }
     }
+  }
+}
+
+// All steps of a block. next_step() returns when the step's stage has landed.
+template <class P, bool values, bool scores, int step = 0, class Next>
+__device__ __forceinline__ void run_steps(float (&o)[P::fragments][P::width / 8][4], BlockState<P>& state,
+                                          const uint32_t (&held)[P::fragments][P::width / 16][4],
+                                          const LaneAddresses& at, float c, const Next& next_step) {
+  if constexpr (step < P::steps) {
+    next_step();
+    run_step<P, step, values, scores>(o, state, held, at, c);
+    run_steps<P, values, scores, step + 1>(o, state, held, at, c, next_step);
+  }
 }
 
 template <class P, bool paged>
 __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __grid_constant__ AttentionCall<Bf16> call) {
-  constexpr int D = P::width, F = P::fragments, units = P::chunk / 8, q_units = D / 8, rows = P::rows,
-                threads = P::threads, step = threads / units;
+  constexpr int D = P::width, F = P::fragments, units = D / 8, rows = P::rows, threads = P::threads,
+                row_step = threads / units;
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ uint32_t slots[paged ? 2 : 1][paged ? block_keys : 1];
+  __shared__ uint32_t slots[paged ? 3 : 1][paged ? block_keys : 1];
   // The last queries of a sequence have the most keys, so they start first.
   const Tile tile =
       tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
@@ -182,6 +205,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
             kv_head = static_cast<int>(blockIdx.y);
   const uint32_t ring = shared_address(shared), q_tile = ring + P::ring_bytes;
   float* const total = reinterpret_cast<float*>(shared + P::total_at) + thread;  // element i at i * threads
+  float2* const stats = reinterpret_cast<float2*>(shared + P::stats_at) + warp * 16 * P::fragments +
+                        lane / 4;  // m and l of row 16 f + 8 r
 
   const int tile_end = min(tile.first_row + rows, num_rows);
   const auto position = [&](int row) { return sequence.position + row / call.group; };
@@ -192,35 +217,36 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   // Finds the cache slots of a block's keys. Keys past the last visible one are replaced by it; their weight is zero.
   const auto find_keys = [&](int block) {
     for (int i = thread; i < block_keys; i += threads)
-      slots[block % 2][i] =
+      slots[block % 3][i] =
           static_cast<uint32_t>(slot_of(call, sequence, tile.sequence, min(block * block_keys + i, last_key)));
   };
-  // Copies the next piece into the ring: a thread copies one unit of every `step`-th row. Columns past the head are
-  // zeros.
+  // Copies the next stage: a thread copies one unit of every `row_step`-th row. Columns past the head are zeros.
   const int unit = thread % units, unit_row = thread / units;
-  int copied_block = block_begin, copied_piece = 0, copied_stage = 0;
-  const auto copy_piece = [&] {
-    if (copied_block < block_end) {
-      const bool values = copied_piece >= P::chunks;
-      const int column = (values ? copied_piece - P::chunks : copied_piece) * P::chunk + unit * 8;
-      const bool real = column < call.dim;
-      const char* const from =
-          reinterpret_cast<const char*>((values ? call.v : call.k) + kv_head * call.dim + (real ? column : 0));
-      const auto row_bytes = static_cast<uint32_t>(values ? call.v_stride : call.k_stride) * 2;
-      const uint32_t to = ring + static_cast<uint32_t>(copied_stage) * P::piece_bytes;
-      if (paged && copied_piece == 0) find_keys(copied_block + 1);
-      const int key = copied_block * block_keys;
+  const bool real = unit * 8 < call.dim;
+  const auto copy_rows = [&](uint32_t to, const Bf16* from, int64_t stride, int block, int first) {
+    const char* const column = reinterpret_cast<const char*>(from + kv_head * call.dim + (real ? unit * 8 : 0));
+    const uint32_t row_bytes = static_cast<uint32_t>(stride) * 2;
 #pragma unroll
-      for (int i = 0; i < block_keys; i += step) {
-        const uint32_t row = paged ? slots[copied_block % 2][unit_row + i]
-                                   : static_cast<uint32_t>(sequence.begin + min(key + unit_row + i, last_key));
-        cp_async(unit_at<units>(to, unit_row + i, unit), from + uint64_t{row} * row_bytes, real);
-      }
-      if (++copied_piece == 2 * P::chunks) {
-        copied_piece = 0;
+    for (int i = 0; i < P::keys; i += row_step) {
+      if (P::keys % row_step != 0 && unit_row + i >= P::keys) break;
+      const int key = first + unit_row + i;
+      const uint32_t row = paged ? slots[block % 3][key]
+                                 : static_cast<uint32_t>(sequence.begin + min(block * block_keys + key, last_key));
+      cp_async(unit_at<units>(to, unit_row + i, unit), column + uint64_t{row} * row_bytes, real);
+    }
+  };
+  int copied_block = block_begin - 1, copied_step = 0;  // block of the values; the keys are of the next one
+  const auto copy_stage = [&] {
+    if (copied_block < block_end) {
+      const uint32_t to = ring + static_cast<uint32_t>(copied_step % P::stages) * 2 * P::piece_bytes;
+      if (paged && copied_step == 0) find_keys(copied_block + 2);
+      if (copied_block >= block_begin) copy_rows(to, call.v, call.v_stride, copied_block, copied_step * P::keys);
+      if (copied_block + 1 < block_end)
+        copy_rows(to + P::piece_bytes, call.k, call.k_stride, copied_block + 1, copied_step * P::keys);
+      if (++copied_step == P::steps) {
+        copied_step = 0;
         ++copied_block;
       }
-      copied_stage = copied_stage + 1 == P::stages ? 0 : copied_stage + 1;
     }
     cp_async_commit();
   };
@@ -229,49 +255,30 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
     __syncthreads();  // slots of the first block are found
   }
   // Prologue: q joins the first copy group.
-  for (int i = thread; i < rows * q_units; i += threads) {
-    const int r = i / q_units, u = i % q_units, row = min(tile.first_row + r, num_rows - 1), token = row / call.group;
-    const bool real = u * 8 < call.dim;
-    cp_async(unit_at<q_units>(q_tile, r, u),
+  for (int i = thread; i < rows * units; i += threads) {
+    const int r = i / units, u = i % units, row = min(tile.first_row + r, num_rows - 1), token = row / call.group;
+    const bool inside = u * 8 < call.dim;
+    cp_async(unit_at<units>(q_tile, r, u),
              call.q + int64_t{sequence.begin + token} * call.q_stride +
-                 (kv_head * call.group + row - token * call.group) * call.dim + (real ? u * 8 : 0),
-             real);
+                 (kv_head * call.group + row - token * call.group) * call.dim + (inside ? u * 8 : 0),
+             inside);
   }
 #pragma unroll
-  for (int i = 0; i < P::stages - 1; ++i) copy_piece();
-  // Waits for the next piece, starts the copy of the one that takes the freed stage, and returns the piece's address.
-  int stage = 0;
-  const auto next_piece = [&] {
-    cp_async_wait<P::stages - 2>();  // this thread's copies of the piece have landed
-    __syncthreads();                 // those of all threads have; all warps have read the piece before
-    copy_piece();
-    const uint32_t at = ring + static_cast<uint32_t>(stage) * P::piece_bytes;
-    stage = stage + 1 == P::stages ? 0 : stage + 1;
-    return at;
+  for (int i = 0; i < P::stages - 1; ++i) copy_stage();
+  const auto next_step = [&] {
+    cp_async_wait<P::stages - 2>();  // this thread's copies of the stage have landed
+    __syncthreads();                 // those of all threads have; all warps have read the stage before
+    copy_stage();
   };
 
-  // The keys that the lane's rows and the warp's rows see.
-  View<F> view{};
-  view.window = call.window;
+  // Keys that all rows of the warp see; none if the warp has no row.
   const int warp_row = tile.first_row + warp * 16 * F, warp_end = min(warp_row + 16 * F, tile_end);
-#pragma unroll
-  for (int f = 0; f < F; ++f)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = warp_row + 16 * f + lane / 4 + 8 * r;
-      view.last[f][r] = row < tile_end ? position(row) : -1;
-    }
-  view.high = -1;
-  if (warp_row < warp_end) {
-    view.all_high = position(warp_row);
-    view.high = position(warp_end - 1);
-    view.low = first_seen(view.all_high, call.window);
-    view.all_low = first_seen(view.high, call.window);
-  }
+  const int all_high = warp_row < warp_end ? position(warp_row) : -1,
+            all_low = warp_row < warp_end ? first_seen(position(warp_end - 1), call.window) : 0;
 
   float o[F][D / 8][4];
-  RowStats<F> now, before;  // `before`: the merged splits before this one
-  bool merges = false;      // `before` and `total` hold splits
+  RowStats<F> now;
+  bool merges = false;  // `total` and `stats` hold the merged splits before this one
   const auto clear = [&] {
     now.reset();
 #pragma unroll
@@ -287,9 +294,10 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
     for (int f = 0; f < F; ++f)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const MergeFactors factors = merge_factors(before.m[f][r], now.m[f][r], call.c);
+        const float2 before = stats[16 * f + 8 * r];
+        const MergeFactors factors = merge_factors(before.x, now.m[f][r], call.c);
         now.m[f][r] = factors.m;
-        now.l[f][r] = merged(before.l[f][r], now.l[f][r], factors);
+        now.l[f][r] = merged(before.y, now.l[f][r], factors);
 #pragma unroll
         for (int d = 0; d < D / 8; ++d)
 #pragma unroll
@@ -298,12 +306,13 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
       }
   };
   clear();
-  // The lane's row addresses in the tiles (layout: mma.cuh).
   const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
-  const uint32_t turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16,
-                 key_turn = static_cast<uint32_t>(lane / 8 % 2 ^ lane % 8) * 16;
-  const uint32_t q_at = q_tile + (static_cast<uint32_t>(warp) * 16 * F + lane_row) * 2 * D,
-                 k_at = key_row * 2 * P::chunk, v_at = lane_row * 2 * P::chunk;
+  LaneAddresses at{};
+  at.q = q_tile + (static_cast<uint32_t>(warp) * 16 * F + lane_row) * 2 * D;
+  at.v = ring + lane_row * 2 * D;
+  at.k = ring + P::piece_bytes + key_row * 2 * D;
+  at.turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16;
+  at.key_turn = static_cast<uint32_t>(lane / 8 % 2 ^ lane % 8) * 16;
   uint32_t held[F][D / 16][4];
   if constexpr (P::holds_queries) {
     cp_async_wait<P::stages - 2>();
@@ -312,17 +321,26 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
     for (int f = 0; f < F; ++f)
 #pragma unroll
       for (int d = 0; d < D / 16; ++d)
-        ldmatrix_x4(held[f][d], q_at + (turn ^ static_cast<uint32_t>(d) * 32) + static_cast<uint32_t>(f * 32 * D));
+        ldmatrix_x4(held[f][d], at.q + (at.turn ^ static_cast<uint32_t>(d) * 32) + static_cast<uint32_t>(f * 32 * D));
   }
+  BlockState<P> state;
+  run_steps<P, false, true>(o, state, held, at, call.c, next_step);  // scores of the first block
 
   // Main loop over key blocks.
+#pragma unroll 1
   for (int block = block_begin; block < block_end; ++block) {
-    const int key = block * block_keys;
     // A new split: merge the one before and save the total.
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
       merges = true;
-      before = now;
+      __syncwarp();  // all lanes have read the stats of the total before
+      if (lane % 4 == 0) {
+#pragma unroll
+        for (int f = 0; f < F; ++f)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) stats[16 * f + 8 * r] = make_float2(now.m[f][r], now.l[f][r]);
+      }
+      __syncwarp();  // the stats of the warp's rows are written
 #pragma unroll
       for (int f = 0; f < F; ++f)
 #pragma unroll
@@ -331,66 +349,43 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
           for (int i = 0; i < 4; ++i) total[((f * D / 8 + d) * 4 + i) * threads] = o[f][d][i];
       clear();
     }
-    const bool sees = view.any(key, block_keys), sees_all = view.all(key, block_keys);
-    // Scores of the block.
-    float s[F][16][4];
+    // The new maximum; rescale o unless all factors are 1.
+    float alpha[F][2];
+    const int key = block * block_keys;
+    if (key < all_low || key + block_keys - 1 > all_high)
+      mask_scores(state.s, key + 2 * (lane % 4), call.window, [&](int f, int r) {
+        const int row = warp_row + 16 * f + lane / 4 + 8 * r;
+        return row < tile_end ? position(row) : -1;
+      });
+    raise_maximum(state.s, now, alpha, state.shift, call.c);
+    bool rescales = false;
 #pragma unroll
     for (int f = 0; f < F; ++f)
 #pragma unroll
-      for (int n = 0; n < 16; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) s[f][n][i] = 0;
-#pragma unroll
-    for (int chunk = 0; chunk < P::chunks; ++chunk) {
-      const uint32_t k_tile = next_piece();
-      if (sees_all)
-        add_scores<P, false>(s, held, q_at, turn, k_tile + k_at, key_turn, chunk, key, view);
-      else if (sees)
-        add_scores<P, true>(s, held, q_at, turn, k_tile + k_at, key_turn, chunk, key, view);
-    }
-    // The new maximum; rescale o unless all factors are 1.
-    uint32_t v_tile = next_piece();
-    float alpha[F][2], shift[F][2], sum[F][2];
-    uint32_t p[F][8][4];
-    if (sees) {
-      if (!sees_all) mask_scores(s, key, view, lane);
-      raise_maximum(s, now, alpha, shift, call.c);
-      bool rescales = false;
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          sum[f][r] = 0;
-          rescales = rescales || alpha[f][r] != 1;
-        }
-      if (__any_sync(0xffffffffu, rescales)) {
-#pragma unroll
-        for (int f = 0; f < F; ++f)
-#pragma unroll
-          for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) o[f][d][i] *= alpha[f][i / 2];
+      for (int r = 0; r < 2; ++r) {
+        state.sum[f][r] = 0;
+        rescales = rescales || alpha[f][r] != 1;
       }
-    }
-    // Weights and p . v of the block.
-    if (sees_all)
-      add_values<P, false, true>(o, s, p, sum, shift, call.c, v_tile + v_at, turn, 0, key, view);
-    else if (sees)
-      add_values<P, true, true>(o, s, p, sum, shift, call.c, v_tile + v_at, turn, 0, key, view);
-#pragma unroll
-    for (int chunk = 1; chunk < P::chunks; ++chunk) {
-      v_tile = next_piece();
-      if (sees_all)
-        add_values<P, false, false>(o, s, p, sum, shift, call.c, v_tile + v_at, turn, chunk, key, view);
-      else if (sees)
-        add_values<P, true, false>(o, s, p, sum, shift, call.c, v_tile + v_at, turn, chunk, key, view);
-    }
-    if (sees) {
+    if (__any_sync(0xffffffffu, rescales)) {
 #pragma unroll
       for (int f = 0; f < F; ++f)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) now.l[f][r] = fmaf(now.l[f][r], alpha[f][r], quad_sum(sum[f][r]));
+        for (int d = 0; d < D / 8; ++d)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) o[f][d][i] *= alpha[f][i / 2];
     }
+    if constexpr (P::ahead) {
+#pragma unroll
+      for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, call.c);
+    }
+    if (block + 1 < block_end)
+      run_steps<P, true, true>(o, state, held, at, call.c, next_step);
+    else
+      run_steps<P, true, false>(o, state, held, at, call.c, next_step);
+#pragma unroll
+    for (int f = 0; f < F; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) now.l[f][r] = fmaf(now.l[f][r], alpha[f][r], quad_sum(state.sum[f][r]));
   }
   cp_async_wait<0>();
   close_split();
@@ -410,8 +405,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
       for (int d = 0; d < D / 8; d += 4) {
         uint32_t x[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          x[i] = pack_bf16(o[f][d + i][2 * r] * inverse, o[f][d + i][2 * r + 1] * inverse);
+        for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[f][d + i][2 * r] * inverse, o[f][d + i][2 * r + 1] * inverse);
         exchange_quad(x, lane);
         const int column = 8 * (d + lane % 4);
         if (inside && column < call.dim) *reinterpret_cast<uint4*>(out + column) = make_uint4(x[0], x[1], x[2], x[3]);
