@@ -36,6 +36,9 @@ class Generate : public EvalTask {
  public:
   void fields(Fields& f) override {
     source_.fields(f);
+    f("questions", source_.questions,
+      "name of a list of the row: each element is a question, which templates see in place of the list; the problem is "
+      "right if all of its questions are; empty = a row is one question");
     f("answer", answer_, "template of the reference answer; empty = none");
     judge_.fields(f);
     f("sampling", sampling_, "sampling of completions; greedy ones use its max_tokens and stop strings");
@@ -73,7 +76,7 @@ class Generate : public EvalTask {
         judge_.add_sampled(sample, group, *config.reward.reward);
       });
     }
-    name_figures(options, out);
+    finish(options, out);
     return out;
   }
 
@@ -98,7 +101,7 @@ class Generate : public EvalTask {
                       *reward.reward, "sampled", out, [&](EvalSample& sample, const Group& group) {
                         judge_.add_sampled(sample, group, *reward.reward);
                       });
-    name_figures(options, out);
+    finish(options, out);
     return out;
   }
 
@@ -117,7 +120,8 @@ class Generate : public EvalTask {
     }
   }
 
-  void name_figures(const EvalOptions& options, EvalRun& out) const {
+  void finish(const EvalOptions& options, EvalRun& out) const {
+    if (!source_.questions.empty()) judge_.join_questions(out.samples);
     if (options.greedy) out.primary = judge_.primary();
     if (options.samples > 0) out.sampled = "avg@" + std::to_string(options.samples);
   }
@@ -145,15 +149,15 @@ class Generate : public EvalTask {
     return tasks;
   }
 
-  // Generates completions of all tasks and calls take(sample, group) for each task. Request ids are the rows' hashes,
-  // so that the order of rows does not matter.
+  // Generates completions of all tasks and calls take(sample, group) for each task. Request ids are functions of the
+  // rows' contents, so that the order of rows does not matter.
   static void generate(EvalTarget& target, const std::vector<EvalExample>& docs, const std::vector<Task>& tasks,
                        const CollectorConfig& config, const std::string& mode, EvalRun& out,
                        const std::function<void(EvalSample&, const Group&)>& take) {
     LocalBackend backend(target.context, target.model, target.tokenizer, target.engine);
     Collector collector(backend, target.tokenizer, config);
     std::vector<uint64_t> ids;
-    for (const EvalExample& doc : docs) ids.push_back(doc.hash);
+    for (const EvalExample& doc : docs) ids.push_back(doc.request_id());
     CompletionCounts counts;
     collect_all(collector, tasks, ids, "eval " + mode, [&](size_t i, const Group& group) {
       take(out.samples[i], group);
