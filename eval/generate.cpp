@@ -46,10 +46,11 @@ class Generate : public EvalTask {
   void prepare() override { judge_.prepare(); }
   void check() const override { judge_.reward.check(); }
   void check_rows(const EvalOptions& options) const override {
-    const std::vector<EvalExample> docs = load(of_first_row(options));
-    Task task = PromptRenderer(source_, options).task(docs.front());
-    if (!answer_.empty()) task.answer = fill_template(answer_, docs.front().row, docs.front().where);
-    if (judge_.reward.reward) judge_.reward.check({.task = &task});
+    for (const EvalExample& doc : load(options, RowsToLoad::first_of_files)) {
+      Task task = PromptRenderer(source_, options).task(doc);
+      if (!answer_.empty()) task.answer = fill_template(answer_, doc.row, doc.where);
+      if (judge_.reward.reward) judge_.reward.check({.task = &task});
+    }
   }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
@@ -106,9 +107,10 @@ class Generate : public EvalTask {
   }
 
  private:
-  std::vector<EvalExample> load(const EvalOptions& options) const {
+  std::vector<EvalExample> load(const EvalOptions& options, RowsToLoad which = RowsToLoad::all) const {
     return source_.load(
-        options, [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); });
+        options, [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); },
+        which);
   }
 
   void add_samples(const std::vector<EvalExample>& docs, std::vector<Task>& tasks, EvalRun& out) const {

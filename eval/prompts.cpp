@@ -5,6 +5,7 @@
 
 #include "core/base/format.h"
 #include "core/base/rng.h"
+#include "data/first_rows.h"
 #include "data/row_template.h"
 
 namespace hone {
@@ -62,6 +63,32 @@ std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config,
   return out;
 }
 
+std::string subtask_of(const PromptSource& source, const Json& row, const std::string& where) {
+  return source.subtask.empty() ? "" : fill_template(source.subtask, row, where);
+}
+
+Examples load_examples(const PromptSource& of, int64_t count,
+                       const std::function<std::string(const Json&, const std::string&)>& target_of) {
+  const FewShot& fewshot = of.fewshot;
+  HONE_CHECK(!fewshot.files.empty(), "num_fewshot is ", count,
+             ", but the task has no fewshot.files; set them, or num_fewshot to 0");
+  Examples out;
+  RowSource source;
+  source.files = fewshot.files;
+  source.offset = fewshot.offset;
+  const auto add = [&](uint64_t hash, const Json& row, const std::string& where) {
+    const std::string question = fill_template(fewshot.prompt.empty() ? of.prompt : fewshot.prompt, row, where);
+    const std::string target = !fewshot.target.empty()  ? fill_template(fewshot.target, row, where)
+                               : fewshot.prompt.empty() ? target_of(row, where)
+                                                        : "";
+    out[subtask_of(of, row, where)].push_back({hash, {question, target}});
+  };
+  read_rows(source, [&](const Json& row, const std::string& where) {
+    for (const auto& [one, at] : questions_of(row, of.questions, where)) add(hash_of(row.dump()), one, at);
+  });
+  return out;
+}
+
 }  // namespace
 
 void FewShot::fields(Fields& f) {
@@ -92,37 +119,17 @@ void PromptSource::fields(Fields& f) {
 }
 
 std::vector<EvalExample> PromptSource::load(
-    const EvalOptions& options, const std::function<std::string(const Json&, const std::string&)>& target_of) const {
-  const auto subtask_of = [&](const Json& row, const std::string& where) {
-    return subtask.empty() ? "" : fill_template(subtask, row, where);
-  };
+    const EvalOptions& options, const std::function<std::string(const Json&, const std::string&)>& target_of,
+    RowsToLoad which) const {
   const int64_t count = shots(options);
   Examples examples;
-  if (count > 0) {
-    HONE_CHECK(!fewshot.files.empty(), "num_fewshot is ", count,
-               ", but the task has no fewshot.files; set them, or num_fewshot to 0");
-    RowSource source;
-    source.files = fewshot.files;
-    source.offset = fewshot.offset;
-    const auto add = [&](uint64_t hash, const Json& row, const std::string& where) {
-      const std::string question = fill_template(fewshot.prompt.empty() ? prompt : fewshot.prompt, row, where);
-      const std::string target = !fewshot.target.empty()  ? fill_template(fewshot.target, row, where)
-                                 : fewshot.prompt.empty() ? target_of(row, where)
-                                                          : "";
-      examples[subtask_of(row, where)].push_back({hash, {question, target}});
-    };
-    read_rows(source, [&](const Json& row, const std::string& where) {
-      for (const auto& [one, at] : questions_of(row, questions, where)) add(hash_of(row.dump()), one, at);
-    });
-  }
-  RowSource source = rows;
-  if (options.limit > 0 && (source.limit == 0 || options.limit < source.limit)) source.limit = options.limit;
+  if (count > 0) examples = load_examples(*this, count, target_of);
   std::vector<EvalExample> out;
   const auto add = [&](uint64_t hash, int64_t index, Json row, const std::string& where) {
     EvalExample doc;
     doc.doc_id = static_cast<int64_t>(out.size());
     doc.where = where;
-    doc.subtask = subtask_of(row, where);
+    doc.subtask = subtask_of(*this, row, where);
     doc.hash = hash;
     doc.question_index = index;
     if (const Json* messages = row.find("messages")) {
@@ -136,11 +143,20 @@ std::vector<EvalExample> PromptSource::load(
     doc.row = std::move(row);
     out.push_back(std::move(doc));
   };
-  read_rows(source, [&](const Json& row, const std::string& where) {
-    const uint64_t hash = hash_of(row.dump());
-    int64_t index = 0;
-    for (auto& [one, at] : questions_of(row, questions, where)) add(hash, index++, std::move(one), at);
-  });
+  const auto read = [&](const RowSource& source) {
+    read_rows(source, [&](const Json& row, const std::string& where) {
+      const uint64_t hash = hash_of(row.dump());
+      int64_t index = 0;
+      for (auto& [one, at] : questions_of(row, questions, where)) add(hash, index++, std::move(one), at);
+    });
+  };
+  if (which == RowsToLoad::first_of_files) {
+    each_first_row(rows, read);
+    return out;
+  }
+  RowSource source = rows;
+  if (options.limit > 0 && (source.limit == 0 || options.limit < source.limit)) source.limit = options.limit;
+  read(source);
   return out;
 }
 

@@ -41,6 +41,9 @@ struct EvalExample {
   uint64_t request_id() const { return hash ^ (static_cast<uint64_t>(question_index) * 0x9e3779b97f4a7c15u); }
 };
 
+// Which rows of a source are loaded. A check before a run takes the first row of each file.
+enum class RowsToLoad : uint8_t { all, first_of_files };
+
 // What all kinds with prompts share: rows, the question's template, examples, chat format.
 struct PromptSource {
   RowSource rows;
@@ -55,9 +58,9 @@ struct PromptSource {
   }
   // Returns one example per question. target_of: the text of an example's answer after its prompt, if fewshot.target is
   // empty.
-  std::vector<EvalExample> load(
-      const EvalOptions& options,
-      const std::function<std::string(const Json& row, const std::string& where)>& target_of) const;
+  std::vector<EvalExample> load(const EvalOptions& options,
+                                const std::function<std::string(const Json& row, const std::string& where)>& target_of,
+                                RowsToLoad which = RowsToLoad::all) const;
 };
 
 // A sample with the row's identity; the caller adds prompt, target and metrics.
