@@ -104,12 +104,6 @@ void EvalTask::check_rows(const EvalOptions&) const {
   } catch (const FirstRow&) {}  // one row is enough
 }
 
-EvalOptions of_first_row(const EvalOptions& options) {
-  EvalOptions out = options;
-  out.limit = 1;
-  return out;
-}
-
 void EvalTaskSpec::fields(Fields& f) {
   task.fields(f, "kind", "kind of the task: generate | multiple_choice | loglikelihood | perplexity | group",
               [&] { f("name", name, "name of the task in reports"); });
