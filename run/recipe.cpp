@@ -3,6 +3,7 @@
 #include "core/config/byte_size.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/program_files.h"
 #include "model/known_shapes.h"
 
 namespace hone {
@@ -94,14 +95,19 @@ static void text_or_number(Fields& f, const char* key, std::string& v, const cha
   }
 }
 
+// True for "auto", a kind of device, and a kind with an index.
+static bool names_device(const std::string& text) {
+  return text == "auto" || devices().contains(text.substr(0, text.find(':')));
+}
+
 void DeviceSettings::fields(Fields& f) {
-  f("kind", kind, "cpu | cuda | auto (cuda if the machine has a GPU)");
+  f("kind", kind, "cpu | cuda | cuda:1 (the second GPU) | auto (cuda if the machine has a GPU)");
   text_or_number(
       f, "memory", memory,
       "limit of the device's memory: a size such as \"8 GB\", \"12 GiB\" or a number of bytes | auto (90% of "
       "what is free when the run starts) | empty = no limit. Keys that the recipe does not set are chosen to "
       "fit, and the run never allocates more (docs/howto/memory.md)");
-  f.require("kind", kind == "auto" || devices().contains(kind), devices().unknown(kind));
+  f.require("kind", names_device(kind), devices().unknown(kind));
   f.require("memory", memory.empty() || memory == "auto" || read_byte_size(memory),
             concat("memory is '", memory,
                    "': it must be auto, a size such as \"8 GB\" or \"12 GiB\", or a number of bytes "
@@ -117,7 +123,7 @@ static void device_fields(Fields& f, DeviceSettings& device) {
   } catch (const Error&) {  // not a string
     return f("device", device, doc);
   }
-  f.require("device", device.kind == "auto" || devices().contains(device.kind), devices().unknown(device.kind));
+  f.require("device", names_device(device.kind), devices().unknown(device.kind));
 }
 
 void Recipe::fields(Fields& f) {
@@ -191,8 +197,9 @@ static void refuse_other_files(const std::string& path) {
 
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) {
   refuse_other_files(path);
-  Recipe out = read_recipe(Config::from_file(path, overrides));
-  out.source = path;
+  const std::string found = find_program_file(path);
+  Recipe out = read_recipe(Config::from_file(found, overrides));
+  out.source = found;
   return out;
 }
 

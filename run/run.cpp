@@ -1,5 +1,6 @@
 #include "run/run.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
 #include "core/base/stopwatch.h"
+#include "core/device/device_library.h"
 #include "core/device/limited_device.h"
 #include "core/io/file.h"
 #include "core/io/folder_lock.h"
@@ -314,6 +316,15 @@ void remove_temporaries(const std::filesystem::path& folder) {
   for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
 }
 
+// Throws Error before anything is computed if the device, or a library that training on it needs, is not there.
+std::unique_ptr<Device> open_run_device(const Recipe& recipe) {
+  std::unique_ptr<Device> device = open_device(recipe.device.kind);
+  const bool trains =
+      std::any_of(recipe.stage.begin(), recipe.stage.end(), [](const StageSpec& spec) { return spec.stage->trains(); });
+  if (trains) require_training_libraries(*device);
+  return device;
+}
+
 }  // namespace
 
 // Fits the recipe into the memory of its device before anything is computed, and limits the device.
@@ -342,7 +353,7 @@ static void limit_resumed(const Recipe& recipe, const RunState& state, std::uniq
 
 std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& observer) {
   check_recipe(recipe);
-  std::unique_ptr<Device> device = open_device(recipe.device.kind);
+  std::unique_ptr<Device> device = open_run_device(recipe);
   if (!recipe.rollout.device.empty()) open_device(recipe.rollout.device);  // the rl stage opens it again
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
@@ -369,7 +380,7 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   RunState state = RunState::load(folder, recipe);
   check_same_recipe(state, folder, recipe);
   remove_temporaries(folder);
-  std::unique_ptr<Device> device = open_device(recipe.device.kind);
+  std::unique_ptr<Device> device = open_run_device(recipe);
   if (recipe.device.limits_memory()) limit_resumed(recipe, state, device);
   if (state.stages_done < std::ssize(recipe.stage))
     check_resumed(recipe, folder, state.stages_done, handed_on(recipe, folder, state));

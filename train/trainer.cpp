@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/stopwatch.h"
+#include "core/device/device_library.h"
 #include "data/sample_json.h"
 #include "kernels/optimizer/optimizer.h"
 #include "model/flops.h"
@@ -43,6 +44,7 @@ struct Trainer::Impl {
         pass(context, model, config, phases),
         step_arena(context.device()),
         host(context) {
+    require_training_libraries(context.device());
     optimizer->attach(context, model.params());
     flops_per_token = count_flops(model, 0).causal_train_flops_per_token;
     flops_per_context = count_flops(model, 1).causal_train_flops_per_token - flops_per_token;

@@ -62,7 +62,7 @@ toml::node& element(toml::array& array, const std::string& segment, const std::s
       const toml::table* table = item.as_table();
       const auto name = table ? (*table)[key].value<std::string>() : std::nullopt;
       if (name == segment) return item;
-      if (name) known.push_back(*name);
+      if (name && std::ranges::find(known, *name) == known.end()) known.push_back(*name);
     }
   }
   fail(source, ": no element is named '", segment, "'", suggestion(segment, known), "; known: ", join(known));
