@@ -12,6 +12,7 @@
 #include "eval/task.h"
 #include "kernels/cuda/body_table.h"
 #include "kernels/op.h"
+#include "model/known_shapes.h"
 #include "rewards/reward.h"
 #include "run/recipe_reference.h"
 #include "train/objective.h"
@@ -104,6 +105,7 @@ class ListCommand : public Command {
         {"generators", [] { return generators().names(); }},
         {"optimizers", [] { return optimizers().names(); }},
         {"devices", [] { return devices().names(); }},
+        {"shapes", known_shapes},
         {"columns", [] { return column_lines(); }},
         {"chat-templates", [] { return chat_template_names(); }},
         {"man", man_texts},

@@ -1,7 +1,7 @@
 # Each row of the table of levels (docs/dev/architecture.md) is an OBJECT library of the files in its folder and below,
 # without those of rows inside it. So a new file is built without an edit of a list, and the linker cannot drop a file
 # that only registers itself. The library has the name of the row, with _ for /. *_cuda.cpp and *.cu belong to CUDA
-# builds, nccl_*.cpp to CUDA builds on a machine with NCCL. *_sm90.cu and sm90/*.cu form a library of their own, NAME_sm90:
+# builds, nccl_*.cpp to CUDA builds with NCCL's header. *_sm90.cu and sm90/*.cu form a library of their own, NAME_sm90:
 # they are compiled for 9.0a alone (HoneCuda.cmake).
 
 # Sources below a folder, without those below the folders that follow it.
