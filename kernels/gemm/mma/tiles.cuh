@@ -8,8 +8,7 @@
 // Roles     4 or 8 warps, all alike. A warp computes warp_rows x warp_columns of the tile and copies its share of x
 //           and w.
 // Pipeline  3 to 6 smem stages (cp.async groups), one __syncthreads() per stage. An operand register is reloaded for
-// the
-//           next mma step right after its last use: two sets would not fit beside sums and totals.
+//           the next mma step right after its last use: two sets would not fit beside sums and totals.
 // Smem      stages * (rows + columns) * K step * 2 bytes: MmaTile::shared_bytes, 30 to 160 KB. A 16-byte unit u of
 //           row r lies at u ^ stage_swizzle(r). The epilogue reuses it for a transpose of 16 rows per warp.
 // Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal the "tiles" body and
