@@ -92,6 +92,25 @@ __device__ inline void exchange_quad(uint32_t (&x)[4], int lane) {
       }
 }
 
+// mbarriers of capability 8.0, by shared-memory address. A phase ends when `count` arrivals have come; await_phase()
+// returns when the phase of this parity has ended.
+__device__ inline void init_barrier(uint32_t at, uint32_t count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
+__device__ inline void arrive_at(uint32_t at) {
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
+}
+// Arrives when the thread's cp.async copies so far have landed.
+__device__ inline void arrive_with_copies(uint32_t at) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
+}
+__device__ inline void await_phase(uint32_t at, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nwait:\nmbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n@!done bra wait;\n}" ::"r"(at),
+      "r"(parity)
+      : "memory");
+}
+
 // Rounds the head dimension up to 64, 128 or 256 and calls body(width). Shared memory is padded with zeros, which
 // change no sum.
 template <class Body>

@@ -8,8 +8,9 @@
 // Roles     each warp owns 16 * fragments keys. It computes s and dout . v transposed (keys as rows), so p and ds stay
 //           in registers as operands for dv and dk. ds also goes to shared memory, from where all warps compute dq one
 //           step later, each a part of its rows and columns. All threads copy.
-// Pipeline  `stages` smem stages of q and dout with lse and delta, cp.async; 2 buffers of ds; one __syncthreads() per
-//           step. Sums of dq are read before the GEMMs of dv and dk and written after them.
+// Pipeline  `stages` smem stages of q and dout with lse and delta, filled by cp.async; 2 buffers of ds. Each has a full
+//           and an empty mbarrier, so that warps may be half a step apart. Sums of dq are read before the GEMMs of dv
+//           and dk and written after them.
 // Smem      K and V 4 * keys * D bytes + stages * queries * (4 D + 8) + ds 4 * keys * queries.
 // Numerics  f32 accumulators. p = exp2(scale * log2(e) * s - log2(e) * lse); ds = p * (dp - delta); both rounded to
 // bf16
@@ -34,7 +35,8 @@ struct KeyTilePlan {
                        dq_row_warps = Queries / 16 / dq_fragments, dq_columns = columns / (Warps / dq_row_warps);
   static constexpr uint32_t key_bytes = 2 * keys * Width, query_bytes = 2 * Queries * Width,
                             stage_bytes = 2 * query_bytes + 8 * Queries, ds_bytes = 2 * keys * Queries;
-  static constexpr size_t bytes = 2 * key_bytes + Stages * stage_bytes + 2 * ds_bytes;
+  static constexpr size_t bytes = 2 * key_bytes + Stages * stage_bytes + 2 * ds_bytes,
+                          static_bytes = 8 * (2 * Stages + 4) + 64;  // barriers; the work item
   static_assert(Warps % dq_row_warps == 0 && dq_columns % 16 == 0 && keys % Queries == 0 && Stages >= 2);
 };
 
@@ -160,7 +162,7 @@ __device__ KeyTileWork claim_work(const KeyTileCall& call) {
     }
     claimed = work;
   }
-  __syncthreads();  // the work item is claimed
+  __syncthreads();  // the work item is claimed; the barriers are initialized
   return claimed;
 }
 
@@ -205,6 +207,12 @@ template <class P>
 __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const __grid_constant__ KeyTileCall call) {
   constexpr int D = P::width, F = P::fragments, Q = P::queries, units = D / 8, ds_units = Q / 8;
   extern __shared__ __align__(128) unsigned char shared[];
+  // full, empty: a stage has landed, has been read. ds_full, ds_empty: a buffer of ds is stored, has been read.
+  __shared__ uint64_t barriers[2 * P::stages + 4];
+  const uint32_t full = shared_address(barriers), empty = full + 8 * P::stages, ds_full = empty + 8 * P::stages,
+                 ds_empty = ds_full + 16;
+  if (threadIdx.x < 2 * P::stages + 4)
+    init_barrier(full + 8 * threadIdx.x, threadIdx.x < P::stages ? P::threads : P::warps);
   const KeyTileWork work = claim_work<P>(call);
   if (work.length == 0) return;
   const BackwardCall<Bf16>& tensors = call.tensors;
@@ -253,11 +261,15 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
         copy_number_async(at + 4 * Q, tensors.delta + token * num_heads + copied.head, real);
       }
       advance(copied);
+      arrive_with_copies(full + 8 * static_cast<uint32_t>(copied_stage));
       copied_stage = copied_stage + 1 == P::stages ? 0 : copied_stage + 1;
     }
-    cp_async_commit();
   };
-  // Prologue: K and V join the first copy group.
+  const auto release = [&](uint32_t barrier) {
+    __syncwarp();  // all lanes are done; lane 0 arrives for the warp
+    if (lane == 0) arrive_at(barrier);
+  };
+  // Prologue: K and V join the copies of the first stage.
   copy_rows(k_tile, v_tile, forward.k, forward.v, forward.k_stride, forward.v_stride, work.kv_head, work.key, P::keys);
 #pragma unroll
   for (int i = 0; i < P::stages - 1; ++i) copy_step();
@@ -283,8 +295,9 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
 #pragma unroll
       for (int i = 0; i < 4; ++i) dk[f][d][i] = dv[f][d][i] = 0;
 
-  // dq of a step: begin_dq() waits for the key tiles before and reads their sums, finish_dq() adds this tile's part and
-  // writes the sums or, for the last key tile, the results. The turn passes later, when the writes have arrived.
+  // dq of a step: begin_dq() waits for the key tiles before and reads their sums, multiply_dq() adds this tile's
+  // part, finish_dq() writes the sums or, for the last key tile, the results. The turn passes later, when the writes
+  // have arrived.
   int* passed = nullptr;  // turn counter that pass() sets to `passed_turn`
   int passed_turn = 0;
   const auto pass = [&] {
@@ -316,7 +329,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
         }
       }
   };
-  const auto finish_dq = [&](const KeyTileStep& step, uint32_t ds_tile) {
+  const auto multiply_dq = [&](uint32_t ds_tile) {
 #pragma unroll
     for (uint32_t k = 0; k < P::keys / 16; ++k) {
       uint32_t a[dq_fragments][4];
@@ -334,6 +347,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
         }
       }
     }
+  };
+  const auto finish_dq = [&](const KeyTileStep& step) {
     if (step.query_tile * Q / P::keys != work.key / P::keys) {
       const int64_t place = place_of(step);
       float* const to = call.dq_sums + place * (Q * P::columns) + thread * 4;
@@ -366,14 +381,13 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
   int stage = 0;
 #pragma unroll 1
   for (int i = 0; i < num_steps; ++i) {
-    cp_async_wait<P::stages - 2>();  // this thread's copies of the stage have landed
-    __syncthreads();                 // those of all threads have; ds of the step before is stored, its stage is read
-    copy_step();
+    await_phase(full + 8 * static_cast<uint32_t>(stage),
+                static_cast<uint32_t>(i / P::stages) & 1);  // the stage has landed
     const uint32_t q_tile = stages + static_cast<uint32_t>(stage) * P::stage_bytes, dout_tile = q_tile + P::query_bytes;
     const auto* const stats = reinterpret_cast<const float*>(shared + (q_tile - k_tile) + 2 * P::query_bytes);
     const uint32_t ds_tile = ds_tiles + static_cast<uint32_t>(i % 2) * P::ds_bytes,
                    last_ds_tile = ds_tiles + static_cast<uint32_t>((i + 1) % 2) * P::ds_bytes;
-    stage = stage + 1 == P::stages ? 0 : stage + 1;
+    const uint32_t ds_place = static_cast<uint32_t>(i % 2) * 8, last_ds_place = 8 - ds_place;
 
     // p of the step; elements outside the mask are zero.
     float s[F][Q / 8][4], dp[F][Q / 8][4];
@@ -407,6 +421,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
     }
     // ds = p * (dp - delta), stored for dq.
     multiply_rows<P>(dp, v_tile + own_at, left_turn, dout_tile + right_row * 2 * D, right_turn);
+    if (i >= 2)
+      await_phase(ds_empty + ds_place, static_cast<uint32_t>(i / 2 - 1) & 1);  // all warps have read the ds before
 #pragma unroll
     for (int n = 0; n < Q / 8; ++n) {
       const float2 delta = *reinterpret_cast<const float2*>(stats + Q + 8 * n + 2 * (lane % 4));
@@ -424,21 +440,37 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
                      word);
         }
     }
-    // dv and dk, then dq of the step before. The turn of the step before that passes here: its writes, and the copies of
-    // this step, have arrived, so the release does not wait.
+    release(ds_full + ds_place);
+    // The turn of the step before passes here: its writes and the copies of this step have arrived, so the release does
+    // not wait. The copies of the next stage start here, where slower warps have read the stage of the step before.
     pass();
+    if (i > 0 && copied.query_tile >= first_tile)
+      await_phase(empty + 8 * static_cast<uint32_t>((i - 1) % P::stages),
+                  static_cast<uint32_t>((i - 1) / P::stages) & 1);
+    copy_step();
+    // dv and dk, then dq of the step before.
     if (i > 0) begin_dq(last_step);
     add_weighted<P>(dv, p, dout_tile + left_row * 2 * D, part_turn);
     add_weighted<P>(dk, ds, q_tile + left_row * 2 * D, part_turn);
-    if (i > 0) finish_dq(last_step, last_ds_tile);
+    release(empty + 8 * static_cast<uint32_t>(stage));
+    if (i > 0) {
+      await_phase(ds_full + last_ds_place, static_cast<uint32_t>((i - 1) / 2) & 1);  // all warps have stored ds
+      multiply_dq(last_ds_tile);
+      release(ds_empty + last_ds_place);
+      finish_dq(last_step);
+    }
+    stage = stage + 1 == P::stages ? 0 : stage + 1;
     last_step = step;
     advance(step);
   }
   // dq of the last step, then the results of the keys.
-  __syncthreads();  // ds of the last step is stored
+  const int last = num_steps - 1;
   pass();
   begin_dq(last_step);
-  finish_dq(last_step, ds_tiles + static_cast<uint32_t>((num_steps - 1) % 2) * P::ds_bytes);
+  await_phase(ds_full + static_cast<uint32_t>(last % 2) * 8,
+              static_cast<uint32_t>(last / 2) & 1);  // all warps have stored ds
+  multiply_dq(ds_tiles + static_cast<uint32_t>(last % 2) * P::ds_bytes);
+  finish_dq(last_step);
   pass();
   store_keys<P>(call, work, false, dk, first_row, lane, forward.scale);
   store_keys<P>(call, work, true, dv, first_row, lane, 1.0f);

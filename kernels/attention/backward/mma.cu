@@ -71,7 +71,7 @@ void launch(Context& context, const BackwardCall<Bf16>& tensors, const Attention
 template <class P, class... Rest>
 void launch_first(Context& context, const BackwardCall<Bf16>& call, const AttentionShape& shape) {
   if constexpr (sizeof...(Rest) > 0)
-    if (P::bytes + sizeof(KeyTileWork) > shared_bytes_per_block()) return launch_first<Rest...>(context, call, shape);
+    if (P::bytes + P::static_bytes > shared_bytes_per_block()) return launch_first<Rest...>(context, call, shape);
   launch<P>(context, call, shape);
 }
 
@@ -85,7 +85,7 @@ void backward(Context& context, const AttentionBackward& args) {
   // Arguments of a plan: width, warps, groups of 16 keys per warp, queries, stages, blocks per SM. The last plan of a
   // width fits the 99 KB of capability 8.6, 8.9 and 12.0.
   if (call.forward.dim <= 64)
-    launch_first<KeyTilePlan<64, 8, 1, 64, 2, 1>>(context, call, args.shape);
+    launch_first<KeyTilePlan<64, 8, 1, 128, 2, 1>, KeyTilePlan<64, 4, 2, 32, 2, 2>>(context, call, args.shape);
   else if (call.forward.dim <= 128)
     launch_first<KeyTilePlan<128, 8, 1, 64, 2, 1>, KeyTilePlan<128, 4, 1, 32, 2, 2>>(context, call, args.shape);
   else

@@ -1,7 +1,5 @@
-// attention_forward and the prefill chunks of attention_paged for bf16 with mma.sync: the plans and their choice.
-//
-// Use       bf16 where prefill_sm90.cu does not apply: paged calls, other GPUs, other head dimensions.
-// Tile, Roles, Pipeline, Smem, Numerics, PDL, Limits: tiles.cuh.
+// attention_forward and the prefill chunks of attention_paged for bf16 on any GPU: the plans of the kernel (tiles.cuh)
+// and the choice of one by the shared memory of the device.
 #include "kernels/attention/prefill/tiles.cuh"
 
 namespace hone::attention {
@@ -42,11 +40,11 @@ void forward(Context& context, const AttentionForward& args) {
 }  // namespace
 
 // Arguments of a plan: width, keys of a step, stages, warps, groups of 16 rows per warp, q in registers, blocks per SM.
-// The last plan of a width fits the 99 KB of capability 8.6, 8.9 and 12.0.
+// The last plan of a width fits the 99 KB of capability 8.6, 8.9 and 12.0: 48, 96 and 80 KB.
 void launch_tiles(Context& context, const AttentionCall<Bf16>& call) {
   if (call.dim <= 64) return launch_first<TilePlan<64, 64, 2, 4, 1, true, 3>>(context, call);
   if (call.dim <= 128) return launch_first<TilePlan<128, 64, 2, 4, 1, true, 2>>(context, call);
-  launch_first<TilePlan<256, 32, 2, 4, 1, false, 1, false>, TilePlan<256, 16, 2, 2, 1, false, 1, false>>(context, call);
+  launch_first<TilePlan<256, 32, 2, 4, 1, false, 1>, TilePlan<256, 16, 2, 2, 1, false, 1>>(context, call);
 }
 
 }  // namespace hone::attention

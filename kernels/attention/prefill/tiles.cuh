@@ -12,7 +12,8 @@
 // Pipeline  ring of `stages` smem stages; one holds the values of a step and the keys of the same step of the next
 //           block. cp.async fills it stages - 1 steps ahead; one __syncthreads() per step.
 // Smem      dynamic: stages * 4 * keys * D bytes; q of 2 * rows * D bytes, which the totals of earlier splits (4 * rows
-//           * D) replace if q is held in registers. Static: cache slots, 1.5 KB if the keys are paged.
+//           * D) replace if q is held in registers; 8 * rows for m and l of the totals. Static: cache slots, 1.5 KB if
+//           the keys are paged.
 // Numerics  numerics.cuh.
 // PDL       none.
 // Limits    head dimension a multiple of 8 up to D; rows of q, k, v and out 16-byte aligned.
@@ -20,12 +21,11 @@
 
 namespace hone::attention {
 
-template <int Width, int Keys, int Stages, int Warps, int Fragments, bool HoldsQueries, int Blocks, bool Ahead = true>
+template <int Width, int Keys, int Stages, int Warps, int Fragments, bool HoldsQueries, int Blocks>
 struct TilePlan {
   static constexpr int width = Width, keys = Keys, stages = Stages, warps = Warps, fragments = Fragments,
                        blocks = Blocks;                // blocks: thread blocks per SM that the registers allow
   static constexpr bool holds_queries = HoldsQueries;  // q is in registers
-  static constexpr bool ahead = Ahead;                 // weights are computed one step before their p . v
   static constexpr int threads = 32 * Warps, rows = 16 * Fragments * Warps, steps = block_keys / Keys,
                        groups = Keys / 16;  // of 16 keys, in a step
   static constexpr uint32_t piece_bytes = 2 * Keys * Width, ring_bytes = Stages * 2 * piece_bytes,
@@ -107,9 +107,9 @@ __device__ __forceinline__ void weigh(const float (&s)[F][16][4], int n, uint32_
 // What a lane has of the current block.
 template <class P>
 struct BlockState {
-  float s[P::fragments][16][4];                              // scores of this block; after a step, of the next one
-  uint32_t p[P::ahead ? 2 : 1][P::groups][P::fragments][4];  // weights of this step and of the next one
-  float sum[P::fragments][2], shift[P::fragments][2];        // sums of the weights; shift of their exponent
+  float s[P::fragments][16][4];                        // scores of this block; after a step, of the next one
+  uint32_t p[2][P::groups][P::fragments][4];           // weights of this step and of the next one
+  float sum[P::fragments][2], shift[P::fragments][2];  // sums of the weights; shift of their exponent
 };
 // The lane's row addresses in q and in the two halves of a stage, and the swizzle of its units (layout: mma.cuh).
 struct LaneAddresses {
@@ -126,19 +126,17 @@ __device__ __forceinline__ void run_step(float (&o)[P::fragments][P::width / 8][
 #pragma unroll
   for (int g = 0; g < P::groups; ++g) {
     if constexpr (values) {
-      constexpr int now = P::ahead ? step % 2 : 0;
-      if constexpr (!P::ahead) weigh(state.s, step * P::groups + g, state.p[0][g], state.sum, state.shift, c);
 #pragma unroll
       for (uint32_t d = 0; d < columns; ++d) {
         uint32_t b[4];
         ldmatrix_x4_trans(b, at.v + (at.turn ^ d * 32) + stage + static_cast<uint32_t>(g) * 16 * row_bytes);
 #pragma unroll
         for (int f = 0; f < F; ++f) {
-          mma_m16n8k16(o[f][2 * d], state.p[now][g][f], b[0], b[1]);
-          mma_m16n8k16(o[f][2 * d + 1], state.p[now][g][f], b[2], b[3]);
+          mma_m16n8k16(o[f][2 * d], state.p[step % 2][g][f], b[0], b[1]);
+          mma_m16n8k16(o[f][2 * d + 1], state.p[step % 2][g][f], b[2], b[3]);
         }
       }
-      if constexpr (P::ahead && step + 1 < P::steps)
+      if constexpr (step + 1 < P::steps)
         weigh(state.s, (step + 1) * P::groups + g, state.p[(step + 1) % 2][g], state.sum, state.shift, c);
     }
     if constexpr (scores) {
@@ -374,10 +372,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
 #pragma unroll
           for (int i = 0; i < 4; ++i) o[f][d][i] *= alpha[f][i / 2];
     }
-    if constexpr (P::ahead) {
 #pragma unroll
-      for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, call.c);
-    }
+    for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, call.c);
     if (block + 1 < block_end)
       run_steps<P, true, true>(o, state, held, at, call.c, next_step);
     else
