@@ -279,19 +279,9 @@ void run(Context& context, const AttentionBackward& args) {
   (args.q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, args);
 }
 
-bool on_hopper() {
-  static const bool hopper = [] {
-    int device = 0, major = 0;
-    HONE_CUDA_CHECK(cudaGetDevice(&device));
-    HONE_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    return major == 9;
-  }();
-  return hopper;
-}
-
 bool supports(const AttentionBackward& args) {
   const auto fits = [](const Tensor& x) { return x.dtype == DType::bf16 && packs<Value>(x); };
-  return on_hopper() && args.q.rank == 3 && (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) &&
+  return runs_hopper_bodies() && args.q.rank == 3 && (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) &&
          fits(args.dk) && fits(args.dv) && fits(args.dout) && fits(args.out) && fits(args.q) && fits(args.k) &&
          fits(args.v);
 }
