@@ -14,14 +14,6 @@ using Bf16 = __nv_bfloat16;
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// Shared memory that a thread block of the current device may have.
-inline size_t shared_bytes_per_block() {
-  int device = 0, bytes = 0;
-  HONE_CUDA_CHECK(cudaGetDevice(&device));
-  HONE_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return static_cast<size_t>(bytes);
-}
-
 template <int U>
 __device__ inline uint32_t unit_at(uint32_t tile, int row, int unit) {
   return tile + static_cast<uint32_t>(row * U + (unit ^ (row & 7))) * 16;
@@ -109,6 +101,15 @@ __device__ inline void await_phase(uint32_t at, uint32_t parity) {
       "{\n.reg .pred done;\nwait:\nmbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n@!done bra wait;\n}" ::"r"(at),
       "r"(parity)
       : "memory");
+}
+
+// Calls body(P{}) with the first plan P whose shared memory a thread block of the device may have; the last plan fits
+// every device.
+template <class P, class... Rest, class Body>
+void with_fitting_plan(const DeviceLimits& limits, Body body) {
+  if constexpr (sizeof...(Rest) > 0)
+    if (P::bytes + P::static_bytes > limits.shared_per_block) return with_fitting_plan<Rest...>(limits, body);
+  body(P{});
 }
 
 // Rounds the head dimension up to 64, 128 or 256 and calls body(width). Shared memory is padded with zeros, which

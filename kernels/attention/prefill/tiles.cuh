@@ -32,7 +32,8 @@ struct TilePlan {
                             q_bytes = 2 * rows * Width, total_bytes = 4 * rows * Width;
   static constexpr uint32_t total_at = ring_bytes + (HoldsQueries ? 0 : q_bytes);
   static constexpr uint32_t stats_at = total_at + total_bytes;  // maxima and sums of the totals
-  static constexpr size_t bytes = stats_at + 8 * rows;
+  static constexpr size_t bytes = stats_at + 8 * rows,
+                          static_bytes = 3 * block_keys * sizeof(uint32_t);  // cache slots
   static_assert(Width / 16 % groups == 0 && Stages >= 2 && steps % Stages == 0);
 };
 
