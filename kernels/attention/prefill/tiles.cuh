@@ -188,6 +188,110 @@ __device__ __forceinline__ void run_steps(float (&o)[P::fragments][P::width / 8]
   }
 }
 
+template <class P>
+using Outputs = float[P::fragments][P::width / 8][4];
+
+template <class P>
+__device__ __forceinline__ void clear_outputs(Outputs<P>& o) {
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[f][d][i] = 0;
+}
+
+// The merged splits so far, in shared memory: outputs of a thread at i * threads; m and l of row 16 f + 8 r.
+template <class P>
+struct SplitTotal {
+  float* outputs;
+  float2* stats;
+  bool any = false;
+
+  // Merges the total into (now, o): they become those of all splits so far.
+  __device__ __forceinline__ void merge(Outputs<P>& o, RowStats<P::fragments>& now, float c) const {
+    if (!any) return;
+#pragma unroll
+    for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float2 before = stats[16 * f + 8 * r];
+        const MergeFactors factors = merge_factors(before.x, now.m[f][r], c);
+        now.m[f][r] = factors.m;
+        now.l[f][r] = merged(before.y, now.l[f][r], factors);
+#pragma unroll
+        for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+          for (int i = 2 * r; i < 2 * r + 2; ++i)
+            o[f][d][i] = merged(outputs[((f * P::width / 8 + d) * 4 + i) * P::threads], o[f][d][i], factors);
+      }
+  }
+  __device__ __forceinline__ void keep(const Outputs<P>& o, const RowStats<P::fragments>& now, int lane) {
+    any = true;
+    __syncwarp();  // all lanes have read the stats of the total before
+    if (lane % 4 == 0) {
+#pragma unroll
+      for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) stats[16 * f + 8 * r] = make_float2(now.m[f][r], now.l[f][r]);
+    }
+    __syncwarp();  // the stats of the warp's rows are written
+#pragma unroll
+    for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+      for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) outputs[((f * P::width / 8 + d) * 4 + i) * P::threads] = o[f][d][i];
+  }
+};
+
+// Multiplies o by alpha unless all factors of the warp are 1.
+template <class P>
+__device__ __forceinline__ void rescale(Outputs<P>& o, const float (&alpha)[P::fragments][2]) {
+  bool rescales = false;
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) rescales = rescales || alpha[f][r] != 1;
+  if (!__any_sync(0xffffffffu, rescales)) return;
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[f][d][i] *= alpha[f][i / 2];
+}
+
+// Stores out and lse of a warp's rows [first_row, end). The four lanes of a row exchange elements until each has 16
+// contiguous bytes.
+template <class P>
+__device__ __forceinline__ void store_rows(const AttentionCall<Bf16>& call, const Outputs<P>& o,
+                                           const RowStats<P::fragments>& rows, int sequence_begin, int first_row,
+                                           int end, int kv_head, int lane) {
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = first_row + 16 * f + lane / 4 + 8 * r;
+      const bool inside = row < end;
+      const int64_t token = sequence_begin + row / call.group;
+      const int head = kv_head * call.group + row % call.group;
+      const float inverse = reciprocal(rows.l[f][r]);
+      Bf16* const out = call.out + token * call.out_stride + head * call.dim;
+#pragma unroll
+      for (int d = 0; d < P::width / 8; d += 4) {
+        uint32_t x[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[f][d + i][2 * r] * inverse, o[f][d + i][2 * r + 1] * inverse);
+        exchange_quad(x, lane);
+        const int column = 8 * (d + lane % 4);
+        if (inside && column < call.dim) *reinterpret_cast<uint4*>(out + column) = make_uint4(x[0], x[1], x[2], x[3]);
+      }
+      if (inside && call.lse && lane % 4 == 0)
+        call.lse[token * call.lse_stride + head] = log_sum(rows.m[f][r], rows.l[f][r], call.scale);
+    }
+}
+
 template <class P, bool paged>
 __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __grid_constant__ AttentionCall<Bf16> call) {
   constexpr int D = P::width, F = P::fragments, units = D / 8, rows = P::rows, threads = P::threads,
@@ -203,9 +307,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32,
             kv_head = static_cast<int>(blockIdx.y);
   const uint32_t ring = shared_address(shared), q_tile = ring + P::ring_bytes;
-  float* const total = reinterpret_cast<float*>(shared + P::total_at) + thread;  // element i at i * threads
-  float2* const stats = reinterpret_cast<float2*>(shared + P::stats_at) + warp * 16 * P::fragments +
-                        lane / 4;  // m and l of row 16 f + 8 r
+  SplitTotal<P> total{reinterpret_cast<float*>(shared + P::total_at) + thread,
+                      reinterpret_cast<float2*>(shared + P::stats_at) + warp * 16 * F + lane / 4};
 
   const int tile_end = min(tile.first_row + rows, num_rows);
   const auto position = [&](int row) { return sequence.position + row / call.group; };
@@ -275,36 +378,10 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   const int all_high = warp_row < warp_end ? position(warp_row) : -1,
             all_low = warp_row < warp_end ? first_seen(position(warp_end - 1), call.window) : 0;
 
-  float o[F][D / 8][4];
+  Outputs<P> o;
   RowStats<F> now;
-  bool merges = false;  // `total` and `stats` hold the merged splits before this one
-  const auto clear = [&] {
-    now.reset();
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[f][d][i] = 0;
-  };
-  const auto close_split = [&] {
-    if (!merges) return;
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float2 before = stats[16 * f + 8 * r];
-        const MergeFactors factors = merge_factors(before.x, now.m[f][r], call.c);
-        now.m[f][r] = factors.m;
-        now.l[f][r] = merged(before.y, now.l[f][r], factors);
-#pragma unroll
-        for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-          for (int i = 2 * r; i < 2 * r + 2; ++i)
-            o[f][d][i] = merged(total[((f * D / 8 + d) * 4 + i) * threads], o[f][d][i], factors);
-      }
-  };
-  clear();
+  clear_outputs<P>(o);
+  now.reset();
   const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
   LaneAddresses at{};
   at.q = q_tile + (static_cast<uint32_t>(warp) * 16 * F + lane_row) * 2 * D;
@@ -330,25 +407,12 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   for (int block = block_begin; block < block_end; ++block) {
     // A new split: merge the one before and save the total.
     if (block % split_blocks == 0 && block > block_begin) {
-      close_split();
-      merges = true;
-      __syncwarp();  // all lanes have read the stats of the total before
-      if (lane % 4 == 0) {
-#pragma unroll
-        for (int f = 0; f < F; ++f)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) stats[16 * f + 8 * r] = make_float2(now.m[f][r], now.l[f][r]);
-      }
-      __syncwarp();  // the stats of the warp's rows are written
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) total[((f * D / 8 + d) * 4 + i) * threads] = o[f][d][i];
-      clear();
+      total.merge(o, now, call.c);
+      total.keep(o, now, lane);
+      clear_outputs<P>(o);
+      now.reset();
     }
-    // The new maximum; rescale o unless all factors are 1.
+    // The new maximum; o is rescaled.
     float alpha[F][2];
     const int key = block * block_keys;
     if (key < all_low || key + block_keys - 1 > all_high)
@@ -357,22 +421,11 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
         return row < tile_end ? position(row) : -1;
       });
     raise_maximum(state.s, now, alpha, state.shift, call.c);
-    bool rescales = false;
+    rescale<P>(o, alpha);
 #pragma unroll
     for (int f = 0; f < F; ++f)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        state.sum[f][r] = 0;
-        rescales = rescales || alpha[f][r] != 1;
-      }
-    if (__any_sync(0xffffffffu, rescales)) {
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) o[f][d][i] *= alpha[f][i / 2];
-    }
+      for (int r = 0; r < 2; ++r) state.sum[f][r] = 0;
 #pragma unroll
     for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, call.c);
     if (block + 1 < block_end)
@@ -385,31 +438,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
       for (int r = 0; r < 2; ++r) now.l[f][r] = fmaf(now.l[f][r], alpha[f][r], quad_sum(state.sum[f][r]));
   }
   cp_async_wait<0>();
-  close_split();
-
-  // Epilogue: out and lse. The four lanes of a row exchange elements until each has 16 contiguous bytes.
-#pragma unroll
-  for (int f = 0; f < F; ++f)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = warp_row + 16 * f + lane / 4 + 8 * r;
-      const bool inside = row < tile_end;
-      const int64_t token = sequence.begin + row / call.group;
-      const int head = kv_head * call.group + row % call.group;
-      const float inverse = reciprocal(now.l[f][r]);
-      Bf16* const out = call.out + token * call.out_stride + head * call.dim;
-#pragma unroll
-      for (int d = 0; d < D / 8; d += 4) {
-        uint32_t x[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[f][d + i][2 * r] * inverse, o[f][d + i][2 * r + 1] * inverse);
-        exchange_quad(x, lane);
-        const int column = 8 * (d + lane % 4);
-        if (inside && column < call.dim) *reinterpret_cast<uint4*>(out + column) = make_uint4(x[0], x[1], x[2], x[3]);
-      }
-      if (inside && call.lse && lane % 4 == 0)
-        call.lse[token * call.lse_stride + head] = log_sum(now.m[f][r], now.l[f][r], call.scale);
-    }
+  total.merge(o, now, call.c);
+  store_rows<P>(call, o, now, sequence.begin, warp_row, tile_end, kv_head, lane);
 }
 
 }  // namespace hone::attention
