@@ -132,6 +132,64 @@ __device__ __forceinline__ void add_weighted(float (&sum)[P::fragments][P::colum
     }
 }
 
+// Turns transposed scores of 16 F keys (from first_key) and the step's queries (from first_query) into p: elements
+// outside the mask are zero. lse: of the queries, in shared memory.
+template <class P>
+__device__ __forceinline__ void weigh_queries(float (&s)[P::fragments][P::queries / 8][4], const float* lse, float c,
+                                              int first_key, int first_query, int window, int lane) {
+  constexpr int F = P::fragments, Q = P::queries;
+#pragma unroll
+  for (int n = 0; n < Q / 8; ++n) {
+    const float2 two = *reinterpret_cast<const float2*>(lse + 8 * n + 2 * (lane % 4));
+    const float shift[2] = {-log2e * two.x, -log2e * two.y};
+#pragma unroll
+    for (int f = 0; f < F; ++f)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[f][n][e] = weight(s[f][n][e], c, shift[e % 2]);
+  }
+  const int seen = window > 0 ? window : 1 << 30;
+  if (first_query >= first_key + 16 * F - 1 && first_query + Q - first_key <= seen) return;
+#pragma unroll
+  for (int f = 0; f < F; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int distance = first_query + 2 * (lane % 4) - (first_key + 16 * f + lane / 4 + 8 * r);
+#pragma unroll
+      for (int n = 0; n < Q / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (distance + 8 * n + e < 0 || distance + 8 * n + e >= seen) s[f][n][2 * r + e] = 0;
+    }
+}
+
+// ds = p * (dp - delta). Rounds p (in s) and ds to operands and stores ds for dq. delta: of the queries, in shared
+// memory.
+template <class P>
+__device__ __forceinline__ void score_gradients(uint32_t (&p)[P::fragments][P::queries / 16][4],
+                                                uint32_t (&ds)[P::fragments][P::queries / 16][4],
+                                                const float (&s)[P::fragments][P::queries / 8][4],
+                                                const float (&dp)[P::fragments][P::queries / 8][4], const float* delta,
+                                                uint32_t ds_tile, int first_row, int lane) {
+  constexpr int Q = P::queries;
+#pragma unroll
+  for (int n = 0; n < Q / 8; ++n) {
+    const float2 two = *reinterpret_cast<const float2*>(delta + 8 * n + 2 * (lane % 4));
+#pragma unroll
+    for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float low = s[f][n][2 * r], high = s[f][n][2 * r + 1];
+        p[f][n / 2][n % 2 * 2 + r] = pack_bf16(low, high);
+        const uint32_t word = pack_bf16(low * (dp[f][n][2 * r] - two.x), high * (dp[f][n][2 * r + 1] - two.y));
+        ds[f][n / 2][n % 2 * 2 + r] = word;
+        const int row = first_row + 16 * f + lane / 4 + 8 * r;
+        store_word(ds_tile + static_cast<uint32_t>(row * 2 * Q + lane % 4 * 4) +
+                       (static_cast<uint32_t>(n) * 16 ^ row_turn<Q / 8>(lane / 4)),
+                   word);
+      }
+  }
+}
+
 // A step: one query tile of one head, in the order of the loop.
 struct KeyTileStep {
   int head, query_tile;
@@ -394,52 +452,12 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
     uint32_t p[F][Q / 16][4], ds[F][Q / 16][4];
     multiply_rows<P>(s, k_tile + own_at, left_turn, q_tile + right_row * 2 * D, right_turn);
     const int first_query = step.query_tile * Q, first_key = work.key + first_row;
-    const bool masked =
-        first_query < first_key + 16 * F - 1 || (forward.window > 0 && first_query + Q - first_key > forward.window);
-#pragma unroll
-    for (int n = 0; n < Q / 8; ++n) {
-      const float2 lse = *reinterpret_cast<const float2*>(stats + 8 * n + 2 * (lane % 4));
-      const float shift[2] = {-log2e * lse.x, -log2e * lse.y};
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) s[f][n][e] = weight(s[f][n][e], forward.c, shift[e % 2]);
-    }
-    if (masked) {
-      const int window = forward.window > 0 ? forward.window : 1 << 30;
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int distance = first_query + 2 * (lane % 4) - (first_key + 16 * f + lane / 4 + 8 * r);
-#pragma unroll
-          for (int n = 0; n < Q / 8; ++n)
-#pragma unroll
-            for (int e = 0; e < 2; ++e)
-              if (distance + 8 * n + e < 0 || distance + 8 * n + e >= window) s[f][n][2 * r + e] = 0;
-        }
-    }
+    weigh_queries<P>(s, stats, forward.c, first_key, first_query, forward.window, lane);
     // ds = p * (dp - delta), stored for dq.
     multiply_rows<P>(dp, v_tile + own_at, left_turn, dout_tile + right_row * 2 * D, right_turn);
     if (i >= 2)
       await_phase(ds_empty + ds_place, static_cast<uint32_t>(i / 2 - 1) & 1);  // all warps have read the ds before
-#pragma unroll
-    for (int n = 0; n < Q / 8; ++n) {
-      const float2 delta = *reinterpret_cast<const float2*>(stats + Q + 8 * n + 2 * (lane % 4));
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const float low = s[f][n][2 * r], high = s[f][n][2 * r + 1];
-          p[f][n / 2][n % 2 * 2 + r] = pack_bf16(low, high);
-          const uint32_t word = pack_bf16(low * (dp[f][n][2 * r] - delta.x), high * (dp[f][n][2 * r + 1] - delta.y));
-          ds[f][n / 2][n % 2 * 2 + r] = word;
-          const int row = first_row + 16 * f + lane / 4 + 8 * r;
-          store_word(ds_tile + static_cast<uint32_t>(row * 2 * Q + lane % 4 * 4) +
-                         (static_cast<uint32_t>(n) * 16 ^ row_turn<ds_units>(lane / 4)),
-                     word);
-        }
-    }
+    score_gradients<P>(p, ds, s, dp, stats + Q, ds_tile, first_row, lane);
     release(ds_full + ds_place);
     // The turn of the step before passes here: its writes and the copies of this step have arrived, so the release does
     // not wait. The copies of the next stage start here, where slower warps have read the stage of the step before.
