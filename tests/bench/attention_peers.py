@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Speed of PyTorch's scaled_dot_product_attention with the flash backend (FlashAttention 2), causal, in bf16.
 
-The peer of `hone bench ops attention --device cuda`, on the same GPU and in the same run. Prints TFLOP/s of the forward
-and the backward pass for each shape: median of 15 runs after 2 warm-ups, 4 T^2 d H / 2 operations forward and 2.5 times
-as many backward.
+The peer of `hone bench ops --filter attention --device cuda`: run it right before or after hone's bench on the same
+machine. Prints TFLOP/s of the forward and the backward pass for each shape: median of 15 runs after 2 warm-ups,
+4 T^2 d H / 2 operations forward and 2.5 times as many backward.
 """
 import statistics
 
