@@ -119,7 +119,8 @@ TEST(ControlChannel, ARankThatMakesNoProgressIsNamedWithItsPhase) {
     }
     ranks.all_gather("", "step 12");
   };
-  EXPECT_EQ(error_of([&] { on_ranks(3, body, 0.5); }),
+  const std::string error = error_of([&] { on_ranks(2, body, 0.5); });
+  EXPECT_EQ(error,
             "rank 1 (cpu) has made no progress for 0.5 s (parallel.timeout) at 'rewards of step 12'; rank 0 (cpu) "
             "waits for it at 'step 12'");
   EXPECT_LT(watch.seconds(), 5);
