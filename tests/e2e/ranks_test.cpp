@@ -200,7 +200,7 @@ for line in sys.stdin:
     if calls > 4:
         ending = open(here + "ending").read() if os.path.exists(here + "ending") else ""
         if ending == "hang":
-            time.sleep(600)
+            time.sleep(60)
         if ending == "exit":
             sys.exit("the judge has gone")
     print(json.dumps({"id": request["id"], "scores": [len(c) % 5 for c in request["completions"]]}), flush=True)
