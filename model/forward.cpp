@@ -1,5 +1,6 @@
 #include "model/forward.h"
 
+#include "core/base/rank_thread.h"
 #include "kernels/elementwise/embedding.h"
 #include "kernels/elementwise/noise.h"
 
@@ -23,6 +24,7 @@ Tensor TrainingPass::forward(const Batch& batch, Tensor rows) { return forward(b
 
 Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
                              const std::optional<DropoutStream>& draws) {
+  note_progress();
   const OpRange range(context_, "forward");
   const DropoutScope dropout(model_, draws);
   check_positions(model_, batch);

@@ -148,6 +148,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     const std::span<const float> mask = sample.columns.find(columns::mask);
     count += count_of(needs.unit, mask);
     report.num_tokens += static_cast<int64_t>(sample.tokens.size());
+    report.lengths_digest = (report.lengths_digest ^ sample.tokens.size()) * 0x100000001b3u;  // FNV-1a's step
     const auto trained = std::ranges::count_if(mask, [](float v) { return v != 0; });
     if (may_skip && objective.has_no_gradient(sample)) {
       if (needs.entropy && trained > 0) m.idle.push_back(&sample);
