@@ -1,6 +1,6 @@
 #pragma once
-// GEMM for M <= 8 rows: y = x . w^T with an epilogue (output.cuh), optionally with an RMSNorm of x. Its speed
-// is close to that of reading w once. Only .cu and .cuh files include it.
+// GEMM for M <= 8 rows: y = x . w^T with an epilogue (output.cuh), optionally with an RMSNorm of x. Its speed is close
+// to that of reading w once. Only .cu and .cuh files include it.
 //
 // Use       decode passes of up to 8 rows (is_small_m()).
 // Tile      8 rows of x by N tiles of 16 rows of w; one K chunk of 512 per warp. Persistent: a block loops over N
@@ -14,8 +14,7 @@
 // Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal wgmma.cuh. The norm has
 //           the bits of rmsnorm_forward.
 // PDL       triggers dependents at the start; fills the rings with w and loads the norm's weight before griddep_wait().
-// Limits    M <= 8, K <= 14 * 512 (2 * 14 * 512 with Clusters) if x fits shared memory; rows of x and w 16-byte
-// aligned;
+// Limits    M <= 8, K <= 14 * 512 (twice that with Clusters) if x fits shared memory; rows of x and w 16-byte aligned;
 //           norm: few_rows_norm(K).
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/mma.cuh"
