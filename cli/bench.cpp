@@ -4,9 +4,9 @@
 #include "cli/bench/model_bench.h"
 #include "cli/bench/op_bench.h"
 #include "cli/bench/rewards.h"
-#include "cli/bench/shapes.h"
 #include "cli/command.h"
 #include "cli/model_arguments.h"
+#include "model/known_shapes.h"
 
 namespace hone {
 namespace {
@@ -27,7 +27,7 @@ class BenchCommand : public Command {
     a.option("filter", filter_, "only ops or rewards whose name contains this; empty = all");
     a.option("seconds", seconds_, "measuring time of each op body and shape, or of each reward case");
     a.option("shape", model_.shape,
-             ("model: " + join(model_bench_shapes()) + ", a config.json, a model folder, or a .gguf file").c_str());
+             ("model: " + join(known_shapes()) + ", a config.json, a model folder, or a .gguf file").c_str());
     a.option("batch", model_.batch, "number of sequences");
     a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
     a.option("repeats", model_.repeats, "number of measurements; the median is reported");

@@ -1,5 +1,6 @@
 #include "run/run.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -8,6 +9,8 @@
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
 #include "core/base/stopwatch.h"
+#include "core/device/device_library.h"
+#include "core/device/limited_device.h"
 #include "core/io/file.h"
 #include "core/io/folder_lock.h"
 #include "core/io/json.h"
@@ -17,6 +20,7 @@
 #include "model/lora.h"
 #include "run/check.h"
 #include "run/input_digests.h"
+#include "run/memory_fit.h"
 #include "run/report.h"
 #include "run/run_facts.h"
 #include "run/run_state.h"
@@ -43,7 +47,8 @@ struct Run {
   // Where the next stage's model comes from: the last training stage's final checkpoint, the recipe's model folder, or
   // nothing (random weights).
   fs::path start_folder = {};
-  int64_t first_step = 0;  // optimizer steps of the completed stages
+  int64_t first_step = 0;     // optimizer steps of the completed stages
+  int64_t planned_bytes = 0;  // device memory at the peak, as planned; 0 = device.memory sets no limit
 };
 
 // One stage's line in the report.
@@ -119,7 +124,19 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
   return out;
 }
 
+// The highest use of device memory so far, beside the plan.
+void note_peak(const Run& run, RunState& state) {
+  const Json* memory = state.about.find("memory");
+  if (!memory || !memory->is_object()) return;
+  const Json* before = memory->find("peak_bytes");
+  const auto now = static_cast<int64_t>(run.context.device().peak_bytes());
+  Json updated = *memory;
+  updated.set("peak_bytes", std::max(before ? before->as_int("peak_bytes") : 0, now));
+  state.about.set("memory", std::move(updated));
+}
+
 void save_progress(Run& run, RunState& state) {
+  note_peak(run, state);
   StateSection section;
   run.log.save_state(section);
   state.log = section.values;
@@ -143,6 +160,7 @@ StageContext context_of(Run& run, size_t index) {
           .peak_flops = run.recipe.peak_tflops > 0
                             ? run.recipe.peak_tflops * 1e12
                             : peak_flops(run.context.device(), model_dtype(run.recipe.dtype, run.context.kind())),
+          .planned_bytes = run.planned_bytes,
           .rollout = &run.recipe.rollout,
           .load_start_model = [&run, &stage = *spec.stage, start = run.start_folder](
                                   bool gradients) { return load_or_initialize(run, stage, start, gradients); },
@@ -257,6 +275,8 @@ fs::path execute(const Recipe& recipe, Device& device, const fs::path& folder, R
                   JsonObject{{"name", recipe.name}, {"version", version_text()}, {"config", recipe.json()}});
   run_log.on_row([&](int64_t begin) { tracker.notify(begin); });
   Run run{.recipe = recipe, .folder = folder, .context = context, .log = run_log};
+  if (const Json* memory = state.about.find("memory"); memory && memory->is_object())
+    if (const Json* planned = memory->find("planned_bytes")) run.planned_bytes = planned->as_int("planned_bytes");
   if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
   run.tokenizer = start_tokenizer(recipe, handed_on(recipe, folder, state));
 
@@ -296,20 +316,56 @@ void remove_temporaries(const std::filesystem::path& folder) {
   for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
 }
 
+// Throws Error before anything is computed if the device, or a library that training on it needs, is not there.
+std::unique_ptr<Device> open_run_device(const Recipe& recipe) {
+  std::unique_ptr<Device> device = open_device(recipe.device.kind);
+  const bool trains =
+      std::any_of(recipe.stage.begin(), recipe.stage.end(), [](const StageSpec& spec) { return spec.stage->trains(); });
+  if (trains) require_training_libraries(*device);
+  return device;
+}
+
 }  // namespace
+
+// Fits the recipe into the memory of its device before anything is computed, and limits the device.
+static MemoryFit limit_run(Recipe& recipe, std::unique_ptr<Device>& device) {
+  const std::string kind = recipe.device.kind;
+  recipe.device.kind = name_of(device->kind());  // "auto" may have found no GPU
+  const int64_t limit = memory_limit(recipe.device, *device);
+  MemoryFit out = fit_memory(recipe, limit);
+  recipe.device.kind = kind;
+  std::string text = fit_text(out);
+  text.pop_back();  // the last line break
+  log::info(text);
+  device = limit_memory(std::move(device), static_cast<size_t>(limit));
+  return out;
+}
+
+// A resumed run has the settings that were chosen when it began. With "auto" it may take what it had then, if that is
+// still free.
+static void limit_resumed(const Recipe& recipe, const RunState& state, std::unique_ptr<Device>& device) {
+  int64_t limit = memory_limit(recipe.device, *device);
+  if (const Json* before = state.about.find("memory"); before && recipe.device.memory == "auto")
+    if (const Json* bytes = before->find("limit_bytes"))
+      limit = std::max(limit, std::min(bytes->as_int("limit_bytes"), static_cast<int64_t>(device->free_bytes())));
+  device = limit_memory(std::move(device), static_cast<size_t>(limit));
+}
 
 std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& observer) {
   check_recipe(recipe);
-  const std::unique_ptr<Device> device = open_device(recipe.device);
+  std::unique_ptr<Device> device = open_run_device(recipe);
   if (!recipe.rollout.device.empty()) open_device(recipe.rollout.device);  // the rl stage opens it again
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
+  std::optional<MemoryFit> fit;
+  if (recipe.device.limits_memory()) fit = limit_run(resolved, device);
   const std::filesystem::path folder = new_folder(recipe);
   const FolderLock lock(folder);
   write_file_atomic(folder / "recipe.toml", resolved.toml());
   RunState state;
   state.inputs = input_digests(resolved);
   state.about = run_facts(*device);
+  if (fit) state.about.set("memory", fit_json(*fit));
   state.save(folder, resolved);
   log::info("run folder: ", folder.string());
   if (observer) observer(folder);
@@ -324,7 +380,8 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   RunState state = RunState::load(folder, recipe);
   check_same_recipe(state, folder, recipe);
   remove_temporaries(folder);
-  const std::unique_ptr<Device> device = open_device(recipe.device);
+  std::unique_ptr<Device> device = open_run_device(recipe);
+  if (recipe.device.limits_memory()) limit_resumed(recipe, state, device);
   if (state.stages_done < std::ssize(recipe.stage))
     check_resumed(recipe, folder, state.stages_done, handed_on(recipe, folder, state));
   if (!state.has_results()) state.inputs = input_digests(recipe);

@@ -84,7 +84,8 @@ constexpr Home kHomes[] = {{"nlohmann/", "core/io", 1},
                            {"dnnl", "cli", 1},
                            {"hwy/", "kernels", 0},
                            {"hwy/", "cli", 1},
-                           {"nccl.h", "core/comm", 1}};
+                           {"nccl.h", "core/comm", 0},
+                           {"cublasLt.h", "kernels", 0}};
 
 const LevelTable& levels() {
   static const LevelTable table{std::string(kLevels)};

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/stopwatch.h"
+#include "core/device/device_library.h"
 #include "data/sample_json.h"
 #include "kernels/optimizer/optimizer.h"
 #include "model/flops.h"
@@ -43,6 +44,7 @@ struct Trainer::Impl {
         pass(context, model, config, phases),
         step_arena(context.device()),
         host(context) {
+    require_training_libraries(context.device());
     optimizer->attach(context, model.params());
     flops_per_token = count_flops(model, 0).causal_train_flops_per_token;
     flops_per_context = count_flops(model, 1).causal_train_flops_per_token - flops_per_token;
@@ -61,9 +63,9 @@ struct Trainer::Impl {
     const std::optional<PeakBytes> peak =
         reservation.grow_to_fit(context, model, config, objective, active_samples, micro_batches);
     if (!peak) return;
+    context.scratch().reserve(peak->scratch);  // first: it frees the blocks that sampling has left
     pass.reserve(*peak);
     if (critic && peak->critic > 0) critic->reserve(peak->critic);
-    context.scratch().reserve(peak->scratch);
   }
   // Clip factor [1] and norm [1] of gradients that are clipped together. A critic with a shared trunk is clipped with
   // the policy; a separate critic on its own.
@@ -275,7 +277,7 @@ TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
   const bool counted = m.is_dry_run();  // a dry run's arenas grow freely: only their peaks count
   const PeakBytes peak = m.pass.peak();
-  size_t activations = counted ? peak.tape + peak.columns + m.step_arena.peak_bytes()
+  size_t activations = counted ? peak.tape + peak.columns + m.step_arena.capacity_bytes()
                                : m.pass.capacity_bytes() + m.step_arena.capacity_bytes();
   TrainerMemory out{.optimizer = m.optimizer->state_bytes()};
   if (m.critic) {

@@ -1,10 +1,15 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 
+#include "core/base/build_info.h"
 #include "core/device/cuda_check.h"
+#include "core/device/cuda_facts.h"
 #include "core/device/device.h"
 
 namespace hone {
@@ -101,14 +106,40 @@ CooperativeBarriers& grid_barriers() {
   return all;
 }
 
+GpuFacts facts_of(int index) {
+  cudaDeviceProp properties{};
+  HONE_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return {.name = properties.name,
+          .major = properties.major,
+          .minor = properties.minor,
+          .num_sms = properties.multiProcessorCount,
+          .total_bytes = properties.totalGlobalMem,
+          .block_bytes = properties.sharedMemPerBlockOptin,
+          .l2_bytes = static_cast<size_t>(properties.l2CacheSize)};
+}
+
+CudaFacts ask_runtime() {
+  CudaFacts out{.architectures = build_cuda_architectures()};
+  HONE_CUDA_CHECK(cudaRuntimeGetVersion(&out.runtime_version));
+  HONE_CUDA_CHECK(cudaDriverGetVersion(&out.driver_version));
+  if (std::ifstream file("/proc/driver/nvidia/version"); file)
+    out.driver = driver_version_in(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) out.visible_devices = visible;
+  int count = 0;
+  if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
+    cudaGetLastError();  // clears it
+    out.error = cudaGetErrorString(code);
+    return out;
+  }
+  for (int i = 0; i < count; ++i) out.gpus.push_back(facts_of(i));
+  return out;
+}
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
-    int count = 0;
-    const cudaError_t found = cudaGetDeviceCount(&count);
-    HONE_CHECK(found == cudaSuccess, "cuda: ", cudaGetErrorString(found),
-               " (is there a GPU, and a driver that nvidia-smi can talk to?)");
-    HONE_CHECK(index < count, "cuda: device ", index, " was asked for, there are ", count);
+    const std::string problem = gpu_problem(ask_runtime(), index);
+    HONE_CHECK(problem.empty(), "cuda: ", problem);
     HONE_CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
   }
   DeviceKind kind() const override { return DeviceKind::cuda; }
@@ -192,8 +223,10 @@ class CudaDevice : public Device {
   cudaDeviceProp properties_{};
 };
 
-[[maybe_unused]] const bool added =
-    devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
+[[maybe_unused]] const bool added = [] {
+  cuda_facts_source = ask_runtime;
+  return devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
+}();
 
 }  // namespace
 }  // namespace hone

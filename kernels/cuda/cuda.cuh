@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "core/device/cuda_check.h"
+#include "kernels/cuda/limits.h"
 #include "kernels/op.h"
 
 namespace hone {
@@ -21,32 +22,24 @@ inline void check_launch(const OpBase& op) {
              ")");
 }
 
-// Returns the number of SMs of the current device. The first call reads it; later calls return the same number.
-inline int num_sms() {
-  static const int count = [] {
-    int device = 0, value = 0;
-    HONE_CUDA_CHECK(cudaGetDevice(&device));
-    HONE_CUDA_CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device));
-    return value;
-  }();
-  return count;
-}
+// The number of SMs of the current device.
+inline int num_sms() { return device_limits().num_sms; }
 
-// Returns the shared memory in bytes that the current device allows a thread block, as num_sms().
-inline int max_shared_bytes() {
-  static const int bytes = [] {
-    int device = 0, value = 0;
-    HONE_CUDA_CHECK(cudaGetDevice(&device));
-    HONE_CUDA_CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-    return value;
-  }();
-  return bytes;
-}
+// Bytes of shared memory that a thread block of the current device may have.
+inline int max_shared_bytes() { return static_cast<int>(device_limits().shared_per_block); }
 
-// Allows a kernel more than 48 KB of dynamic shared memory. Call it before the launch; repeated calls do no harm.
+// Allows a kernel more than 48 KB of dynamic shared memory. Call it before the launch; repeated calls do no harm. A
+// launch that may need more than 48 KB declares its plan (kernels/cuda/launch_plan.h).
 template <class Kernel>
 void allow_shared_memory(Kernel* kernel, size_t bytes) {
-  HONE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  const cudaError_t code =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (code == cudaErrorInvalidValue) {
+    cudaGetLastError();
+    fail("cuda: a kernel needs ", bytes, " bytes of dynamic shared memory; a thread block of ", device_limits().name,
+         " may have ", device_limits().shared_per_block);
+  }
+  HONE_CUDA_CHECK(code);
 }
 
 // Calls body(float{}) or body(__nv_bfloat16{}). Throws for any other dtype.

@@ -1,5 +1,6 @@
 // gemm_quantized for every shape, alignment and dtype: dequantizes 4096 rows of w at a time to x's dtype, which is
-// exact, and runs gemm_forward. gemm_quantized_sm90.cu has the same bits and reads w once, but needs aligned rows.
+// exact, and runs gemm_forward. gemm_quantized_sm90.cu and, for few rows, gemm_quantized_small_m.cu have the same bits
+// and read w once, but need aligned rows.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
@@ -62,12 +63,10 @@ void unpack(Context& context, Tensor to, const QuantizedMatrix& w, int64_t first
   });
 }
 
-}  // namespace
-
-void gemm_quantized_panels(Context& context, const GemmQuantized& args) {
+void forward(Context& context, const GemmQuantized& args) {
   check_gemm_quantized_cuda(args);
   const int64_t M = args.x.dim(0), N = args.w.values.dim(0), K = args.w.values.dim(1), rows = std::min(panel, N);
-  if (args.y.size() == 0) return;
+  if (args.y.size() == 0 || quantized::run_few(context, args)) return;
   const ScratchScope scope(context);
   const Tensor unpacked = context.scratch().take(args.x.dtype, {rows, K}),
                sums = context.scratch().take(DType::f32, {M, rows});
@@ -89,15 +88,13 @@ void gemm_quantized_panels(Context& context, const GemmQuantized& args) {
   check_launch(gemm_quantized);
 }
 
-size_t gemm_quantized_panels_scratch(const GemmQuantized& args) {
+size_t scratch(const GemmQuantized& args) {
   const int64_t rows = std::min(panel, args.w.values.dim(0));
   return static_cast<size_t>(rows * args.x.dim(1)) * size_of(args.x.dtype) +
          static_cast<size_t>(rows * args.x.dim(0)) * size_of(DType::f32);
 }
 
-namespace {
-[[maybe_unused]] const bool added =
-    gemm_quantized.add({"panels", DeviceKind::cuda, gemm_quantized_panels, 0, nullptr, gemm_quantized_panels_scratch});
-}  // namespace
+[[maybe_unused]] const bool added = gemm_quantized.add({"panels", DeviceKind::cuda, forward, 0, nullptr, scratch});
 
+}  // namespace
 }  // namespace hone

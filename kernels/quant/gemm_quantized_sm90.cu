@@ -38,10 +38,8 @@ void consider(QuantizedPlan& best, int64_t M, int64_t N, int64_t K) {
 }
 
 template <class Format>
-void run(Context& context, const GemmQuantized& args) {
-  const Tensor& y = args.y;
-  const int64_t M = args.x.dim(0), N = args.w.values.dim(0), K = args.x.dim(1);
-  if (takes_few(M, K)) return run_few<Format>(context, args);
+void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue) {
+  const int64_t M = x.dim(0), N = w.values.dim(0), K = x.dim(1);
   QuantizedPlan plan;
   if (M <= 16) {
     consider<Format, Tile<1, 16, 8>>(plan, M, N, K);
@@ -55,18 +53,20 @@ void run(Context& context, const GemmQuantized& args) {
     if (M > 64) consider<Format, Tile<2, 128, 4>>(plan, M, N, K);
   }
   const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
-  plan.run(context, args.x, args.w, GemmEpilogue(args.y, args.bias, args.residual), pairs, plan.splits);
+  plan.run(context, x, w, epilogue, pairs, plan.splits);
 }
 
 void forward(Context& context, const GemmQuantized& args) {
   check_gemm_quantized_cuda(args);
-  if (args.y.size() == 0) return;
-  with_pairs(args.w.format, [&]<class Format>(Format) { run<Format>(context, args); });
+  if (args.y.size() == 0 || run_few(context, args)) return;
+  with_pairs(args.w.format, [&]<class Format>(Format) {
+    run<Format>(context, args.y, args.x, args.w, GemmEpilogue(args.y, args.bias, args.residual));
+  });
   check_launch(gemm_quantized);
 }
 
 bool supports(const GemmQuantized& args) {
-  return tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
+  return runs_hopper_bodies() && tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});

@@ -22,8 +22,10 @@ inline void check_gemm_quantized(const GemmQuantized& args) {
 
 // CUDA bodies.
 void check_gemm_quantized_cuda(const GemmQuantized& args);
-// The "panels" body, for any arguments, and its scratch memory in bytes.
-void gemm_quantized_panels(Context& context, const GemmQuantized& args);
-size_t gemm_quantized_panels_scratch(const GemmQuantized& args);
+namespace quantized {
+// The kernel for few rows (gemm_quantized_small_m.cu). Returns false and does nothing if it does not support the
+// arguments; y is not empty.
+bool run_few(Context& context, const GemmQuantized& args);
+}  // namespace quantized
 
 }  // namespace hone

@@ -2,6 +2,7 @@
 // of rows may decide which one runs (tests/gpu/gemm_test.cpp checks it).
 #include <algorithm>
 
+#include "kernels/cuda/launch_plan.h"
 #include "kernels/gemm/internal.h"
 #include "kernels/gemm/mma/small_m.cuh"
 #include "kernels/gemm/mma/split_k_join.cuh"
@@ -61,11 +62,19 @@ void launch_tiles(Context& context, const GemmForward& args, int splits) {
   }
 }
 
+template <class Tile, bool Splits>
+void plan_tile(LaunchPlans& out) {
+  const std::string name = concat("mma_tiles_kernel ", Tile::rows, " x ", Tile::columns, ", ", Tile::stages, " stages");
+  out.add(name, mma_tiles_kernel<Tile, false>, Tile::threads, Tile::shared_bytes);
+  if constexpr (Splits) out.add(name + ", split", mma_tiles_kernel<Tile, true>, Tile::threads, Tile::shared_bytes);
+}
+
 // A way to run a call and its expected time in cycles of an SM.
 struct MmaPlan {
   double cycles = 1e30;
   void (*run)(Context&, const GemmForward&, int splits) = nullptr;
   int splits = 1;
+  void (*add)(LaunchPlans& out) = nullptr;  // adds the launches of the tile
 };
 
 // Cycles per stage of a round of thread blocks on an SM: `share` for each block, but at least `alone`. Ratios count,
@@ -93,7 +102,7 @@ void consider(MmaPlan& best, const GemmForward& args, StageCycles stage) {
     if (splits > 1)
       cycles += join +
                 static_cast<double>(1 + chunks - per_split) * static_cast<double>(M * N) * 8 / (join_bytes * num_sms());
-    if (cycles < best.cycles) best = {cycles, launch_tiles<Tile, Splits>, splits};
+    if (cycles < best.cycles) best = {cycles, launch_tiles<Tile, Splits>, splits, plan_tile<Tile, Splits>};
   }
 }
 
@@ -134,6 +143,42 @@ bool supports(const GemmForward& args) {
 }
 
 [[maybe_unused]] const bool added = gemm_forward.add({"mma", DeviceKind::cuda, forward, 5, supports});
+
+template <class Few>
+void plan_few(LaunchPlans& out, const GemmSmallMShape& problem) {
+  const GemmSmallMShape s = gemm_few_shape<Few>(problem);
+  out.add(concat("gemm_few_kernel M = ", s.M, ", K = ", s.K, ", ", s.stages, " stages of ", Few::depth),
+          gemm_few_kernel<Few, 2, false, LinearEpilogue>, s.warps * s.tile_slots * 32,
+          static_cast<size_t>(Few::shared_bytes(s)), 512);
+}
+void plan_launches(const DeviceLimits& limits, LaunchPlans& out) {
+  const DeviceLimitsScope scope(limits);
+  const auto matrix = [](int64_t rows, int64_t columns) {
+    return Tensor(nullptr, DType::bf16, DeviceKind::cuda, {rows, columns});
+  };
+  for (const int64_t N : {256, 1536, 4864, 19456})
+    for (const int64_t K : {64, 896, 4864, 6144, 14336}) {
+      for (const int64_t M : {9, 16, 17, 40, 64, 65, 128, 300, 1024, 4096, 16384}) {
+        GemmForward args{};
+        args.y = matrix(M, N);
+        args.x = matrix(M, K);
+        args.w = matrix(N, K);
+        plan_of(args).add(out);
+      }
+      for (const int64_t M : {1, 2, 4, 8}) {
+        if (!is_small_m(M, K, false)) continue;
+        GemmSmallMShape s = gemm_few_split(M, N, K, false);
+        s.n_tiles = pieces(N, GemmSmallM<1, 256>::n_tile);
+        s.tile_slots = 1;
+        s.stages = 2;
+        if (s.chunks <= 8 && GemmSmallM<1, 256>::shared_bytes(s) <= gemm_few_bytes())
+          plan_few<GemmSmallM<1, 256>>(out, s);
+        else
+          plan_few<GemmSmallM<1, 128>>(out, s);
+      }
+    }
+}
+[[maybe_unused]] const bool planned = launch_plans().add("gemm_forward.mma", plan_launches);
 
 }  // namespace
 }  // namespace hone
