@@ -6,7 +6,9 @@
 #include <charconv>
 #include <fstream>
 #include <optional>
+#include <regex>
 
+#include "core/base/format.h"
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
@@ -162,16 +164,38 @@ fs::path newest_checkpoint(const fs::path& root) {
   return {};
 }
 
+// The files with a section's tensors: NAME.safetensors, or the complete set NAME-00001-of-00004.safetensors, ..., of
+// which each of four ranks wrote one.
+static std::vector<fs::path> tensor_files(const fs::path& folder, const std::string& name) {
+  std::vector<fs::path> parts;
+  const std::regex part(R"((.+)-(\d{5})-of-(\d{5})\.safetensors)");
+  std::smatch match;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string file = entry.path().filename().string();
+    if (std::regex_match(file, match, part) && match[1] == name) parts.push_back(entry.path());
+  }
+  std::sort(parts.begin(), parts.end());
+  const fs::path whole = folder / (name + ".safetensors");
+  if (parts.empty()) return fs::exists(whole) ? std::vector{whole} : parts;
+  HONE_CHECK(!fs::exists(whole), whole.string(), ": the section is there twice: also as ",
+             parts.front().filename().string());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string wanted = format_text("%s-%05zu-of-%05zu.safetensors", name.c_str(), i + 1, parts.size());
+    HONE_CHECK(parts[i].filename() == wanted, (folder / wanted).string(), ": the file is missing; the section has ",
+               parts.size(), " files, among them ", parts[i].filename().string());
+  }
+  return parts;
+}
+
 void load_sections(const fs::path& folder, const std::map<std::string, Stateful*>& sections) {
   for (const auto& [name, owner] : sections) {
-    const fs::path values = folder / "trainer" / (name + ".json"),
-                   tensors = folder / "trainer" / (name + ".safetensors");
+    const fs::path values = folder / "trainer" / (name + ".json");
     HONE_CHECK(fs::exists(values), values.string(), ": the checkpoint has no section '", name, "'");
     StateSection section{parse_json(read_file(values, max_document_bytes), values.string()), {}};
-    std::optional<SafetensorsReader> reader;
-    if (fs::exists(tensors)) {
-      reader.emplace(tensors);
-      for (const std::string& one : reader->names()) section.tensors.push_back({one, reader->at(one)});
+    std::vector<SafetensorsReader> readers;
+    for (const fs::path& file : tensor_files(folder / "trainer", name)) {
+      readers.emplace_back(file);
+      for (const std::string& one : readers.back().names()) section.tensors.push_back({one, readers.back().at(one)});
     }
     try {
       owner->load_state(section);
