@@ -1,5 +1,6 @@
 #include "model/forward.h"
 
+#include "core/base/rank_thread.h"
 #include "kernels/elementwise/embedding.h"
 #include "kernels/elementwise/noise.h"
 
@@ -30,6 +31,7 @@ Tensor TrainingPass::forward(const Batch& batch, Tensor rows) { return forward(b
 
 Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
                              const std::optional<DropoutStream>& draws) {
+  note_progress();
   const OpRange range(context_, "forward");
   const DropoutScope dropout(model_, draws);
   check_positions(model_, batch);
@@ -128,6 +130,7 @@ void TrainingPass::backward(Tensor dhidden) {
 }
 
 Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, const KvView* kv) {
+  note_progress();
   check_positions(model, batch);
   const int64_t width = model.shape().hidden_size;
   const Tensor hidden = context.scratch().take(model.dtype(), {rows ? rows.dim(0) : batch.num_tokens, width});

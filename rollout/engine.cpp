@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/rank_thread.h"
 #include "model/batch.h"
 #include "model/forward.h"
 #include "model/quantized_model.h"
@@ -122,6 +123,7 @@ void Engine::set_policy_version(int64_t version, bool recompute) {
 int64_t Engine::version() const { return impl_->version; }
 
 bool Engine::step() {
+  note_progress();
   const bool more = impl_->step();
   const KvCache& cache = impl_->cache;
   impl_->stats.kv_tokens_used = (cache.num_blocks() - cache.free_blocks()) * cache.block_size();

@@ -12,6 +12,7 @@
 #include "eval/task.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
+#include "run/parallel.h"
 #include "run/tracker.h"
 #include "train/stage.h"
 
@@ -63,6 +64,7 @@ struct Recipe {
   double peak_tflops = 0;
   ModelSource model;
   RolloutConfig rollout;
+  ParallelConfig parallel;
   TrackerConfig tracker;
   std::vector<EvalEntry> eval;
   std::vector<StageSpec> stage;
@@ -80,5 +82,7 @@ struct Recipe {
 // Reads a recipe, names its stages and resolves them.
 Recipe read_recipe(Config config);
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides);
+// The same recipe, read again: its stages are objects of their own.
+Recipe read_again(const Recipe& recipe);
 
 }  // namespace hone

@@ -68,6 +68,7 @@ StepPlan plan_step(std::span<const Sample* const> samples, const Objective& obje
     count += count_of(needs.unit, sample.columns.find(columns::mask));
     const auto length = static_cast<int64_t>(sample.tokens.size());
     plan.num_tokens += length;
+    plan.lengths_digest = (plan.lengths_digest ^ sample.tokens.size()) * 0x100000001b3u;  // FNV-1a's step
     if (may_skip && objective.has_no_gradient(sample)) {
       if (needs.entropy && num_rows(sample) > 0) plan.idle.push_back(&sample);
       continue;

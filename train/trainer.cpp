@@ -255,6 +255,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.learning_rate = learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());
   report.num_tokens = plan.num_tokens;
+  report.lengths_digest = plan.lengths_digest;
   report.num_trained_tokens = plan.num_trained;
   report.flops = plan.flops;
   report.times = m.phases.read();

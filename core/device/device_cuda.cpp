@@ -6,6 +6,7 @@
 
 #include "core/device/cuda_check.h"
 #include "core/device/device.h"
+#include "core/device/device_peers.h"
 
 namespace hone {
 namespace {
@@ -32,6 +33,9 @@ class CudaEvent : public Event {
     float milliseconds = 0;
     HONE_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event_, event_));
     return milliseconds * 1e-3;
+  }
+  void make_stream_wait(void* stream) const {
+    HONE_CUDA_CHECK(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_, 0));
   }
 
  private:
@@ -184,6 +188,24 @@ class CudaDevice : public Device {
     return std::make_unique<CudaEvent>(timed);
   }
 
+  // Without peer access cudaMemcpyAsync copies through the host.
+  void read_from(const CudaDevice& owner) const {
+    if (owner.index_ == index_) return;
+    use();
+    int possible = 0;
+    HONE_CUDA_CHECK(cudaDeviceCanAccessPeer(&possible, index_, owner.index_));
+    if (!possible) return;
+    const cudaError_t code = cudaDeviceEnablePeerAccess(owner.index_, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();  // clears it
+    else
+      HONE_CUDA_CHECK(code);
+  }
+  void wait_on_stream(const CudaEvent& event, void* stream) const {
+    use();
+    event.make_stream_wait(stream);
+  }
+
  private:
   // CUDA launches kernels on the calling thread's current device. Every call that allocates, queues or waits sets it.
   // Kernels need no call of their own: a pass begins with a copy() from the host on the same thread.
@@ -194,6 +216,23 @@ class CudaDevice : public Device {
 
 [[maybe_unused]] const bool added =
     devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
+
+int count_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();  // clears it: a machine without a GPU or driver has none
+  return 0;
+}
+
+[[maybe_unused]] const bool added_peers = device_peers().add(
+    "cuda",
+    {.count = count_devices,
+     .enable = [](Device& reader,
+                  Device& owner) { static_cast<CudaDevice&>(reader).read_from(static_cast<CudaDevice&>(owner)); },
+     .make_stream_wait =
+         [](Event& event, Device& device, void* stream) {
+           static_cast<CudaDevice&>(device).wait_on_stream(static_cast<CudaEvent&>(event), stream);
+         }});
 
 }  // namespace
 }  // namespace hone

@@ -23,23 +23,25 @@ std::vector<uint8_t> trained(const std::vector<GradUnit>& units) {
 
 class Zero2 : public GradientSum {
  public:
-  Zero2(Context& context, std::vector<GradUnit> units, int64_t piece, RankLink& link)
+  Zero2(Context& context, std::vector<GradUnit> units, int64_t piece, ProcessGroup& group)
       : context_(context),
         units_(std::move(units)),
         piece_(piece),
-        link_(link),
-        map_(sizes_of(units_), link.size(), piece),
+        group_(group),
+        rank_(static_cast<size_t>(group.rank())),
+        ranks_(static_cast<size_t>(group.size())),
+        map_(sizes_of(units_), ranks_, piece),
         staging_(context, units_, trained(units_)) {
-    sum_bytes_ = Buffer(context.device(), static_cast<size_t>(map_.owned_elements(link.rank())) * sizeof(float));
+    sum_bytes_ = Buffer(context.device(), static_cast<size_t>(map_.owned_elements(rank_)) * sizeof(float));
     int64_t at = 0, largest = 0;
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      const int64_t size = map_.shard(unit, link_.rank()).size();
+      const int64_t size = map_.shard(unit, rank_).size();
       sums_.push_back(floats(sum_bytes_, at, size));
       at += size;
       largest = std::max(largest, size);
     }
     part_size_ = largest;
-    part_bytes_ = Buffer(context.device(), static_cast<size_t>(largest) * (link.size() - 1) * sizeof(float));
+    part_bytes_ = Buffer(context.device(), static_cast<size_t>(largest) * (ranks_ - 1) * sizeof(float));
   }
 
   void begin_step(size_t num_active) override {
@@ -53,26 +55,26 @@ class Zero2 : public GradientSum {
   void begin_round(std::span<const uint8_t> active) override { active_.assign(active.begin(), active.end()); }
 
   void before(Context&, size_t unit, Direction direction) override {
-    if (direction == Direction::backward && units_[unit].grads && active_[link_.rank()]) staging_.open(unit);
+    if (direction == Direction::backward && units_[unit].grads && active_[rank_]) staging_.open(unit);
   }
 
   void after(Context&, size_t unit, Direction direction) override {
     if (direction == Direction::forward || !units_[unit].grads) return;
-    const size_t own = link_.rank(), ranks = link_.size();
-    std::vector<Tensor> from(ranks), to(ranks);
-    for (size_t r = 0, place = 0; r < ranks; ++r) {
+    const size_t own = rank_;
+    std::vector<Tensor> from(ranks_), to(ranks_);
+    for (size_t r = 0, place = 0; r < ranks_; ++r) {
       const ElementRange theirs = map_.shard(unit, r);
       const bool sends = active_[own] && theirs.size() > 0;
+      if (sends) to[r] = staging_.buffer(unit).rows(theirs.first, theirs.size());
       if (r == own) {
-        from[r] = sends ? staging_.buffer(unit).rows(theirs.first, theirs.size()) : Tensor();
+        from[r] = to[r];  // read in place
         continue;
       }
-      if (sends) to[r] = staging_.buffer(unit).rows(theirs.first, theirs.size());
       if (active_[r] && sums_[unit].size() > 0)
         from[r] = floats(part_bytes_, static_cast<int64_t>(place) * part_size_, sums_[unit].size());
       ++place;
     }
-    link_.all_to_all(context_, from, to, "gradients");
+    group_.all_to_all(context_, from, to, "gradients");
     add_in_order(unit, from);
     if (active_[own]) staging_.close(unit);
   }
@@ -81,7 +83,7 @@ class Zero2 : public GradientSum {
     std::vector<ParamPart> out;
     int64_t place = 0;  // of the unit
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      const ElementRange shard = map_.shard(unit, link_.rank());
+      const ElementRange shard = map_.shard(unit, rank_);
       int64_t at = 0;  // of the parameter, within the unit
       for (const Param* param : units_[unit].trained) {
         const int64_t count = param->num_elements(), first = std::max(at, shard.first),
@@ -109,20 +111,19 @@ class Zero2 : public GradientSum {
   void square_pieces(Tensor pieces) override {
     const ScratchScope scope(context_);
     std::vector<Tensor> all;
-    for (size_t r = 0; r < link_.size(); ++r)
-      all.push_back(context_.scratch().take(DType::f64, {map_.owned_pieces(r)}));
-    const Tensor own = all[link_.rank()];
+    for (size_t r = 0; r < ranks_; ++r) all.push_back(context_.scratch().take(DType::f64, {map_.owned_pieces(r)}));
+    const Tensor own = all[rank_];
     int64_t at = 0;
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      const int64_t count = map_.pieces(unit, link_.rank()).size();
+      const int64_t count = map_.pieces(unit, rank_).size();
       if (count > 0) sum_squares(context_, own.rows(at, count), sums_[unit], piece_);
       at += count;
     }
-    link_.all_gather(context_, all, own, "gradient norm");
-    std::vector<int64_t> read(link_.size());
+    group_.all_gather(context_, all, own, "gradient norm");
+    std::vector<int64_t> read(ranks_);
     at = 0;
     for (size_t unit = 0; unit < units_.size(); ++unit)
-      for (size_t r = 0; r < link_.size(); ++r) {
+      for (size_t r = 0; r < ranks_; ++r) {
         const int64_t count = map_.pieces(unit, r).size();
         if (count > 0) context_.copy_without_wait(pieces.rows(at, count), all[r].rows(read[r], count));
         read[r] += count;
@@ -135,11 +136,11 @@ class Zero2 : public GradientSum {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!units_[unit].grads) continue;
       std::vector<Tensor> all;
-      for (size_t r = 0; r < link_.size(); ++r) {
+      for (size_t r = 0; r < ranks_; ++r) {
         const ElementRange shard = map_.shard(unit, r);
         all.push_back(units_[unit].values.rows(shard.first, shard.size()));
       }
-      link_.all_gather(context_, all, all[link_.rank()], "values");
+      group_.all_gather(context_, all, all[rank_], "values");
     }
   }
 
@@ -169,7 +170,8 @@ class Zero2 : public GradientSum {
   Context& context_;
   std::vector<GradUnit> units_;
   int64_t piece_;
-  RankLink& link_;
+  ProcessGroup& group_;
+  size_t rank_, ranks_;
   ShardMap map_;
   GradStaging staging_;
   Buffer sum_bytes_, part_bytes_;
@@ -194,8 +196,9 @@ MicroBatchResult unpack(std::string_view bytes) {
 
 }  // namespace
 
-std::unique_ptr<GradientSum> make_zero2(Context& context, std::vector<GradUnit> units, int64_t piece, RankLink& link) {
-  return std::make_unique<Zero2>(context, std::move(units), piece, link);
+std::unique_ptr<GradientSum> make_zero2(Context& context, std::vector<GradUnit> units, int64_t piece,
+                                        ProcessGroup& group) {
+  return std::make_unique<Zero2>(context, std::move(units), piece, group);
 }
 
 // The record of a rank: for each of its results, the number of bytes and the bytes.
@@ -207,7 +210,7 @@ void ZeroExchange::fold(std::span<MicroBatchResult> results) {
     own.append(reinterpret_cast<const char*>(&count), sizeof count);
     own += bytes;
   }
-  const std::vector<std::string> records = link_.all_gather(std::move(own), "step record");
+  const std::vector<std::string> records = group_.control().all_gather(std::move(own), "step record");
   for (size_t r = 0; r < records.size(); ++r) {
     std::string_view left = records[r];
     for (size_t i = r; i < results.size(); i += size()) {
