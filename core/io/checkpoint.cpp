@@ -167,24 +167,29 @@ fs::path newest_checkpoint(const fs::path& root) {
 // The files with a section's tensors: NAME.safetensors, or the complete set NAME-00001-of-00004.safetensors, ..., of
 // which each of four ranks wrote one.
 static std::vector<fs::path> tensor_files(const fs::path& folder, const std::string& name) {
-  std::vector<fs::path> parts;
+  std::vector<std::string> found;
+  std::string count;  // of the set, as its files' names have it
   const std::regex part(R"((.+)-(\d{5})-of-(\d{5})\.safetensors)");
   std::smatch match;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
-    if (std::regex_match(file, match, part) && match[1] == name) parts.push_back(entry.path());
+    if (!std::regex_match(file, match, part) || match[1] != name) continue;
+    HONE_CHECK(count.empty() || count == match[3], (folder / file).string(), ": belongs to another set than ",
+               found.back());
+    count = match[3];
+    found.push_back(file);
   }
-  std::sort(parts.begin(), parts.end());
   const fs::path whole = folder / (name + ".safetensors");
-  if (parts.empty()) return fs::exists(whole) ? std::vector{whole} : parts;
-  HONE_CHECK(!fs::exists(whole), whole.string(), ": the section is there twice: also as ",
-             parts.front().filename().string());
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string wanted = format_text("%s-%05zu-of-%05zu.safetensors", name.c_str(), i + 1, parts.size());
-    HONE_CHECK(parts[i].filename() == wanted, (folder / wanted).string(), ": the file is missing; the section has ",
-               parts.size(), " files, among them ", parts[i].filename().string());
+  if (found.empty()) return fs::exists(whole) ? std::vector{whole} : std::vector<fs::path>();
+  HONE_CHECK(!fs::exists(whole), whole.string(), ": the section is there twice: also as ", found.front());
+  std::vector<fs::path> out;
+  for (int i = 1; i <= std::stoi(count); ++i) {
+    out.push_back(folder / format_text("%s-%05d-of-%s.safetensors", name.c_str(), i, count.c_str()));
+    HONE_CHECK(fs::exists(out.back()), out.back().string(), ": the file is missing");
   }
-  return parts;
+  HONE_CHECK(out.size() == found.size(), folder.string(), ": ", found.size(), " files of section '", name, "' of ",
+             out.size());
+  return out;
 }
 
 void load_sections(const fs::path& folder, const std::map<std::string, Stateful*>& sections) {

@@ -51,11 +51,11 @@ std::vector<Sample> samples_of(int step) {
   return out;
 }
 
-// Its gradient depends on the log-probs and, with a critic, on the values. Samples of three tokens have none.
+// Its gradient depends on the log-probs and, with a critic, on the values. Without one, samples of three tokens have none.
 struct Squares : Objective {
   explicit Squares(bool with_critic) : critic(with_critic) {}
   Needs needs() const override { return {.entropy = true, .critic = critic}; }
-  bool has_no_gradient(const Sample& sample) const override { return sample.tokens.size() == 3; }
+  bool has_no_gradient(const Sample& sample) const override { return !critic && sample.tokens.size() == 3; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
     for (size_t t = 0; t < batch[columns::logp].size(); ++t) {
