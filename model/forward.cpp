@@ -38,6 +38,7 @@ Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoi
   batch_ = batch;
   rows_ = rows;
   draws_ = draws;
+  began_backward_ = false;
   tape_.clear();
   inputs_.clear();
   const int64_t width = model_.shape().hidden_size;

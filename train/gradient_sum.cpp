@@ -16,7 +16,7 @@ GradStaging::GradStaging(Context& context, const std::vector<GradUnit>& units, s
 GradStaging::~GradStaging() { close_all(); }
 
 void GradStaging::allocate() {
-  if (bytes_.size() > 0) return;
+  if (!first_.empty()) return;
   int64_t shared = 0;
   for (size_t i = 0; i < units_.size(); ++i)
     if (is_staged(i) && !units_[i].stays_open) shared = std::max(shared, units_[i].grads.size());

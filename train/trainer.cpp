@@ -93,7 +93,7 @@ struct Trainer::Impl {
 void Trainer::Impl::reject_step(const char* what, double value, std::span<const Sample* const> samples) const {
   std::string where;
   if (!dump_path.empty()) {
-    write_samples(dump_path, samples);
+    if (exchange.rank() == 0) write_samples(dump_path, samples);  // all ranks have the same samples
     where = "; its samples are in " + dump_path.string();
   }
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");

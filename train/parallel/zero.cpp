@@ -125,11 +125,10 @@ class Zero2 : public GradientSum {
     for (size_t unit = 0; unit < units_.size(); ++unit)
       for (size_t r = 0; r < ranks_; ++r) {
         const int64_t count = map_.pieces(unit, r).size();
-        if (count > 0) context_.copy_without_wait(pieces.rows(at, count), all[r].rows(read[r], count));
+        if (count > 0) context_.copy(pieces.rows(at, count), all[r].rows(read[r], count));
         read[r] += count;
         at += count;
       }
-    context_.synchronize();
   }
 
   void share_values() override {
