@@ -123,7 +123,6 @@ void Engine::set_policy_version(int64_t version, bool recompute) {
 int64_t Engine::version() const { return impl_->version; }
 
 bool Engine::step() {
-  note_progress();
   const bool more = impl_->step();
   const KvCache& cache = impl_->cache;
   impl_->stats.kv_tokens_used = (cache.num_blocks() - cache.free_blocks()) * cache.block_size();
@@ -314,6 +313,7 @@ bool Engine::Impl::step() {
 bool Engine::Impl::compute_planned() {
   std::vector<Scheduler::ScheduledSequence> parts = scheduler.schedule();
   if (parts.empty()) return !scheduler.idle();
+  note_progress();
   if (proposer) propose(parts);
   stats.preemptions = scheduler.preemptions();
   stats.cached_tokens = scheduler.cached_tokens();

@@ -59,6 +59,13 @@ double sum_of(const Json& state, const char* name) {
   return out;
 }
 
+// False for keys that the stage does not use: empty texts and tables, a weight of 0, no generator, steps by epochs.
+bool is_set(std::string_view key, std::string_view text) {
+  if (key == "generator") return text.find("\"kind\": \"\"") == text.npos;
+  if (key == "steps") return text != "0";
+  return !text.empty() && text != "{}" && text != "0.0";
+}
+
 }  // namespace
 
 ReportFacts report_facts(const Json& state) {
@@ -106,8 +113,8 @@ ReportFacts stage_settings(const Json& recipe, const std::string& stage) {
                                    "num_mini_batches",
                                    "max_length",
                                    "packing",
-                                   "max_tokens",
-                                   "temperature",
+                                   "sampling.max_tokens",
+                                   "sampling.temperature",
                                    "beta",
                                    "epsilon",
                                    "epsilon_high",
@@ -128,8 +135,7 @@ ReportFacts stage_settings(const Json& recipe, const std::string& stage) {
     if (!name || *name != Json(stage)) continue;
     for (const char* key : shown)
       if (const Json* value = member(one, key))
-        if (const std::string text = text_of(*value); !text.empty() && text != "{}" && text != "0.0")
-          out.emplace_back(key, text);
+        if (const std::string text = text_of(*value); is_set(key, text)) out.emplace_back(key, text);
     if (const std::string sources = source_names(one); !sources.empty()) out.emplace_back("source", sources);
   }
   return out;

@@ -27,8 +27,8 @@ class LocalExchange {
     bool copying = false;  // the receiver reads the part: its memory must stay
     Tensor part = {};
     std::string what = {};
-    Event* ready = nullptr;  // recorded when the part is complete
-    Event* read = nullptr;   // recorded behind the receiver's copy
+    Event* ready = nullptr;                 // recorded when the part is complete
+    std::shared_ptr<Event> read = nullptr;  // recorded behind the receiver's copy, whose rank may end before the sender
   };
   struct Slot {
     std::string bytes, what;
@@ -228,7 +228,7 @@ class LocalGroup : public ProcessGroup {
     const LocalExchange::Box sent = box;
     Device* owner = exchange_->device(from);
     lock.unlock();  // the sender waits for `taken` or, if it fails, for the end of `copying`
-    Event& read = *read_[static_cast<size_t>(from)];
+    const std::shared_ptr<Event>& read = read_[static_cast<size_t>(from)];
     std::exception_ptr failure;
     try {
       if (to.bytes() > 0) {
@@ -236,14 +236,14 @@ class LocalGroup : public ProcessGroup {
         if (peers_) peers_->make_stream_wait(*sent.ready, device_, context.stream());
         copy(context, to, sent.part);
       }
-      read.record(context.stream());
+      read->record(context.stream());
     } catch (...) {  // thrown again once the sender is free
       failure = std::current_exception();
     }
     lock.lock();
     box.copying = false;
     if (failure) std::rethrow_exception(failure);
-    box.read = &read;
+    box.read = read;
     box.taken = true;
     exchange_->hub().notify();
   }
@@ -256,7 +256,7 @@ class LocalGroup : public ProcessGroup {
       exchange_->hub().throw_if_noted(to);
       return to;
     });
-    Event* read = box.read;
+    const std::shared_ptr<Event> read = box.read;
     box = {};
     lock.unlock();
     if (peers_ && read) peers_->make_stream_wait(*read, device_, context.stream());
@@ -275,7 +275,7 @@ class LocalGroup : public ProcessGroup {
   Device& device_;
   const DevicePeers* peers_;
   std::unique_ptr<Event> ready_;              // of this rank's parts in the current call
-  std::vector<std::unique_ptr<Event>> read_;  // by sender: this rank's copy of the sender's last part
+  std::vector<std::shared_ptr<Event>> read_;  // by sender: this rank's copy of the sender's last part
   std::vector<bool> enabled_;
 };
 

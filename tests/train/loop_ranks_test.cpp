@@ -127,8 +127,8 @@ TEST_F(LoopRanksTest, RanksWithOtherDataAreFound) {
     if (step == 2 && ranks.rank() == 1) ++loader.at;
   });
   EXPECT_EQ(end,
-            "rank 1 (cpu) disagrees with rank 0 at step 3: the position in the data is {\"at\":4}, rank 0 has "
-            "{\"at\":3}");
+            "rank 1 (cpu) disagrees with rank 0 at step 3: the position in the data is {\"at\": 4}, rank 0 has "
+            "{\"at\": 3}");
 }
 
 TEST_F(LoopRanksTest, RanksWithOtherWeightsAreFound) {
@@ -154,8 +154,7 @@ TEST_F(LoopRanksTest, ADiskThatIsFullEndsAllRanksWithOneMessage) {
   const std::string end = run("stopped", 2, [&](const Ranks& ranks, int64_t step, Trainer&, Loader&) {
     if (step == 1 && ranks.is_first()) write_file_atomic(folder_ / "checkpoints", "a file where the folder should be");
   });
-  EXPECT_TRUE(end.starts_with("checkpoint ")) << end;
-  EXPECT_NE(end.find("was not written"), std::string::npos) << end;
+  EXPECT_EQ(end, concat((folder_ / "checkpoints" / "stage").string(), ": cannot make the folder: Not a directory"));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST(StepRecord, TheFirstDifferenceIsNamed) {
   const std::string start = "rank 1 (cpu) disagrees with rank 0 at step 7: the ";
   EXPECT_EQ(difference([](StepRecord& r) { r.loss = std::nextafter(0.1, 1.0); }),
             start + "loss is 0.10000000000000002, rank 0 has 0.1");
-  EXPECT_EQ(difference([](StepRecord& r) { r.grad_norm = 2; }), start + "gradient norm is 2, rank 0 has 3");
+  EXPECT_EQ(difference([](StepRecord& r) { r.grad_norm = 2; }), start + "gradient norm is 2.0, rank 0 has 3.0");
   EXPECT_EQ(difference([](StepRecord& r) { r.num_tokens = 63; }), start + "number of tokens is 63, rank 0 has 64");
   EXPECT_EQ(difference([](StepRecord& r) { r.lengths_digest = 1; }),
             start + "digest of the samples' lengths is 1, rank 0 has 18446744073709551615");
