@@ -5,9 +5,9 @@
 #include "cli/bench/model_bench.h"
 #include "cli/bench/op_bench.h"
 #include "cli/bench/rewards.h"
-#include "cli/bench/shapes.h"
 #include "cli/command.h"
 #include "cli/model_arguments.h"
+#include "model/known_shapes.h"
 #include "run/recipe.h"
 
 namespace hone {
@@ -31,7 +31,7 @@ class BenchCommand : public Command {
              "measuring time of each op body and shape, of each reward case, or of each exchange between ranks");
     a.option("ranks", ranks_, "comm: number of ranks; 0 = one per GPU, and 2 on a CPU or with one GPU");
     a.option("shape", model_.shape,
-             ("model: " + join(model_bench_shapes()) + ", a config.json, a model folder, or a .gguf file").c_str());
+             ("model: " + join(known_shapes()) + ", a config.json, a model folder, or a .gguf file").c_str());
     a.option("batch", model_.batch, "number of sequences");
     a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
     a.option("repeats", model_.repeats, "number of measurements; the median is reported");
@@ -96,7 +96,7 @@ class BenchCommand : public Command {
   }
   int comm() const {
     Recipe recipe;
-    recipe.device = device_;
+    recipe.device.kind = device_;
     recipe.parallel.ranks = ranks_;
     std::vector<std::string> devices = rank_devices(recipe);
     if (devices.size() == 1) devices.push_back(devices.front());

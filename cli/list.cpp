@@ -10,7 +10,9 @@
 #include "core/text/builtin_templates.h"
 #include "data/generator.h"
 #include "eval/task.h"
+#include "kernels/cuda/body_table.h"
 #include "kernels/op.h"
+#include "model/known_shapes.h"
 #include "rewards/reward.h"
 #include "run/recipe_reference.h"
 #include "train/objective.h"
@@ -22,11 +24,15 @@ namespace {
 
 std::vector<std::string> op_names() {
   std::vector<std::string> out;
+  const CudaBodies choice = cuda_bodies();
   for (const OpBase* op : OpBase::all()) {
     std::string line(op->name());
     for (const OpBase::BodyInfo& body : op->bodies()) line += concat("  ", body.name, " (", name_of(body.device), ")");
     out.push_back(line);
+    for (const std::string& bodies : cuda_body_lines(op->bodies(), choice)) out.push_back(concat("  cuda ", bodies));
   }
+  int index = 0;
+  for (const DeviceLimits& limits : cuda_device_limits()) out.push_back(device_line(index++, limits, choice));
   return out;
 }
 
@@ -98,6 +104,7 @@ class ListCommand : public Command {
         {"generators", [] { return generators().names(); }},
         {"optimizers", [] { return optimizers().names(); }},
         {"devices", [] { return devices().names(); }},
+        {"shapes", known_shapes},
         {"columns", [] { return column_lines(); }},
         {"chat-templates", [] { return chat_template_names(); }},
         {"man", man_texts},

@@ -2,10 +2,12 @@
 #include "run/plan.h"
 
 #include <cstdio>
+#include <optional>
 
 #include "cli/bench/machine_limits.h"
 #include "cli/command.h"
 #include "run/check.h"
+#include "run/memory_fit.h"
 
 namespace hone {
 namespace {
@@ -20,20 +22,27 @@ class PlanCommand : public Command {
     a.flag("json", json_, "print one JSON object");
   }
   int run() override {
-    const Recipe recipe = read_recipe(recipe_, overrides_);
+    Recipe recipe = read_recipe(recipe_, overrides_);
     check_recipe(recipe);
+    std::optional<MemoryFit> fit;
+    if (recipe.device.limits_memory()) fit = fit_memory(recipe, memory_limit(recipe.device));
     Json plan = plan_recipe(recipe);
-    if (device_kind(recipe.device) == DeviceKind::cpu) {
+    if (fit) plan.set("memory_fit", fit_json(*fit));
+    const DeviceKind kind = device_kind(recipe.device.kind);
+    if (kind == DeviceKind::cpu) {
       add_times(plan, measure_limits(0.2).flops);
-    } else {
+    } else if (kind != DeviceKind::meta) {
       try {
-        const std::unique_ptr<Device> device = open_device(recipe.device);
+        const std::unique_ptr<Device> device = open_device(recipe.device.kind);
         Context context(*device);
         add_times(plan, measure_limits(context).flops);
       } catch (const Error&) {  // a plan for a GPU on a machine without one has memory and FLOPs, but no times
       }
     }
-    std::printf("%s", json_ ? (plan.dump() + "\n").c_str() : plan_text(plan).c_str());
+    if (json_)
+      std::printf("%s\n", plan.dump().c_str());
+    else
+      std::printf("%s%s", plan_text(plan).c_str(), fit ? fit_text(*fit).c_str() : "");
     return 0;
   }
 

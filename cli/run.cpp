@@ -8,6 +8,7 @@
 #include "core/config/config.h"
 #include "core/io/file.h"
 #include "run/check.h"
+#include "run/memory_fit.h"
 #include "run/plan.h"
 #include "run/report.h"
 #include "run/watch/watch_server.h"
@@ -38,10 +39,12 @@ class RunCommand : public Command {
       return finish(resume_run(expand_path(resume_), overrides_));
     }
     require_usage(!recipe_.empty(), "run: give a recipe, or --resume and a run folder");
-    const Recipe recipe = read_recipe(recipe_, overrides_);
+    Recipe recipe = read_recipe(recipe_, overrides_);
     if (!dry_run_) return finish(run_recipe(recipe, [this](const std::filesystem::path& folder) { watch(folder); }));
     check_recipe(recipe);
-    std::printf("%s\n%s", recipe.toml().c_str(), plan_text(plan_recipe(recipe)).c_str());
+    std::string fit;
+    if (recipe.device.limits_memory()) fit = fit_text(fit_memory(recipe, memory_limit(recipe.device)));
+    std::printf("%s\n%s%s", recipe.toml().c_str(), plan_text(plan_recipe(recipe)).c_str(), fit.c_str());
     return 0;
   }
 

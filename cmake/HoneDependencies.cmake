@@ -30,13 +30,14 @@ target_link_libraries(hone_dependencies INTERFACE
 target_include_directories(hone_dependencies SYSTEM INTERFACE ${SNAPPY_INCLUDE})
 if(HONE_CUDA)
   find_package(CUDAToolkit REQUIRED)
-  target_link_libraries(hone_dependencies INTERFACE CUDA::cudart CUDA::cublas CUDA::cublasLt)
-  # Where there is none, devices have no links (core/comm/device_link.h).
+  # The CUDA runtime is linked statically and loads the driver when it is first called. Of cuBLASLt and NCCL only the
+  # headers are used here: the program loads the libraries when first needed (core/base/shared_library.h).
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  target_link_libraries(hone_dependencies INTERFACE CUDA::cudart_static)
+  # Without NCCL's header, devices have no links (core/comm/device_link.h).
   find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_TARGET_DIR} PATH_SUFFIXES lib)
-  if(NCCL_INCLUDE AND NCCL_LIBRARY)
+  if(NCCL_INCLUDE)
     set(HONE_NCCL ON)
     target_include_directories(hone_dependencies SYSTEM INTERFACE ${NCCL_INCLUDE})
-    target_link_libraries(hone_dependencies INTERFACE ${NCCL_LIBRARY})
   endif()
 endif()

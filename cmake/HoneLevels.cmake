@@ -1,7 +1,8 @@
 # Each row of the table of levels (docs/dev/architecture.md) is an OBJECT library of the files in its folder and below,
 # without those of rows inside it. So a new file is built without an edit of a list, and the linker cannot drop a file
 # that only registers itself. The library has the name of the row, with _ for /. *_cuda.cpp and *.cu belong to CUDA
-# builds, nccl_*.cpp to CUDA builds on a machine with NCCL.
+# builds, nccl_*.cpp to CUDA builds with NCCL's header. *_sm90.cu and sm90/*.cu form a library of their own, NAME_sm90:
+# they are compiled for 9.0a alone (HoneCuda.cmake).
 
 # Sources below a folder, without those below the folders that follow it.
 function(hone_sources out folder)
@@ -29,8 +30,16 @@ function(hone_levels)
     list(FILTER inner INCLUDE REGEX "^${folder}/")
     hone_sources(sources ${folder} ${inner})
     string(REPLACE "/" "_" name ${folder})
+    set(hopper ${sources})
+    list(FILTER hopper INCLUDE REGEX "(_sm90|/sm90/[^/]*)\\.cu$")
+    list(REMOVE_ITEM sources "" ${hopper})
     add_library(${name} OBJECT ${sources})
     target_link_libraries(${name} PUBLIC hone_options hone_dependencies)
+    if(hopper AND HONE_HOPPER_ARCHITECTURES)
+      add_library(${name}_sm90 OBJECT ${hopper})
+      set_target_properties(${name}_sm90 PROPERTIES CUDA_ARCHITECTURES "${HONE_HOPPER_ARCHITECTURES}")
+      target_link_libraries(${name}_sm90 PUBLIC hone_options hone_dependencies)
+    endif()
   endforeach()
 endfunction()
 
@@ -52,6 +61,9 @@ function(hone_link target folder)
   foreach(row IN LISTS rows)
     string(REPLACE "/" "_" name ${row})
     list(APPEND objects ${name})
+    if(TARGET ${name}_sm90)
+      list(APPEND objects ${name}_sm90)
+    endif()
     string(FIND "${row}/" "${folder}/" place)
     if(place EQUAL 0)
       set(up_to_folder ${objects})

@@ -22,16 +22,30 @@ static bool has_rows(const RowSource& source) {
   }
 }
 
+// Each shard of a dataset folder is a file. A folder that cannot be listed stays as it is: the check reports it.
+static std::vector<std::string> files_of(const RowSource& source) {
+  std::vector<std::string> out;
+  for (const std::string& name : source.files) {
+    try {
+      for (std::string& file : row_files(name, source.split)) out.push_back(std::move(file));
+    } catch (const Error&) {  // see above
+      out.push_back(name);
+    }
+  }
+  return out;
+}
+
 void each_first_row(const RowSource& source, const std::function<void(const RowSource& one)>& check) {
   RowSource one = source;
   one.limit = 1;
-  if (source.files.size() < 2) {
-    if (source.files.empty() || source.files[0] != "-") check(one);
+  const std::vector<std::string> files = files_of(source);
+  if (files.size() < 2) {
+    if (files.empty() || files[0] != "-") check(one);
     return;
   }
   one.offset = 0;  // of the rows of all files together
   bool met = false;
-  for (const std::string& file : source.files) {
+  for (const std::string& file : files) {
     if (file == "-" || is_empty_file(expand_path(file))) continue;
     one.files = {file};
     if (!source.when.empty() && !has_rows(one)) continue;

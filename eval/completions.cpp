@@ -1,5 +1,8 @@
 #include "eval/completions.h"
 
+#include <algorithm>
+#include <span>
+
 #include "eval/statistics.h"
 
 namespace hone {
@@ -133,6 +136,30 @@ void CompletionJudge::add_sampled(EvalSample& sample, const Group& group, const 
   sample.metrics["avg@" + std::to_string(n)] = {share};
   sample.metrics["mean@" + std::to_string(n)] = {share};  // the former name
   sample.details.emplace_back("sampled", std::move(completions));
+}
+
+void CompletionJudge::join_questions(std::vector<EvalSample>& samples) const {
+  const auto is_part = [&](const std::string& name) {
+    return std::ranges::any_of(part_figures, [&](const PartFigure& figure) { return figure.name == name; });
+  };
+  for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
+    for (end = begin + 1; end < samples.size() && samples[end].question_index > 0;) ++end;
+    const std::span<EvalSample> questions = std::span(samples).subspan(begin, end - begin);
+    std::map<std::string, Observation> joined;
+    for (EvalSample& question : questions) {
+      std::map<std::string, Observation> own;
+      for (const auto& [name, observation] : question.metrics) {
+        own[is_part(name) ? name : "question_" + name] = observation;
+        if (is_part(name)) continue;
+        const bool all_have = std::ranges::all_of(questions, [&name = name](const EvalSample& other) {
+          return other.metrics.contains(name) || other.metrics.contains("question_" + name);
+        });
+        if (all_have) joined.try_emplace(name, Observation{1}).first->second.value *= observation.value;
+      }
+      question.metrics = std::move(own);
+    }
+    questions.front().metrics.merge(joined);
+  }
 }
 
 }  // namespace hone

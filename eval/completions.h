@@ -35,6 +35,10 @@ struct CompletionJudge {
   // Add the figures and details of a problem's completions. A completion that was not scored counts as wrong.
   void add_greedy(EvalSample& sample, const Group& group) const;
   void add_sampled(EvalSample& sample, const Group& group, const Reward& grader) const;
+  // For problems of several questions. A figure F of a question becomes question_F. The problem's F is the product over
+  // its questions, the probability that all of them are right; its first sample has it. Figures of parts stay those of
+  // questions.
+  void join_questions(std::vector<EvalSample>& samples) const;
 };
 
 }  // namespace hone

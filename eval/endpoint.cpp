@@ -213,11 +213,16 @@ class Endpoint::Worker {
     if (status / 100 == 3)
       throw FatalError(concat("it redirects to ", excerpt(response.header("location")), "; give that address"));
     HONE_CHECK(status == 200, described());
+    Json out;
     try {
-      return parse_json(response.body, "the response");
+      out = parse_json(response.body, "the response");
     } catch (const Error&) {
       throw PassingError("the response is not JSON: " + endpoint_.without_key(excerpt(response.body)), std::nullopt);
     }
+    // Routers pass a model's errors on with status 200.
+    if (const Json* error = out.is_object() ? out.find("error") : nullptr; error && !error->is_null())
+      throw PassingError("the response is an error: " + endpoint_.without_key(message_of(response)), std::nullopt);
+    return out;
   }
 
   static void read_response(const Json& response, const std::function<void(const Json&)>& read) {
@@ -367,7 +372,7 @@ std::vector<EndpointReply> Endpoint::complete(std::span<const Task> tasks, const
     } catch (const FatalError&) {
       throw;
     } catch (const Error& error) {
-      const std::string problem = task.id + ": " + error.what();
+      std::string problem = task.id + ": " + error.what();
       const std::lock_guard lock(mutex);
       if (reply.problem.empty()) reply.problem = error.what();
       return problem;

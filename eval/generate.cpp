@@ -36,6 +36,9 @@ class Generate : public EvalTask {
  public:
   void fields(Fields& f) override {
     source_.fields(f);
+    f("questions", source_.questions,
+      "name of a list of the row: each element is a question, which templates see in place of the list; the problem is "
+      "right if all of its questions are; empty = a row is one question");
     f("answer", answer_, "template of the reference answer; empty = none");
     judge_.fields(f);
     f("sampling", sampling_, "sampling of completions; greedy ones use its max_tokens and stop strings");
@@ -43,10 +46,11 @@ class Generate : public EvalTask {
   void prepare() override { judge_.prepare(); }
   void check() const override { judge_.reward.check(); }
   void check_rows(const EvalOptions& options) const override {
-    const std::vector<EvalExample> docs = load(of_first_row(options));
-    Task task = PromptRenderer(source_, options).task(docs.front());
-    if (!answer_.empty()) task.answer = fill_template(answer_, docs.front().row, docs.front().where);
-    if (judge_.reward.reward) judge_.reward.check({.task = &task});
+    for (const EvalExample& doc : load(options, RowsToLoad::first_of_files)) {
+      Task task = PromptRenderer(source_, options).task(doc);
+      if (!answer_.empty()) task.answer = fill_template(answer_, doc.row, doc.where);
+      if (judge_.reward.reward) judge_.reward.check({.task = &task});
+    }
   }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
@@ -73,7 +77,7 @@ class Generate : public EvalTask {
         judge_.add_sampled(sample, group, *config.reward.reward);
       });
     }
-    name_figures(options, out);
+    finish(options, out);
     return out;
   }
 
@@ -98,14 +102,15 @@ class Generate : public EvalTask {
                       *reward.reward, "sampled", out, [&](EvalSample& sample, const Group& group) {
                         judge_.add_sampled(sample, group, *reward.reward);
                       });
-    name_figures(options, out);
+    finish(options, out);
     return out;
   }
 
  private:
-  std::vector<EvalExample> load(const EvalOptions& options) const {
+  std::vector<EvalExample> load(const EvalOptions& options, RowsToLoad which = RowsToLoad::all) const {
     return source_.load(
-        options, [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); });
+        options, [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); },
+        which);
   }
 
   void add_samples(const std::vector<EvalExample>& docs, std::vector<Task>& tasks, EvalRun& out) const {
@@ -117,7 +122,8 @@ class Generate : public EvalTask {
     }
   }
 
-  void name_figures(const EvalOptions& options, EvalRun& out) const {
+  void finish(const EvalOptions& options, EvalRun& out) const {
+    if (!source_.questions.empty()) judge_.join_questions(out.samples);
     if (options.greedy) out.primary = judge_.primary();
     if (options.samples > 0) out.sampled = "avg@" + std::to_string(options.samples);
   }
@@ -145,15 +151,15 @@ class Generate : public EvalTask {
     return tasks;
   }
 
-  // Generates completions of all tasks and calls take(sample, group) for each task. Request ids are the rows' hashes,
-  // so that the order of rows does not matter.
+  // Generates completions of all tasks and calls take(sample, group) for each task. Request ids are functions of the
+  // rows' contents, so that the order of rows does not matter.
   static void generate(EvalTarget& target, const std::vector<EvalExample>& docs, const std::vector<Task>& tasks,
                        const CollectorConfig& config, const std::string& mode, EvalRun& out,
                        const std::function<void(EvalSample&, const Group&)>& take) {
     LocalBackend backend(target.context, target.model, target.tokenizer, target.engine);
     Collector collector(backend, target.tokenizer, config);
     std::vector<uint64_t> ids;
-    for (const EvalExample& doc : docs) ids.push_back(doc.hash);
+    for (const EvalExample& doc : docs) ids.push_back(doc.request_id());
     CompletionCounts counts;
     collect_all(collector, tasks, ids, "eval " + mode, [&](size_t i, const Group& group) {
       take(out.samples[i], group);

@@ -20,9 +20,10 @@ class LogLikelihood : public EvalTask {
     f("target", target_, "template of the text after the prompt, with its leading space");
   }
   void check_rows(const EvalOptions& options) const override {
-    const EvalExample doc = load_rows(of_first_row(options)).front();
-    PromptRenderer(source_, options).task(doc);
-    target_of(doc);
+    for (const EvalExample& doc : load_rows(options, RowsToLoad::first_of_files)) {
+      PromptRenderer(source_, options).task(doc);
+      target_of(doc);
+    }
   }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
@@ -72,9 +73,9 @@ class LogLikelihood : public EvalTask {
 
  private:
   std::string target_of(const EvalExample& doc) const { return fill_template(target_, doc.row, doc.where); }
-  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
-    return source_.load(options,
-                        [&](const Json& row, const std::string& where) { return fill_template(target_, row, where); });
+  std::vector<EvalExample> load_rows(const EvalOptions& options, RowsToLoad which = RowsToLoad::all) const {
+    return source_.load(
+        options, [&](const Json& row, const std::string& where) { return fill_template(target_, row, where); }, which);
   }
 
   static void name_figures(EvalRun& out) {

@@ -69,9 +69,10 @@ class MultipleChoice : public EvalTask {
       "counts");
   }
   void check_rows(const EvalOptions& options) const override {
-    const EvalExample doc = load_rows(of_first_row(options)).front();
-    PromptRenderer(source_, options).task(doc);
-    problem(doc.row, doc.where);
+    for (const EvalExample& doc : load_rows(options, RowsToLoad::first_of_files)) {
+      PromptRenderer(source_, options).task(doc);
+      problem(doc.row, doc.where);
+    }
   }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(source_.rows, row);
@@ -135,11 +136,12 @@ class MultipleChoice : public EvalTask {
                                               : ContinuationText{choice, item.continuation});
     return out;
   }
-  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
-    return source_.load(options, [&](const Json& row, const std::string& where) {
+  std::vector<EvalExample> load_rows(const EvalOptions& options, RowsToLoad which = RowsToLoad::all) const {
+    const auto target = [&](const Json& row, const std::string& where) {
       const Problem example = problem(row, where);
       return example.choices[example.gold] + example.continuation;
-    });
+    };
+    return source_.load(options, target, which);
   }
 
   static void finish(EvalRun& out) {

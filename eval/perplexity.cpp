@@ -77,7 +77,7 @@ class Perplexity : public EvalTask {
     f("max_length", max_length_, "use only this many first tokens of a document; 0 = all");
     f.require("max_length", max_length_ == 0 || max_length_ >= 2, "max_length must be 0, or 2 or more");
   }
-  void check_rows(const EvalOptions& options) const override { load_rows(of_first_row(options)); }
+  void check_rows(const EvalOptions& options) const override { load_rows(options, RowsToLoad::first_of_files); }
   void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
     read_rows(rows_, row);
   }
@@ -120,13 +120,13 @@ class Perplexity : public EvalTask {
   }
 
  private:
-  std::vector<EvalExample> load_rows(const EvalOptions& options) const {
+  std::vector<EvalExample> load_rows(const EvalOptions& options, RowsToLoad which = RowsToLoad::all) const {
     PromptSource source;
     source.rows = rows_;
     source.prompt = text_;
     EvalOptions zero_shot = options;
     zero_shot.num_fewshot = 0;
-    return source.load(zero_shot, {});
+    return source.load(zero_shot, {}, which);
   }
 
   Ids document(const Tokenizer& tokenizer, const std::string& text) const {

@@ -5,6 +5,7 @@
 
 #include "core/base/format.h"
 #include "core/base/rng.h"
+#include "data/first_rows.h"
 #include "data/row_template.h"
 
 namespace hone {
@@ -17,12 +18,34 @@ uint64_t hash_of(std::string_view text) {
 }
 
 struct Example {
-  Json row;
+  uint64_t hash = 0;  // of its row
   Shot shot;
 };
 
 // Few-shot examples by subtask.
 using Examples = std::map<std::string, std::vector<Example>>;
+
+// A row as a question sees it, and its place.
+struct QuestionRow {
+  Json row;
+  std::string where;
+};
+
+// The row, or for each element of its list `column` the row with this element in place of the list.
+std::vector<QuestionRow> questions_of(const Json& row, const std::string& column, const std::string& where) {
+  if (column.empty()) return {{row, where}};
+  const Json* list = row.find(column);
+  HONE_CHECK(list, where, ": no member '", column, "', which `questions` names");
+  HONE_CHECK(list->is_array() && !list->as_array().empty(), where, ": '", column,
+             "' must be a list of one question or more, since `questions` names it");
+  std::vector<QuestionRow> out;
+  for (const Json& question : list->as_array()) {
+    out.push_back({row, where});
+    out.back().row.set(column, question);
+    if (list->as_array().size() > 1) out.back().where += concat(", ", column, "[", out.size() - 1, "]");
+  }
+  return out;
+}
 
 // Chooses `count` examples that are not the row itself.
 std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config, const EvalExample& doc,
@@ -33,10 +56,36 @@ std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config,
   Rng rng(static_cast<uint64_t>(config.seed), doc.hash);
   for (size_t i = 0; i < order.size() && static_cast<int64_t>(out.size()) < count; ++i) {
     if (config.sampler == "random") std::swap(order[i], order[i + rng.below(order.size() - i)]);
-    if (const Example& example = all[order[i]]; example.row != doc.row) out.push_back(example.shot);
+    if (const Example& example = all[order[i]]; example.hash != doc.hash) out.push_back(example.shot);
   }
   HONE_CHECK(static_cast<int64_t>(out.size()) == count, doc.where, ": ", count, " examples are needed, ",
              join(config.files), " has ", out.size(), doc.subtask.empty() ? "" : " of '" + doc.subtask + "'");
+  return out;
+}
+
+std::string subtask_of(const PromptSource& source, const Json& row, const std::string& where) {
+  return source.subtask.empty() ? "" : fill_template(source.subtask, row, where);
+}
+
+Examples load_examples(const PromptSource& of, int64_t count,
+                       const std::function<std::string(const Json&, const std::string&)>& target_of) {
+  const FewShot& fewshot = of.fewshot;
+  HONE_CHECK(!fewshot.files.empty(), "num_fewshot is ", count,
+             ", but the task has no fewshot.files; set them, or num_fewshot to 0");
+  Examples out;
+  RowSource source;
+  source.files = fewshot.files;
+  source.offset = fewshot.offset;
+  const auto add = [&](uint64_t hash, const Json& row, const std::string& where) {
+    const std::string question = fill_template(fewshot.prompt.empty() ? of.prompt : fewshot.prompt, row, where);
+    const std::string target = !fewshot.target.empty()  ? fill_template(fewshot.target, row, where)
+                               : fewshot.prompt.empty() ? target_of(row, where)
+                                                        : "";
+    out[subtask_of(of, row, where)].push_back({hash, {question, target}});
+  };
+  read_rows(source, [&](const Json& row, const std::string& where) {
+    for (const auto& [one, at] : questions_of(row, of.questions, where)) add(hash_of(row.dump()), one, at);
+  });
   return out;
 }
 
@@ -70,36 +119,19 @@ void PromptSource::fields(Fields& f) {
 }
 
 std::vector<EvalExample> PromptSource::load(
-    const EvalOptions& options, const std::function<std::string(const Json&, const std::string&)>& target_of) const {
-  const auto subtask_of = [&](const Json& row, const std::string& where) {
-    return subtask.empty() ? "" : fill_template(subtask, row, where);
-  };
+    const EvalOptions& options, const std::function<std::string(const Json&, const std::string&)>& target_of,
+    RowsToLoad which) const {
   const int64_t count = shots(options);
   Examples examples;
-  if (count > 0) {
-    HONE_CHECK(!fewshot.files.empty(), "num_fewshot is ", count,
-               ", but the task has no fewshot.files; set them, or num_fewshot to 0");
-    RowSource source;
-    source.files = fewshot.files;
-    source.offset = fewshot.offset;
-    read_rows(source, [&](const Json& row, const std::string& where) {
-      const std::string question = fill_template(fewshot.prompt.empty() ? prompt : fewshot.prompt, row, where);
-      const std::string target = !fewshot.target.empty()  ? fill_template(fewshot.target, row, where)
-                                 : fewshot.prompt.empty() ? target_of(row, where)
-                                                          : "";
-      examples[subtask_of(row, where)].push_back({row, {question, target}});
-    });
-  }
-  RowSource source = rows;
-  if (options.limit > 0 && (source.limit == 0 || options.limit < source.limit)) source.limit = options.limit;
+  if (count > 0) examples = load_examples(*this, count, target_of);
   std::vector<EvalExample> out;
-  read_rows(source, [&](const Json& row, const std::string& where) {
+  const auto add = [&](uint64_t hash, int64_t index, Json row, const std::string& where) {
     EvalExample doc;
     doc.doc_id = static_cast<int64_t>(out.size());
     doc.where = where;
-    doc.subtask = subtask_of(row, where);
-    doc.hash = hash_of(row.dump());
-    doc.row = row;
+    doc.subtask = subtask_of(*this, row, where);
+    doc.hash = hash;
+    doc.question_index = index;
     if (const Json* messages = row.find("messages")) {
       doc.messages = prompt_of(parse_messages(*messages, where));
     } else {
@@ -108,8 +140,23 @@ std::vector<EvalExample> PromptSource::load(
       doc.messages = std::move(question.messages);
     }
     if (count > 0) doc.shots = choose(examples[doc.subtask], fewshot, doc, count);
+    doc.row = std::move(row);
     out.push_back(std::move(doc));
-  });
+  };
+  const auto read = [&](const RowSource& source) {
+    read_rows(source, [&](const Json& row, const std::string& where) {
+      const uint64_t hash = hash_of(row.dump());
+      int64_t index = 0;
+      for (auto& [one, at] : questions_of(row, questions, where)) add(hash, index++, std::move(one), at);
+    });
+  };
+  if (which == RowsToLoad::first_of_files) {
+    each_first_row(rows, read);
+    return out;
+  }
+  RowSource source = rows;
+  if (options.limit > 0 && (source.limit == 0 || options.limit < source.limit)) source.limit = options.limit;
+  read(source);
   return out;
 }
 
@@ -119,6 +166,7 @@ EvalSample make_sample(const EvalExample& doc) {
   out.where = doc.where;
   out.hash = format_text("%016llx", static_cast<unsigned long long>(doc.hash));
   out.subtask = doc.subtask;
+  out.question_index = doc.question_index;
   return out;
 }
 

@@ -31,17 +31,24 @@ struct Shot {
 struct EvalExample {
   int64_t doc_id = 0;
   std::string where, subtask;
-  uint64_t hash = 0;  // FNV-1a of the row's JSON
-  Json row;
+  uint64_t hash = 0;  // FNV-1a of the row's JSON; the questions of a row share it
+  int64_t question_index = 0;
+  Json row;  // its member `questions` is this question
   std::string question;
   std::vector<Message> messages;  // of a row that is a conversation; replaces everything else
   std::vector<Shot> shots;
+  // A function of the row's contents and of the question. The first question has the row's hash.
+  uint64_t request_id() const { return hash ^ (static_cast<uint64_t>(question_index) * 0x9e3779b97f4a7c15u); }
 };
+
+// Which rows of a source are loaded. A check before a run takes the first row of each file.
+enum class RowsToLoad : uint8_t { all, first_of_files };
 
 // What all kinds with prompts share: rows, the question's template, examples, chat format.
 struct PromptSource {
   RowSource rows;
   std::string prompt = "{prompt}", description, subtask;
+  std::string questions;  // a list of the row, each element of which is a question; "" = a row is a question
   int64_t num_fewshot = 0;
   FewShot fewshot;
   PromptFormat format;
@@ -49,10 +56,11 @@ struct PromptSource {
   int64_t shots(const EvalOptions& options) const {
     return options.num_fewshot >= 0 ? options.num_fewshot : num_fewshot;
   }
-  // target_of: the text of an example's answer after its prompt, if fewshot.target is empty.
-  std::vector<EvalExample> load(
-      const EvalOptions& options,
-      const std::function<std::string(const Json& row, const std::string& where)>& target_of) const;
+  // Returns one example per question. target_of: the text of an example's answer after its prompt, if fewshot.target is
+  // empty.
+  std::vector<EvalExample> load(const EvalOptions& options,
+                                const std::function<std::string(const Json& row, const std::string& where)>& target_of,
+                                RowsToLoad which = RowsToLoad::all) const;
 };
 
 // A sample with the row's identity; the caller adds prompt, target and metrics.

@@ -24,6 +24,10 @@ Columns columns_of(const std::vector<const EvalSample*>& samples) {
   return out;
 }
 
+int64_t count_problems(const std::vector<const EvalSample*>& samples) {
+  return std::ranges::count_if(samples, [](const EvalSample* sample) { return sample->question_index == 0; });
+}
+
 // The figure over the problems index(0), ..., index(count - 1).
 double figure_of(const std::vector<Observation>& problems, bool exponent, size_t count,
                  const std::function<size_t(size_t)>& index) {
@@ -134,12 +138,12 @@ EvalResult summarize(EvalRun run, int64_t bootstrap_iters, int64_t seed) {
   out.figures = figures_of(columns, run);
   for (const auto& [name, samples] : by_subtask) {
     out.subtasks[name] = figures_of(columns_of(samples), run);
-    out.subtask_sizes[name] = static_cast<int64_t>(samples.size());
+    out.subtask_sizes[name] = count_problems(samples);
   }
   pool_stderrs(out, columns, run);
   if (bootstrap_iters > 0 && !ordered.empty()) bootstrap(out.figures, columns, run, bootstrap_iters, seed);
 
-  out.num_problems = static_cast<int64_t>(ordered.size());
+  out.num_problems = count_problems(ordered);
   out.num_tokens = run.num_tokens;
   out.metrics = std::move(run.facts);
   for (const auto& [name, figure] : out.figures) out.metrics[name] = figure.value;
@@ -165,6 +169,7 @@ Json interval_json(const std::optional<Interval>& interval) {
 Json EvalSample::to_json() const {
   Json out = JsonObject{{"doc_id", doc_id}, {"doc_hash", hash}, {"where", where}};
   if (!subtask.empty()) out.set("subtask", subtask);
+  if (question_index > 0) out.set("question_index", question_index);
   out.set("prompt", prompt);
   out.set("target", target);
   for (const auto& [name, value] : details) out.set(name, value);

@@ -1,5 +1,5 @@
 #pragma once
-// The result of an evaluation: its samples, one per problem, and the figures computed from them. Figures are computed
+// The result of an evaluation: its samples, one per question, and the figures computed from them. Figures are computed
 // in the order of the rows' hashes, so that their bits do not depend on the order of the rows.
 #include <cstdint>
 #include <map>
@@ -15,9 +15,11 @@
 namespace hone {
 
 struct EvalSample {
-  int64_t doc_id = 0;   // index of the row in its source
-  std::string where;    // "file:line"
-  std::string hash;     // of the row's contents, 16 hexadecimal digits
+  int64_t doc_id = 0;  // index of the row in its source
+  std::string where;   // "file:line"
+  std::string hash;    // of the row's contents, 16 hexadecimal digits
+  // Among the questions of the row, which are one problem. Questions of a row follow one another.
+  int64_t question_index = 0;
   std::string subtask;  // "" = none
   Json prompt;          // a text, or a list of {role, content}
   std::string target;   // the reference answer

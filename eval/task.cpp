@@ -7,6 +7,7 @@
 #include "core/base/stopwatch.h"
 #include "core/config/config.h"
 #include "core/io/file.h"
+#include "core/io/program_files.h"
 #include "eval/endpoint.h"
 
 namespace hone {
@@ -103,12 +104,6 @@ void EvalTask::check_rows(const EvalOptions&) const {
   } catch (const FirstRow&) {}  // one row is enough
 }
 
-EvalOptions of_first_row(const EvalOptions& options) {
-  EvalOptions out = options;
-  out.limit = 1;
-  return out;
-}
-
 void EvalTaskSpec::fields(Fields& f) {
   task.fields(f, "kind", "kind of the task: generate | multiple_choice | loglikelihood | perplexity | group",
               [&] { f("name", name, "name of the task in reports"); });
@@ -154,13 +149,9 @@ EvalResult EvalTaskSpec::evaluate(Endpoint& endpoint, const EvalOptions& options
   return finished(*this, std::move(run), options, watch);
 }
 
-// The working folder first, then the source tree of a build/<preset>/hone.
 static std::vector<std::filesystem::path> task_folders() {
-  std::vector<std::filesystem::path> out{"configs/tasks"};
-  std::error_code unknown;
-  const std::filesystem::path binary = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  for (std::filesystem::path folder = binary.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
-    out.push_back(folder / "configs" / "tasks");
+  std::vector<std::filesystem::path> out;
+  for (const std::filesystem::path& folder : program_folders()) out.push_back(folder / "configs" / "tasks");
   return out;
 }
 

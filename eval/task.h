@@ -64,7 +64,7 @@ class EvalTask {
   virtual void prepare() {}
   // Throws if this machine cannot run the task; run() throws it as well. Reading a task does not call it.
   virtual void check() const {}
-  // Makes the prompt of the first row, and throws the Error that run() would throw for its files and templates.
+  // Makes the prompt of each file's first row, and throws the Error that run() would throw for its files and templates.
   virtual void check_rows(const EvalOptions& options) const;
   // Returns one sample per problem, in any order. A sample depends on its row, the options and the model only.
   virtual EvalRun run(EvalTarget& target, const EvalOptions& options) const = 0;
@@ -75,9 +75,6 @@ class EvalTask {
   // Number of examples before each question.
   virtual int64_t num_fewshot(const EvalOptions&) const { return 0; }
 };
-
-// The options with limit = 1, for check_rows().
-EvalOptions of_first_row(const EvalOptions& options);
 
 // A task as written in a file or a recipe's table: name, kind, and the kind's own keys.
 struct EvalTaskSpec {

@@ -131,7 +131,6 @@ void TrainingPass::backward(Tensor dhidden) {
 }
 
 Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, const KvView* kv) {
-  note_progress();
   check_positions(model, batch);
   const int64_t width = model.shape().hidden_size;
   const Tensor hidden = context.scratch().take(model.dtype(), {rows ? rows.dim(0) : batch.num_tokens, width});

@@ -11,6 +11,9 @@
 namespace hone {
 namespace {
 
+constexpr int64_t most_staged_elements = int64_t{1}
+                                         << 22;  // of a parameter on its way from the host, unless one row has more
+
 // Zeroed memory of `size` elements, with the gaps between parameters: the optimizer reads them.
 Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
   bytes = Buffer(context.device(), static_cast<size_t>(size) * size_of(dtype));
@@ -139,10 +142,16 @@ void initialize_param(Context& context, const Param& param, uint64_t seed) {
     drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param.init_value));
     if (param.init_std > 0) fill_normal(drawn, seed, stream, param.init_std);
     if (param.init_uniform > 0) fill_uniform(drawn, seed, stream, param.init_uniform);
-    ScratchScope scope(context);
-    const Tensor staged = context.scratch().take(DType::f32, rows.dims());
-    context.copy(staged, host_view(std::span(drawn)));
-    cast(context, rows, staged);
+    const int64_t width = rows.size() / std::max<int64_t>(1, rows.dim(0)),
+                  step = std::max<int64_t>(1, most_staged_elements / std::max<int64_t>(1, width));
+    for (int64_t first = 0; first < rows.dim(0); first += step) {
+      const Tensor piece = rows.rows(first, std::min(step, rows.dim(0) - first));
+      const ScratchScope scope(context);
+      const Tensor staged = context.scratch().take(DType::f32, piece.dims());
+      context.copy(staged, host_view(std::span(drawn).subspan(static_cast<size_t>(first * width),
+                                                              static_cast<size_t>(piece.size()))));
+      cast(context, piece, staged);
+    }
     row += slice.rows;
   }
 }

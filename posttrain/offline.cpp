@@ -54,7 +54,8 @@ PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of
           .length = max_length,
           .objective = objective,
           .trainer = &loop_.trainer,
-          .reference = objective->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
+          .reference = objective->needs().has(columns::reference_logp) && !precompute_ref_log_probs_,
+          .evaluates = loop_.eval_steps > 0};
 }
 
 static bool has_trained_token(const Sample& sample) {
@@ -101,11 +102,15 @@ int64_t tokens_of(const Group& group) {
   return sum;
 }
 
-// Adds rewards/margins of unpaired completions: the difference of the two means.
-void add_margin(Metrics& metrics) {
-  const auto chosen = metrics.find("rewards/chosen"), rejected = metrics.find("rewards/rejected");
-  if (chosen != metrics.end() && rejected != metrics.end())
-    metrics.emplace("rewards/margins", chosen->second - rejected->second);
+// Adds rewards/margins of unpaired completions: the difference of the two means. Also of each source.
+void add_margins(Metrics& metrics, std::span<const MixturePart> parts) {
+  std::vector<std::string> ends{""};
+  for (const MixturePart& part : parts) ends.push_back("/" + part.name);
+  for (const std::string& end : ends) {
+    const auto chosen = metrics.find("rewards/chosen" + end), rejected = metrics.find("rewards/rejected" + end);
+    if (chosen != metrics.end() && rejected != metrics.end())
+      metrics.emplace("rewards/margins" + end, chosen->second - rejected->second);
+  }
 }
 
 // Writes the groups of the next step to `batch`. Takes `count` groups, or as many as fit into packed_tokens if it is
@@ -185,8 +190,8 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
     MetricSums prepared;
     StepReport report = trainer.step(ready(batch, prepared), objective, learning_rate);
     report.metrics.merge(prepared.means());
-    add_margin(report.metrics);
     name_sources(report.metrics, loaded.parts);
+    add_margins(report.metrics, loaded.parts);
     report.metrics.merge(order.metrics());
     report.metrics["epoch"] = static_cast<double>(order.num_given()) / static_cast<double>(train.size());
     return report;
@@ -200,8 +205,8 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
       Metrics measured = measure_loss(stage.context, *stage.model, trainer, loop_.trainer.temperature,
                                       ready(all_held, prepared), objective);
       measured.merge(prepared.means());
-      add_margin(measured);
       name_sources(measured, loaded.parts);
+      add_margins(measured, loaded.parts);
       return measured;
     };
   const auto save_model = [&](const std::filesystem::path& folder) {

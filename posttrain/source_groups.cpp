@@ -70,7 +70,8 @@ SourceGroups load_sources(std::span<const GroupSource> sources, double share, ui
 
 void name_sources(Metrics& metrics, std::span<const MixturePart> parts) {
   Metrics named;
-  for (const char* metric : {"loss", "rewards/accuracies", "rewards/margins", "accuracy"})
+  for (const char* metric :
+       {"loss", "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins", "accuracy", "margin"})
     for (size_t s = 0; s < parts.size(); ++s)
       if (const auto entry = metrics.extract(source_metric(metric, static_cast<float>(s))); !entry.empty())
         named[concat(metric, "/", parts[s].name)] = entry.mapped();

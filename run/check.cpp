@@ -163,7 +163,7 @@ void check_stages(RunCheck& of) {
 }
 
 void check(RunCheck& of) {
-  of.problems.attempt("dtype", [&] { model_dtype(of.recipe.dtype, device_kind(of.recipe.device)); });
+  of.problems.attempt("dtype", [&] { model_dtype(of.recipe.dtype, device_kind(of.recipe.device.kind)); });
   read_tokenizer(of);
   read_model(of);
   if (of.tokenizer)

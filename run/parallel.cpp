@@ -48,12 +48,13 @@ std::vector<std::string> visible_devices(const Recipe& recipe, const std::string
 
 std::vector<std::string> rank_devices(const Recipe& recipe) {
   const int64_t wanted = recipe.parallel.ranks;
+  const std::string& named = recipe.device.kind;
   // Opening the device says what "auto" is on this machine.
-  const DeviceKind kind = recipe.device == "auto" ? open_device("auto")->kind() : device_kind(recipe.device);
+  const DeviceKind kind = named == "auto" ? open_device("auto")->kind() : device_kind(named);
   const DevicePeers* peers = peers_of(kind);
-  const bool is_named = recipe.device.find(':') != std::string::npos;
+  const bool is_named = named.find(':') != std::string::npos;
   // "auto" has become a kind; another name stays as it is.
-  std::vector<std::string> devices{recipe.device == "auto" ? std::string(name_of(kind)) : recipe.device};
+  std::vector<std::string> devices{named == "auto" ? std::string(name_of(kind)) : named};
   if (peers && !is_named && wanted != 1) devices = visible_devices(recipe, std::string(name_of(kind)), *peers);
   std::vector<std::string> out;
   const size_t count = wanted > 0 ? static_cast<size_t>(wanted) : devices.size();

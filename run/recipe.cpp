@@ -1,7 +1,10 @@
 #include "run/recipe.h"
 
+#include "core/config/byte_size.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/program_files.h"
+#include "model/known_shapes.h"
 
 namespace hone {
 
@@ -13,7 +16,9 @@ void LoraSource::fields(Fields& f) {
 void ModelSource::fields(Fields& f) {
   f("path", path,
     "model folder (config.json, safetensors, tokenizer) or .gguf file to start from; empty = random weights");
-  f("config", config, "config.json with the shape of random weights; empty = the keys below");
+  f("config", config,
+    "config.json with the shape of random weights, or the name of a known shape (hone list shapes); empty = the keys "
+    "below");
   f("family", family, "model_type of random weights (hone list families)");
   f("hidden_size", hidden_size, "width of the residual stream");
   f("intermediate_size", intermediate_size, "width of the MLP; 0 = 8/3 hidden_size, rounded up to a multiple of 16");
@@ -43,6 +48,7 @@ void ModelSource::fields(Fields& f) {
 }
 
 Json ModelSource::make_config(int64_t tokenizer_vocab_size) const {
+  if (is_known_shape(config)) return known_shape(config);
   if (!config.empty()) return parse_json(read_file(expand_path(config)), expand_path(config));
   const int64_t vocabulary = vocab_size ? vocab_size : tokenizer_vocab_size;
   HONE_CHECK(vocabulary > 0, "model: vocab_size is not given and there is no tokenizer to take it from");
@@ -77,11 +83,54 @@ void StageSpec::fields(Fields& f) {
             "name is also the name of a folder: it may not have a /, and not be . or ..");
 }
 
+// Reads a string, or a whole number as its digits.
+static void text_or_number(Fields& f, const char* key, std::string& v, const char* doc) {
+  if (!f.reading()) return f(key, v, doc);
+  try {
+    f(key, v, doc);
+  } catch (const Error&) {  // not a string
+    int64_t number = 0;
+    f(key, number, doc);
+    v = std::to_string(number);
+  }
+}
+
+// True for "auto", a kind of device, and a kind with an index.
+static bool names_device(const std::string& text) {
+  return text == "auto" || devices().contains(text.substr(0, text.find(':')));
+}
+
+void DeviceSettings::fields(Fields& f) {
+  f("kind", kind, "cpu | cuda | cuda:1 (the second GPU) | auto (cuda if the machine has a GPU)");
+  text_or_number(
+      f, "memory", memory,
+      "limit of the device's memory: a size such as \"8 GB\", \"12 GiB\" or a number of bytes | auto (90% of "
+      "what is free when the run starts) | empty = no limit. Keys that the recipe does not set are chosen to "
+      "fit, and the run never allocates more (docs/howto/memory.md)");
+  f.require("kind", names_device(kind), devices().unknown(kind));
+  f.require("memory", memory.empty() || memory == "auto" || read_byte_size(memory),
+            concat("memory is '", memory,
+                   "': it must be auto, a size such as \"8 GB\" or \"12 GiB\", or a number of bytes "
+                   "above 0"));
+}
+
+// [device], or its kind alone: device = "cuda".
+static void device_fields(Fields& f, DeviceSettings& device) {
+  constexpr const char* doc = "the device that computes; a string is its kind: device = \"cuda\"";
+  if (!f.reading()) return f("device", device, doc);
+  try {
+    f("device", device.kind, doc);
+  } catch (const Error&) {  // not a string
+    return f("device", device, doc);
+  }
+  f.require("device", names_device(device.kind), devices().unknown(device.kind));
+}
+
 void Recipe::fields(Fields& f) {
   f("name", name, "name of the run and its folder");
   f("runs", runs, "folder that holds run folders");
   f("seed", seed, "seed of random weights, data order and sampling");
-  f("device", device, "cpu | cuda | auto (cuda if the machine has a GPU)");
+  device_fields(f, device);
   f("dtype", dtype,
     "dtype of weights and activations: f32 | bf16 (cuda only; the optimizer keeps f32 master weights) | auto (bf16 on "
     "cuda, f32 on cpu; the run folder's recipe has the one that was chosen)");
@@ -101,7 +150,6 @@ void Recipe::fields(Fields& f) {
   f("stage", stage, "stages, in order");
   f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..",
             "name is the name of a folder: it may not be empty, have a /, or be . or ..");
-  f.require("device", device == "auto" || devices().contains(device), devices().unknown(device));
   f.require("dtype", dtype == "auto" || dtype == "f32" || dtype == "bf16", "dtype must be auto, f32 or bf16");
   f.require("numerics", numerics == "exact" || numerics == "fast", "numerics must be exact or fast");
   f.require("peak_tflops", peak_tflops >= 0 && peak_tflops <= 1e9, "peak_tflops must be in [0, 1e9]");
@@ -114,6 +162,7 @@ void Recipe::fields(Fields& f) {
 }
 
 std::string Recipe::model_source() const {
+  if (is_known_shape(model.config)) return model.config;
   if (!model.config.empty()) return expand_path(model.config);
   return (source.empty() ? "" : source + ": ") + "[model]";
 }
@@ -155,8 +204,9 @@ static void refuse_other_files(const std::string& path) {
 
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) {
   refuse_other_files(path);
-  Recipe out = read_recipe(Config::from_file(path, overrides));
-  out.source = path;
+  const std::string found = find_program_file(path);
+  Recipe out = read_recipe(Config::from_file(found, overrides));
+  out.source = found;
   return out;
 }
 

@@ -58,10 +58,19 @@ struct StageSpec {
   void fields(Fields& f);
 };
 
+// The device that computes, and the memory that the run may take of it. device = "cuda" is short for [device] kind.
+struct DeviceSettings {
+  std::string kind = "auto";
+  std::string memory;  // empty = no limit | auto | a size (core/config/byte_size.h)
+  void fields(Fields& f);
+  bool limits_memory() const { return !memory.empty(); }
+};
+
 struct Recipe {
-  std::string name = "run", runs = "runs", device = "auto", dtype = "auto", numerics = "exact", tokenizer;
+  std::string name = "run", runs = "runs", dtype = "auto", numerics = "exact", tokenizer;
   int64_t seed = 0, threads = 0;
   double peak_tflops = 0;
+  DeviceSettings device;
   ModelSource model;
   RolloutConfig rollout;
   ParallelConfig parallel;
@@ -74,7 +83,7 @@ struct Recipe {
   // The resolved recipe. Strings are as written in the document: ${NAME} stays.
   std::string toml() const;
   Json json() const;
-  StageSettings stage_settings() const { return {.device = device, .rollout = &rollout}; }
+  StageSettings stage_settings() const { return {.device = device.kind, .rollout = &rollout}; }
   // The place of the model's shape for messages: its config, or [model] of the recipe.
   std::string model_source() const;
 };

@@ -5,6 +5,7 @@
 
 #include "core/base/format.h"
 #include "core/base/suggest.h"
+#include "core/config/byte_size.h"
 #include "core/io/jsonl.h"
 
 namespace hone {
@@ -59,6 +60,18 @@ double sum_of(const Json& state, const char* name) {
   return out;
 }
 
+// "4.90 GB at the peak, 5.10 GB planned, limit 8.00 GB", for runs with device.memory.
+std::string memory_text(const Json& state) {
+  const auto bytes = [&](const char* name) {
+    const Json* value = member(state, std::string("about.memory.") + name);
+    return value && value->is_number() ? value->as_int(name) : 0;
+  };
+  if (bytes("limit_bytes") == 0) return "";
+  std::string out;
+  if (const int64_t peak = bytes("peak_bytes")) out = byte_size_text(peak) + " at the peak, ";
+  return concat(out, byte_size_text(bytes("planned_bytes")), " planned, limit ", byte_size_text(bytes("limit_bytes")));
+}
+
 // False for keys that the stage does not use: empty texts and tables, a weight of 0, no generator, steps by epochs.
 bool is_set(std::string_view key, std::string_view text) {
   if (key == "generator") return text.find("\"kind\": \"\"") == text.npos;
@@ -87,6 +100,7 @@ ReportFacts report_facts(const Json& state) {
   add_member("hone", "about.version");
   add_member("build", "about.build");
   add_member("device", "about.device");
+  add("device memory", memory_text(state));
   add_member("command", "about.command");
   for (const auto& [name, path] :
        {std::pair{"seed", "recipe.seed"}, {"dtype", "recipe.dtype"}, {"numerics", "recipe.numerics"}})

@@ -10,6 +10,8 @@
 #include "core/base/parallel_for.h"
 #include "core/base/stopwatch.h"
 #include "core/comm/launch.h"
+#include "core/device/device_library.h"
+#include "core/device/limited_device.h"
 #include "core/io/file.h"
 #include "core/io/folder_lock.h"
 #include "core/io/json.h"
@@ -19,6 +21,7 @@
 #include "model/lora.h"
 #include "run/check.h"
 #include "run/input_digests.h"
+#include "run/memory_fit.h"
 #include "run/report.h"
 #include "run/run_facts.h"
 #include "run/run_state.h"
@@ -46,7 +49,8 @@ struct Run {
   // Where the next stage's model comes from: the last training stage's final checkpoint, the recipe's model folder, or
   // nothing (random weights).
   fs::path start_folder = {};
-  int64_t first_step = 0;  // optimizer steps of the completed stages
+  int64_t first_step = 0;     // optimizer steps of the completed stages
+  int64_t planned_bytes = 0;  // device memory at the peak, as planned; 0 = device.memory sets no limit
 };
 
 // One stage's line in the report.
@@ -122,6 +126,17 @@ std::vector<EvalResult> evaluate_tasks(Run& run, int64_t step) {
   return out;
 }
 
+// The highest use of device memory so far, beside the plan.
+void note_peak(const Run& run, RunState& state) {
+  const Json* memory = state.about.find("memory");
+  if (!memory || !memory->is_object()) return;
+  const Json* before = memory->find("peak_bytes");
+  const auto now = static_cast<int64_t>(run.context.device().peak_bytes());
+  Json updated = *memory;
+  updated.set("peak_bytes", std::max(before ? before->as_int("peak_bytes") : 0, now));
+  state.about.set("memory", std::move(updated));
+}
+
 // Evaluates on rank 0; the other ranks get no results.
 std::vector<EvalResult> evaluate(Run& run, int64_t step) {
   std::vector<EvalResult> out;
@@ -132,6 +147,7 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
 
 void save_progress(Run& run, RunState& state) {
   run.ranks.do_on_first("saving run.json", [&] {
+    note_peak(run, state);
     StateSection section;
     run.log.save_state(section);
     state.log = section.values;
@@ -156,6 +172,7 @@ StageContext context_of(Run& run, size_t index) {
           .peak_flops = run.recipe.peak_tflops > 0
                             ? run.recipe.peak_tflops * 1e12
                             : peak_flops(run.context.device(), model_dtype(run.recipe.dtype, run.context.kind())),
+          .planned_bytes = run.planned_bytes,
           .rollout = &run.recipe.rollout,
           .load_start_model = [&run, &stage = *spec.stage, start = run.start_folder](
                                   bool gradients) { return load_or_initialize(run, stage, start, gradients); },
@@ -273,6 +290,8 @@ void run_stages(const Recipe& recipe, const fs::path& folder, RunState state, co
     run_log.on_row([&](int64_t begin) { tracker->notify(begin); });
   }
   Run run{.recipe = recipe, .folder = folder, .context = context, .log = run_log, .ranks = ranks};
+  if (const Json* memory = state.about.find("memory"); memory && memory->is_object())
+    if (const Json* planned = memory->find("planned_bytes")) run.planned_bytes = planned->as_int("planned_bytes");
   if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
   run.tokenizer = start_tokenizer(recipe, handed_on(recipe, folder, state));
 
@@ -286,8 +305,9 @@ void run_stages(const Recipe& recipe, const fs::path& folder, RunState state, co
   }
 }
 
-fs::path execute(const Recipe& recipe, const std::vector<std::string>& devices, const fs::path& folder,
-                 const RunState& state) {
+// limit: of the memory of each rank's device; none: no limit.
+fs::path execute(const Recipe& recipe, const std::vector<std::string>& devices, std::optional<int64_t> limit,
+                 const fs::path& folder, const RunState& state) {
   install_interrupt_handlers();
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
@@ -296,7 +316,12 @@ fs::path execute(const Recipe& recipe, const std::vector<std::string>& devices, 
               "evaluates and writes");
   std::vector<Recipe> recipes;  // stages and objectives carry state, so each rank has its own
   for (size_t rank = 0; rank < devices.size(); ++rank) recipes.push_back(read_again(recipe));
-  run_ranks(devices, recipe.parallel.timeout, [&](const Ranks& ranks, Device& device) {
+  LaunchOptions launch{.timeout = recipe.parallel.timeout};
+  launch.open = [limit](const std::string& name) {
+    std::unique_ptr<Device> device = open_device(name);
+    return limit ? limit_memory(std::move(device), static_cast<size_t>(*limit)) : std::move(device);
+  };
+  run_ranks(devices, launch, [&](const Ranks& ranks, Device& device) {
     run_stages(recipes[static_cast<size_t>(ranks.rank())], folder, state, ranks, device);
   });
   write_report(folder);
@@ -327,28 +352,63 @@ void remove_temporaries(const std::filesystem::path& folder) {
   for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
 }
 
+// Throws Error before anything is computed if the device, or a library that training on it needs, is not there.
+std::unique_ptr<Device> open_run_device(const Recipe& recipe, const std::string& name) {
+  std::unique_ptr<Device> device = open_device(name);
+  const bool trains =
+      std::any_of(recipe.stage.begin(), recipe.stage.end(), [](const StageSpec& spec) { return spec.stage->trains(); });
+  if (trains) require_training_libraries(*device);
+  return device;
+}
+
 }  // namespace
+
+// Fits the recipe into the memory of its device before anything is computed.
+static MemoryFit limit_run(Recipe& recipe, Device& device) {
+  const std::string kind = recipe.device.kind;
+  recipe.device.kind = name_of(device.kind());  // "auto" may have found no GPU
+  const int64_t limit = memory_limit(recipe.device, device);
+  MemoryFit out = fit_memory(recipe, limit);
+  recipe.device.kind = kind;
+  std::string text = fit_text(out);
+  text.pop_back();  // the last line break
+  log::info(text);
+  return out;
+}
+
+// A resumed run has the settings that were chosen when it began. With "auto" it may take what it had then, if that is
+// still free.
+static int64_t limit_resumed(const Recipe& recipe, const RunState& state, const Device& device) {
+  int64_t limit = memory_limit(recipe.device, device);
+  if (const Json* before = state.about.find("memory"); before && recipe.device.memory == "auto")
+    if (const Json* bytes = before->find("limit_bytes"))
+      limit = std::max(limit, std::min(bytes->as_int("limit_bytes"), static_cast<int64_t>(device.free_bytes())));
+  return limit;
+}
 
 std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& observer) {
   check_launcher();
   check_recipe(recipe);
   const std::vector<std::string> devices = rank_devices(recipe);
-  for (const std::string& name : devices) open_device(name);               // each rank opens its own again
+  for (const std::string& name : devices) open_device(name);  // each rank opens its own again
+  const std::unique_ptr<Device> device = open_run_device(recipe, devices.front());
   if (!recipe.rollout.device.empty()) open_device(recipe.rollout.device);  // the rl stage opens it again
-  const std::unique_ptr<Device> device = open_device(devices.front());
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
   resolved.parallel.micro_batch_multiple = std::max<int64_t>(1, recipe.parallel.micro_batch_multiple);
+  std::optional<MemoryFit> fit;
+  if (recipe.device.limits_memory()) fit = limit_run(resolved, *device);
   const std::filesystem::path folder = new_folder(recipe);
   const FolderLock lock(folder);
   write_file_atomic(folder / "recipe.toml", resolved.toml());
   RunState state;
   state.inputs = input_digests(resolved);
   state.about = run_facts(*device);
+  if (fit) state.about.set("memory", fit_json(*fit));
   state.save(folder, resolved);
   log::info("run folder: ", folder.string());
   if (observer) observer(folder);
-  return execute(resolved, devices, folder, state);
+  return execute(resolved, devices, fit ? std::optional(fit->limit_bytes) : std::nullopt, folder, state);
 }
 
 std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides) {
@@ -361,7 +421,9 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   check_same_recipe(state, folder, recipe);
   remove_temporaries(folder);
   const std::vector<std::string> devices = rank_devices(recipe);
-  const std::unique_ptr<Device> device = open_device(devices.front());
+  const std::unique_ptr<Device> device = open_run_device(recipe, devices.front());
+  std::optional<int64_t> limit;
+  if (recipe.device.limits_memory()) limit = limit_resumed(recipe, state, *device);
   if (state.stages_done < std::ssize(recipe.stage))
     check_resumed(recipe, folder, state.stages_done, handed_on(recipe, folder, state));
   if (!state.has_results()) state.inputs = input_digests(recipe);
@@ -371,7 +433,7 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   resumed.array_ref().push_back(run_facts(*device));
   state.about.set("resumed", resumed);
   state.save(folder, recipe);
-  return execute(recipe, devices, folder, state);
+  return execute(recipe, devices, limit, folder, state);
 }
 
 }  // namespace hone

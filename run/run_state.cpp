@@ -46,6 +46,15 @@ void rename_old_keys(Json& json) {
   json = std::move(out);
 }
 
+// The recipe of an older run.json in today's form.
+void update_recipe(Json& recipe) {
+  rename_old_keys(recipe);
+  if (const Json* device = recipe.find("device"); device && device->is_string()) {
+    const Json kind = *device;
+    recipe.set("device", JsonObject{{"kind", kind}, {"memory", ""}});
+  }
+}
+
 void check_results(const Json& results, const std::string& where) {
   for (const Json& result : results.as_array(where)) result.as_object(where + "'s result");
 }
@@ -288,7 +297,7 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
   }
   if (const Json* made_with = all.find("recipe")) {
     out.recipe = *made_with;
-    rename_old_keys(out.recipe);
+    update_recipe(out.recipe);
   }
   return out;
 }
@@ -319,7 +328,7 @@ Recipe read_run_recipe(const fs::path& folder, std::span<const std::string> over
   std::string hints;
   if (const Json* made_with = state.find("recipe")) {
     Json before = *made_with;
-    rename_old_keys(before);
+    update_recipe(before);
     hints =
         check_kinds(before, state.at("stages_done", state_path).as_int(state_path + ": stages_done"), folder, config);
   }

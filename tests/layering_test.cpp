@@ -52,8 +52,8 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 | 7 | `cli/` | one file per command; `cli/bench/` | everything |
 
 "low core" means core/{base,device,io,config,text}.
-Inside `kernels/` the order is: root; `cpu`, `cuda`; `elementwise`, `gemm`, `norm`, `optimizer`; `gemm/sm90`; `quant`;
-`attention`, `lm_head`, `rope`; `sampling`, `decoder_layer`.
+Inside `kernels/` the order is: root; `cpu`, `cuda`; `elementwise`, `gemm`, `norm`, `optimizer`; `gemm/mma`;
+`gemm/sm90`; `quant`; `attention`, `lm_head`, `rope`; `sampling`, `decoder_layer`.
 )";
 
 constexpr size_t kMaxFiles = 40, kMaxLines = 500;
@@ -84,7 +84,8 @@ constexpr Home kHomes[] = {{"nlohmann/", "core/io", 1},
                            {"dnnl", "cli", 1},
                            {"hwy/", "kernels", 0},
                            {"hwy/", "cli", 1},
-                           {"nccl.h", "core/comm", 1}};
+                           {"nccl.h", "core/comm", 0},
+                           {"cublasLt.h", "kernels", 0}};
 
 const LevelTable& levels() {
   static const LevelTable table{std::string(kLevels)};

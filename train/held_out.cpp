@@ -32,7 +32,8 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
   const TokenBatch batch = staging.batch(scale_of(count));
   check_batch(needs, batch);
   MetricSums metrics;
-  for (size_t s = 0; needs.token_accuracy && s < scores.size(); ++s) {
+  const size_t counted = needs.unit == LossUnit::pair ? 2 : 1;  // of pairs the chosen completions
+  for (size_t s = 0; needs.token_accuracy && s < scores.size(); s += counted) {
     const std::span<const float> mask = samples[s]->columns.find(columns::mask);
     for (size_t t = 0; t < mask.size(); ++t)
       if (mask[t] != 0) metrics.add("mean_token_accuracy", scores[s].hit[t], 1);

@@ -115,10 +115,12 @@ Metrics row_of(const StageContext& stage, const StepReport& report, const Totals
   row["step_time"] = seconds;
   row["tokens_per_second"] = static_cast<double>(report.num_tokens) / seconds;
   add_mfu(row, stage, report);
-  if (const Device& device = stage.context.device(); device.kind() == DeviceKind::cuda) {
+  const Device& device = stage.context.device();
+  if (device.kind() == DeviceKind::cuda || stage.planned_bytes > 0) {
     row["memory/allocated_gb"] = static_cast<double>(device.used_bytes()) * 1e-9;
     row["memory/peak_gb"] = static_cast<double>(device.peak_bytes()) * 1e-9;
   }
+  if (stage.planned_bytes > 0) row["memory/planned_gb"] = static_cast<double>(stage.planned_bytes) * 1e-9;
   const StepTimes& times = report.times;
   row["time/forward"] = times.forward;
   row["time/lm_head"] = times.lm_head;

@@ -45,6 +45,19 @@ void MicroBatchRunner::add_token_accuracy(Tensor hits, MetricSums& metrics) cons
   metrics.add("mean_token_accuracy", sum, static_cast<double>(hits.size()));
 }
 
+void MicroBatchRunner::add_token_accuracy(const MicroBatchData& staging, Tensor hits, const Needs& needs,
+                                          MetricSums& metrics) const {
+  if (needs.unit != LossUnit::pair) return add_token_accuracy(hits, metrics);
+  if (is_dry_run()) return;
+  std::vector<float> hit;
+  read_rows(staging, hits, hit);
+  const TokenBatch batch = staging.batch(1);
+  const std::span<const float> mask = batch[columns::mask];
+  for (size_t s = 0; s < batch.num_sequences(); s += 2)
+    for (auto t = static_cast<size_t>(batch.offsets[s]); t < static_cast<size_t>(batch.offsets[s + 1]); ++t)
+      if (mask[t] != 0) metrics.add("mean_token_accuracy", hit[t], 1);
+}
+
 Tensor MicroBatchRunner::rows_of(const MicroBatchData& staging, std::span<const float> column) {
   staging.to_rows(column, row_values_);
   return upload(context_, arena_, std::span<const float>(row_values_));
@@ -129,7 +142,7 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   read_rows(staging, host_logp, staging.logp);
   if (needs.entropy) read_rows(staging, host_entropy, staging.entropy);
   if (needs.critic) read_rows(staging, host_value, staging.value);
-  if (needs.token_accuracy) add_token_accuracy(host_hit, metrics);
+  if (needs.token_accuracy) add_token_accuracy(staging, host_hit, needs, metrics);
   const double loss = evaluate(staging, objective, scale, metrics);
   if (!std::isfinite(loss)) return loss;
 

@@ -64,6 +64,8 @@ class MicroBatchRunner {
   std::vector<float> values(const MicroBatchData& staging, Critic& critic);
   // Adds mean_token_accuracy of fetched hits.
   void add_token_accuracy(Tensor hits, MetricSums& metrics) const;
+  // The same of a micro-batch; of pairs the chosen completions count.
+  void add_token_accuracy(const MicroBatchData& staging, Tensor hits, const Needs& needs, MetricSums& metrics) const;
   // Copies fetched values of rows to the entries of a column.
   void read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const;
 

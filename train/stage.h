@@ -73,6 +73,7 @@ struct StageContext {
   uint64_t seed = 0;       // of data order and sampling
   DType save_dtype = DType::f32;
   double peak_flops = 0;  // FLOP/s of the device, which mfu is a share of (train/peak_flops.h); 0 = unknown
+  int64_t planned_bytes = 0;  // device memory of the run at its peak, as planned; 0 = not planned
   const RolloutConfig* rollout = nullptr;
   // Loads another copy of the model as it was when the stage began.
   std::function<std::unique_ptr<Model>(bool gradients)> load_start_model = {};
@@ -97,6 +98,7 @@ struct PlannedStep {
   const TrainerConfig* trainer = nullptr;
   bool reference = false;  // the stage keeps a frozen copy of the model
   bool rollout = false;    // the stage has a KV cache
+  bool evaluates = false;  // tasks are evaluated while the stage's trainer exists
   // Above 0: a copy of the model generates while the learner trains, and up to this many versions wait for it.
   int64_t max_versions_in_flight = 0;
 };

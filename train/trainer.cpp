@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/stopwatch.h"
+#include "core/device/device_library.h"
 #include "data/sample_json.h"
 #include "kernels/op.h"
 #include "train/micro_batch.h"
@@ -38,6 +39,7 @@ struct Trainer::Impl {
         step_arena(context.device()),
         host(context),
         cost(cost_of(model)) {
+    require_training_libraries(context.device());
     if (exchange.size() > 1) model.free_gradients(context);
   }
 
@@ -103,9 +105,9 @@ void Trainer::Impl::reject_step(const char* what, double value, std::span<const 
 void Trainer::Impl::reserve(const StepPlan& plan, const Objective& objective) {
   const std::optional<PeakBytes> peak = reservation.grow_to_fit(context, model, config, objective, plan);
   if (!peak) return;
+  context.scratch().reserve(peak->scratch);  // first: it frees the blocks that sampling has left
   runner.reserve(*peak);
   if (critic && peak->critic > 0) critic->reserve(peak->critic);
-  context.scratch().reserve(peak->scratch);
 }
 
 void Trainer::Impl::begin(const StepPlan& plan, const Objective& objective) {
@@ -303,7 +305,7 @@ TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
   const bool counted = m.is_dry_run();  // a dry run's arenas grow freely: only their peaks count
   const PeakBytes peak = m.runner.peak();
-  size_t activations = counted ? peak.tape + peak.columns + m.step_arena.peak_bytes()
+  size_t activations = counted ? peak.tape + peak.columns + m.step_arena.capacity_bytes()
                                : m.runner.capacity_bytes() + m.step_arena.capacity_bytes();
   TrainerMemory out{.optimizer = m.policy.state_bytes()};
   if (m.critic) {

@@ -60,14 +60,10 @@ class Exchanges {
     device.zero(sent_.data(), sent_.size(), context_.stream());
     device.zero(received_.data(), received_.size(), context_.stream());
     context_.synchronize();
-    // Addresses of the ranks' buffers, and their devices: ranks are threads of this process.
-    const auto number = [](const void* pointer) { return std::to_string(reinterpret_cast<uintptr_t>(pointer)); };
-    const auto neighbor = [&](const void* own, const char* what) {
-      return reinterpret_cast<void*>(std::stoull(ranks.all_gather(number(own), what)[1]));
-    };
-    other_ = neighbor(sent_.data(), "buffers");
-    Device& owner = *static_cast<Device*>(neighbor(&device, "devices"));
-    if (const DevicePeers* peers = peers_of(device.kind()); peers && ranks.is_first()) peers->enable(device, owner);
+    // Ranks are threads of this process, so an address has a meaning for all of them.
+    const std::string own = std::to_string(reinterpret_cast<uintptr_t>(sent_.data()));
+    other_ = reinterpret_cast<const void*>(std::stoull(ranks.all_gather(own, "buffers")[1]));
+    if (const DevicePeers* peers = peers_of(device.kind()); peers && ranks.is_first()) peers->reach(other_);
   }
 
   std::vector<CommBench> run(double seconds) {
@@ -129,8 +125,7 @@ std::vector<CommBench> bench_comm(const std::vector<std::string>& devices, doubl
   HONE_CHECK(devices.size() >= 2, "bench comm: ", devices.size(), " rank has nothing to exchange: set --ranks to 2 or ",
              "more");
   std::vector<CommBench> out;
-  constexpr double timeout = 60;
-  run_ranks(devices, timeout, [&](const Ranks& ranks, Device& device) {
+  run_ranks(devices, {.timeout = 60}, [&](const Ranks& ranks, Device& device) {
     for (const int64_t bytes : part_sizes) {
       const std::vector<CommBench> rows = Exchanges(ranks, device, bytes).run(seconds);
       if (ranks.is_first()) out.insert(out.end(), rows.begin(), rows.end());

@@ -15,7 +15,7 @@
 namespace hone {
 
 struct ModelBenchOptions {
-  std::string shape = "llama-124m";  // a name of model_bench_shapes(), a config.json, or a folder with weights
+  std::string shape = "llama-124m";  // a name of known_shapes(), a config.json, or a folder with weights
   int64_t batch = 1, tokens = 256;   // sequences; tokens of a sequence (train), prompt (prefill), context (decode)
   int64_t repeats = 5;               // the result is the median
   std::string dtype = "auto", numerics = "exact";

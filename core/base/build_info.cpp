@@ -9,4 +9,6 @@ std::string version_text() { return concat(HONE_VERSION " (", build_commit(), ")
 
 std::string build_text() { return HONE_BUILD; }
 
+std::string build_cuda_architectures() { return HONE_CUDA_ARCHITECTURES; }
+
 }  // namespace hone

@@ -24,14 +24,18 @@ std::vector<std::string> labels_of(const std::vector<std::string>& devices) {
 
 class Launch {
  public:
-  Launch(const std::vector<std::string>& devices, double timeout,
+  Launch(const std::vector<std::string>& devices, const LaunchOptions& options,
          const std::function<void(const Ranks&, Device&)>& body)
-      : devices_(devices), hub_(labels_of(devices), timeout), exchange_(make_local_exchange(hub_)), body_(body) {}
+      : devices_(devices),
+        options_(options),
+        hub_(labels_of(devices), options.timeout),
+        exchange_(make_local_exchange(hub_)),
+        body_(body) {}
 
-  void run(double grace) {
+  void run() {
     std::vector<std::thread> threads;
     for (int r = 0; r < hub_.size(); ++r) threads.emplace_back([this, r] { run_rank(r); });
-    wait(grace);
+    wait();
     for (std::thread& thread : threads) thread.join();
     if (agreed_) std::rethrow_exception(agreed_);
     if (const std::string failure = hub_.failure(); !failure.empty()) fail(failure);
@@ -41,7 +45,7 @@ class Launch {
   void run_rank(int rank) {
     set_rank_thread({.rank = rank, .progress = &hub_.progress(rank)});
     try {
-      const std::unique_ptr<Device> device = open_device(devices_[static_cast<size_t>(rank)]);
+      const std::unique_ptr<Device> device = options_.open(devices_[static_cast<size_t>(rank)]);
       const std::unique_ptr<ProcessGroup> group = make_local_group(exchange_, rank, *device);
       body_(Ranks(*group), *device);
     } catch (const AgreedError&) {
@@ -68,16 +72,17 @@ class Launch {
   }
 
   // Waits for the threads. One that hangs cannot be ended, and the caller's objects must stay while it runs.
-  void wait(double grace) {
+  void wait() {
     std::unique_lock lock(mutex_);
     const auto ended = [this] { return ended_ == hub_.size(); };
     changed_.wait(lock, [&] { return failed_ || ended(); });
-    if (changed_.wait_for(lock, std::chrono::duration<double>(grace), ended)) return;
+    if (changed_.wait_for(lock, std::chrono::duration<double>(options_.grace), ended)) return;
     log::error(hub_.failure());
     ::_exit(1);
   }
 
   const std::vector<std::string>& devices_;
+  const LaunchOptions& options_;
   LocalHub hub_;
   const std::shared_ptr<LocalExchange> exchange_;
   const std::function<void(const Ranks&, Device&)>& body_;
@@ -99,14 +104,14 @@ std::optional<long> number_in(const char* variable) {
 
 }  // namespace
 
-void run_ranks(const std::vector<std::string>& devices, double timeout,
-               const std::function<void(const Ranks&, Device&)>& body, double grace) {
+void run_ranks(const std::vector<std::string>& devices, const LaunchOptions& options,
+               const std::function<void(const Ranks&, Device&)>& body) {
   HONE_CHECK(!devices.empty(), "a run needs at least one device");
   if (devices.size() == 1) {
-    const std::unique_ptr<Device> device = open_device(devices.front());
+    const std::unique_ptr<Device> device = options.open(devices.front());
     return body(Ranks(), *device);
   }
-  Launch(devices, timeout, body).run(grace);
+  Launch(devices, options, body).run();
 }
 
 void check_launcher() {

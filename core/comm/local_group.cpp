@@ -19,7 +19,7 @@ int neighbor(int rank, int distance, int size) { return (rank + distance) % size
 class LocalExchange {
  public:
   explicit LocalExchange(LocalHub& hub)
-      : hub_(hub), devices_(size()), boxes_(size() * size()), slots_{Slots(size()), Slots(size())}, calls_(size()) {}
+      : hub_(hub), boxes_(size() * size()), slots_{Slots(size()), Slots(size())}, calls_(size()) {}
 
   // A part on its way from one rank to another. The sender fills it; the receiver queues its copy and sets `read`.
   struct Box {
@@ -38,12 +38,6 @@ class LocalExchange {
 
   LocalHub& hub() { return hub_; }
   Box& box(int from, int to) { return boxes_[static_cast<size_t>(from) * size() + static_cast<size_t>(to)]; }
-  void join(int rank, Device& device) {
-    const auto lock = hub_.lock();
-    devices_[static_cast<size_t>(rank)] = &device;
-    hub_.notify();
-  }
-  Device* device(int rank) { return devices_[static_cast<size_t>(rank)]; }
 
   // A slot of call k is free again at call k + 2: then every rank has come to call k + 1, and so has read call k.
   std::vector<std::string> all_gather(int rank, std::string own, const std::string& what) {
@@ -89,7 +83,6 @@ class LocalExchange {
   size_t size() const { return static_cast<size_t>(hub_.size()); }
 
   LocalHub& hub_;
-  std::vector<Device*> devices_;  // of the ranks; null until a rank has joined
   std::vector<Box> boxes_;
   Slots slots_[2];
   std::vector<uint64_t> calls_;  // of the control channel, by rank
@@ -123,12 +116,10 @@ class LocalGroup : public ProcessGroup {
       : exchange_(std::move(exchange)),
         channel_(*exchange_, rank),
         rank_(rank),
-        device_(device),
         peers_(peers_of(device.kind())),
         ready_(device.make_event()) {
     for (int i = 0; i < channel_.size(); ++i) read_.push_back(device.make_event());
-    enabled_.resize(read_.size());
-    exchange_->join(rank, device);
+    reached_.resize(read_.size());
   }
   ControlChannel& control() override { return channel_; }
 
@@ -226,14 +217,13 @@ class LocalGroup : public ProcessGroup {
                               box.part.bytes(), " bytes, ", exchange_->hub().label(rank_), " expects ", to.bytes()));
     box.copying = true;
     const LocalExchange::Box sent = box;
-    Device* owner = exchange_->device(from);
     lock.unlock();  // the sender waits for `taken` or, if it fails, for the end of `copying`
     const std::shared_ptr<Event>& read = read_[static_cast<size_t>(from)];
     std::exception_ptr failure;
     try {
       if (to.bytes() > 0) {
-        reach(from, *owner);
-        if (peers_) peers_->make_stream_wait(*sent.ready, device_, context.stream());
+        reach(from, sent.part.data);
+        if (peers_) peers_->make_stream_wait(*sent.ready, context.stream());
         copy(context, to, sent.part);
       }
       read->record(context.stream());
@@ -259,24 +249,23 @@ class LocalGroup : public ProcessGroup {
     const std::shared_ptr<Event> read = box.read;
     box = {};
     lock.unlock();
-    if (peers_ && read) peers_->make_stream_wait(*read, device_, context.stream());
+    if (peers_ && read) peers_->make_stream_wait(*read, context.stream());
   }
 
   // Gives this rank's device access to the memory of a sender's device, once.
-  void reach(int from, Device& owner) {
-    if (!peers_ || enabled_[static_cast<size_t>(from)]) return;
-    peers_->enable(device_, owner);
-    enabled_[static_cast<size_t>(from)] = true;
+  void reach(int from, const void* memory) {
+    if (!peers_ || reached_[static_cast<size_t>(from)]) return;
+    peers_->reach(memory);
+    reached_[static_cast<size_t>(from)] = true;
   }
 
   std::shared_ptr<LocalExchange> exchange_;
   LocalChannel channel_;
   const int rank_;
-  Device& device_;
   const DevicePeers* peers_;
   std::unique_ptr<Event> ready_;              // of this rank's parts in the current call
   std::vector<std::shared_ptr<Event>> read_;  // by sender: this rank's copy of the sender's last part
-  std::vector<bool> enabled_;
+  std::vector<bool> reached_;                 // by sender
 };
 
 }  // namespace

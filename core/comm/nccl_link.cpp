@@ -1,5 +1,4 @@
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -8,6 +7,7 @@
 
 #include "core/base/function_ref.h"
 #include "core/comm/device_link.h"
+#include "core/comm/nccl_library.h"
 #include "core/device/cuda_check.h"
 
 // DeviceLink over NCCL. Every NCCL call passes through this check. ncclInProgress is no failure: the communicators here
@@ -16,7 +16,7 @@
   do {                                                                                                                 \
     if (const ncclResult_t hone_nccl_code = (call); hone_nccl_code != ncclSuccess && hone_nccl_code != ncclInProgress) \
         [[unlikely]]                                                                                                   \
-      ::hone::fail("NCCL: ", ncclGetErrorString(hone_nccl_code), " (", ncclGetLastError(nullptr),                      \
+      ::hone::fail("NCCL: ", nccl().get_error_string(hone_nccl_code), " (", nccl().get_last_error(nullptr),            \
                    ") in " #call " at " __FILE__ ":", __LINE__);                                                       \
   } while (false)
 
@@ -54,7 +54,7 @@ class NcclLink : public DeviceLink {
 
  private:
   struct Abort {
-    void operator()(ncclComm_t communicator) const { ncclCommAbort(communicator); }
+    void operator()(ncclComm_t communicator) const { nccl().comm_abort(communicator); }
   };
 
   static constexpr auto nothing = [] { return ncclSuccess; };
@@ -68,7 +68,7 @@ class NcclLink : public DeviceLink {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t out = nullptr;
-    HONE_NCCL_CHECK(ncclCommInitRankConfig(&out, 2, unique, rank, &config));
+    HONE_NCCL_CHECK(nccl().comm_init_rank_config(&out, 2, unique, rank, &config));
     return out;
   }
 
@@ -77,8 +77,8 @@ class NcclLink : public DeviceLink {
                "; it must be contiguous and on cuda");
     const auto stream = static_cast<cudaStream_t>(context.stream());
     const auto move = [&] {
-      return out ? ncclSend(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream)
-                 : ncclRecv(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream);
+      return out ? nccl().send(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream)
+                 : nccl().recv(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream);
     };
     run(deadline, move, always);
   }
@@ -91,7 +91,7 @@ class NcclLink : public DeviceLink {
       HONE_NCCL_CHECK(start());
       for (;;) {
         ncclResult_t state = ncclSuccess;
-        HONE_NCCL_CHECK(ncclCommGetAsyncError(communicator_.get(), &state));
+        HONE_NCCL_CHECK(nccl().comm_get_async_error(communicator_.get(), &state));
         HONE_NCCL_CHECK(state);
         if (state == ncclSuccess && done()) return;
         deadline.check();
@@ -109,7 +109,7 @@ class NcclLink : public DeviceLink {
 
 std::string new_id() {
   ncclUniqueId id;
-  HONE_NCCL_CHECK(ncclGetUniqueId(&id));
+  HONE_NCCL_CHECK(nccl().get_unique_id(&id));
   return std::string(id.internal, sizeof id.internal);
 }
 
@@ -121,9 +121,10 @@ std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank
   // NVLink multicast gains two ranks nothing, and a failure in it can take all GPUs of a host out of service. Set the
   // variable at start-up, while no other thread reads the environment.
   ::setenv("NCCL_NVLS_ENABLE", "0", 1);
-  return device_links().add("nccl", {.serves = [](const Device& device) { return device.kind() == DeviceKind::cuda; },
-                                     .new_id = new_id,
-                                     .open = open});
+  return device_links().add(
+      "nccl", {.serves = [](const Device& device) { return device.kind() == DeviceKind::cuda && nccl_is_present(); },
+               .new_id = new_id,
+               .open = open});
 }();
 
 }  // namespace

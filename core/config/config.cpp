@@ -62,11 +62,14 @@ toml::node& element(toml::array& array, const std::string& segment, const std::s
       const toml::table* table = item.as_table();
       const auto name = table ? (*table)[key].value<std::string>() : std::nullopt;
       if (name == segment) return item;
-      if (name) known.push_back(*name);
+      if (name && std::ranges::find(known, *name) == known.end()) known.push_back(*name);
     }
   }
   fail(source, ": no element is named '", segment, "'", suggestion(segment, known), "; known: ", join(known));
 }
+
+// A table may be given by one string, which is this key of it: device = "cuda" is [device] kind = "cuda".
+constexpr const char* short_key = "kind";
 
 void apply_override(toml::table& root, std::string_view text) {
   const size_t equals = text.find('=');
@@ -92,15 +95,24 @@ void apply_override(toml::table& root, std::string_view text) {
       toml::table* table = at->as_table();
       HONE_CHECK(table, source, ": '", segments[i - 1], "' is ", kind_of(*at), ", it has no '", segments[i], "'");
       if (!table->contains(segments[i])) table->insert(key(segments[i]), toml::table{});
+      if (toml::node* old = table->get(segments[i]); old->is_string()) {  // the short form of a table
+        toml::table whole;
+        whole.insert(short_key, std::move(*old->as_string()));  // moved: a copy would lose its place
+        table->insert_or_assign(key(segments[i]), std::move(whole));
+      }
       at = table->get(segments[i]);
     }
   }
   toml::table* table = at->as_table();
   HONE_CHECK(table, source, ": '", segments.back(), "' is no key of ", kind_of(*at));
-  table->erase(segments.back());
-  parse_override(text.substr(equals + 1), source).get("value")->visit([&](auto& value) {
-    table->insert(key(segments.back()), std::move(value));
-  });
+  toml::table given = parse_override(text.substr(equals + 1), source);
+  std::string last = segments.back();
+  if (toml::node* old = table->get(last); old && old->is_table() && given.get("value")->is_string()) {
+    table = old->as_table();
+    last = short_key;
+  }
+  table->erase(last);
+  given.get("value")->visit([&](auto& value) { table->insert(key(last), std::move(value)); });
 }
 
 Json json_of(const toml::node& node, std::string_view source);
@@ -298,7 +310,8 @@ class Reader : public Fields {
 }  // namespace
 
 struct Config::Impl {
-  std::string source;
+  std::string source, text;
+  std::vector<std::string> overrides;
   toml::table root;
 };
 
@@ -313,6 +326,8 @@ Config Config::from_file(const std::string& path, std::span<const std::string> o
 Config Config::from_text(std::string_view text, std::string_view source, std::span<const std::string> overrides) {
   auto impl = std::make_unique<Impl>();
   impl->source = source;
+  impl->text = text;
+  impl->overrides.assign(overrides.begin(), overrides.end());
   try {
     impl->root = toml::parse(text, source);
   } catch (const toml::parse_error& error) {
@@ -324,6 +339,14 @@ Config Config::from_text(std::string_view text, std::string_view source, std::sp
 
 std::optional<std::string> Config::text_at(std::string_view place) const {
   return toml::at_path(impl_->root, place).value_exact<std::string>();
+}
+
+bool Config::has(std::string_view key) const { return static_cast<bool>(toml::at_path(impl_->root, key)); }
+
+Config Config::with(std::span<const std::string> overrides) const {
+  std::vector<std::string> all = impl_->overrides;
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return from_text(impl_->text, impl_->source, all);  // parsed again: copies of nodes would lose their places
 }
 
 const std::string& Config::source() const { return impl_->source; }

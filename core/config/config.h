@@ -15,7 +15,9 @@ namespace hone {
 // A parsed TOML document with "key=value" overrides applied. Overrides are TOML ("steps=100",
 // "stage.sft.learning_rate=1e-3", "model.hidden_size=64"); a bare word that is no TOML value is a string; an element of
 // an array of tables is named by its index, or by its `name`, else its `objective`, else its `kind`. Strings have
-// ${NAME} expanded. Syntax errors are Errors "file:line:column: what".
+// ${NAME} expanded. Syntax errors are Errors "file:line:column: what". An override with a string for a table sets the
+// table's key `kind`; an override of a key of a string makes the string a table's `kind`. So "device=cpu" keeps the
+// other keys of [device], and "device.memory=8 GB" keeps device = "cuda".
 class Config {
  public:
   static Config from_file(const std::string& path, std::span<const std::string> overrides = {});
@@ -25,6 +27,10 @@ class Config {
 
   // A string of the document before it is read, by its place: "stage[0].kind". None if no string is there.
   std::optional<std::string> text_at(std::string_view place) const;
+  // True if the document, or an override, has the key ("stage[0].prompt").
+  bool has(std::string_view key) const;
+  // The document with more overrides.
+  Config with(std::span<const std::string> overrides) const;
   // The place of a key ("stage[0].prompt") as "file:line:column" or "override '...'". A key that the document does not
   // have gets the place of its table.
   std::string place_of(std::string_view key) const;

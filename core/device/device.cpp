@@ -4,7 +4,11 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
+
+#include "core/base/log.h"
+#include "core/device/cuda_facts.h"
 
 namespace hone {
 
@@ -64,7 +68,9 @@ std::unique_ptr<Device> open_device(const std::string& name) {
   if (const DeviceFactory* cuda = devices().find("cuda")) {
     try {
       return (*cuda)(0);
-    } catch (const Error&) {  // built for a GPU, on a machine without one
+    } catch (const Error& error) {  // built for a GPU, on a machine without one that works
+      const std::optional<CudaFacts> facts = find_cuda();
+      if (facts && has_unusable_gpu(*facts)) log::warning("device auto is the CPU: ", error.what());
     }
   }
   return devices().at("cpu")(0);

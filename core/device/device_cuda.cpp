@@ -1,10 +1,15 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 
+#include "core/base/build_info.h"
 #include "core/device/cuda_check.h"
+#include "core/device/cuda_facts.h"
 #include "core/device/device.h"
 #include "core/device/device_peers.h"
 
@@ -105,14 +110,40 @@ CooperativeBarriers& grid_barriers() {
   return all;
 }
 
+GpuFacts facts_of(int index) {
+  cudaDeviceProp properties{};
+  HONE_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return {.name = properties.name,
+          .major = properties.major,
+          .minor = properties.minor,
+          .num_sms = properties.multiProcessorCount,
+          .total_bytes = properties.totalGlobalMem,
+          .block_bytes = properties.sharedMemPerBlockOptin,
+          .l2_bytes = static_cast<size_t>(properties.l2CacheSize)};
+}
+
+CudaFacts ask_runtime() {
+  CudaFacts out{.architectures = build_cuda_architectures()};
+  HONE_CUDA_CHECK(cudaRuntimeGetVersion(&out.runtime_version));
+  HONE_CUDA_CHECK(cudaDriverGetVersion(&out.driver_version));
+  if (std::ifstream file("/proc/driver/nvidia/version"); file)
+    out.driver = driver_version_in(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) out.visible_devices = visible;
+  int count = 0;
+  if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
+    cudaGetLastError();  // clears it
+    out.error = cudaGetErrorString(code);
+    return out;
+  }
+  for (int i = 0; i < count; ++i) out.gpus.push_back(facts_of(i));
+  return out;
+}
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
-    int count = 0;
-    const cudaError_t found = cudaGetDeviceCount(&count);
-    HONE_CHECK(found == cudaSuccess, "cuda: ", cudaGetErrorString(found),
-               " (is there a GPU, and a driver that nvidia-smi can talk to?)");
-    HONE_CHECK(index < count, "cuda: device ", index, " was asked for, there are ", count);
+    const std::string problem = gpu_problem(ask_runtime(), index);
+    HONE_CHECK(problem.empty(), "cuda: ", problem);
     HONE_CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
   }
   DeviceKind kind() const override { return DeviceKind::cuda; }
@@ -188,24 +219,6 @@ class CudaDevice : public Device {
     return std::make_unique<CudaEvent>(timed);
   }
 
-  // Without peer access cudaMemcpyAsync copies through the host.
-  void read_from(const CudaDevice& owner) const {
-    if (owner.index_ == index_) return;
-    use();
-    int possible = 0;
-    HONE_CUDA_CHECK(cudaDeviceCanAccessPeer(&possible, index_, owner.index_));
-    if (!possible) return;
-    const cudaError_t code = cudaDeviceEnablePeerAccess(owner.index_, 0);
-    if (code == cudaErrorPeerAccessAlreadyEnabled)
-      cudaGetLastError();  // clears it
-    else
-      HONE_CUDA_CHECK(code);
-  }
-  void wait_on_stream(const CudaEvent& event, void* stream) const {
-    use();
-    event.make_stream_wait(stream);
-  }
-
  private:
   // CUDA launches kernels on the calling thread's current device. Every call that allocates, queues or waits sets it.
   // Kernels need no call of their own: a pass begins with a copy() from the host on the same thread.
@@ -214,8 +227,10 @@ class CudaDevice : public Device {
   cudaDeviceProp properties_{};
 };
 
-[[maybe_unused]] const bool added =
-    devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
+[[maybe_unused]] const bool added = [] {
+  cuda_facts_source = ask_runtime;
+  return devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
+}();
 
 int count_devices() {
   int count = 0;
@@ -224,15 +239,26 @@ int count_devices() {
   return 0;
 }
 
+// Without peer access cudaMemcpyAsync copies through the host.
+void reach(const void* memory) {
+  cudaPointerAttributes owner{};
+  int reader = 0, possible = 0;
+  HONE_CUDA_CHECK(cudaPointerGetAttributes(&owner, memory));
+  HONE_CUDA_CHECK(cudaGetDevice(&reader));
+  if (owner.device == reader) return;
+  HONE_CUDA_CHECK(cudaDeviceCanAccessPeer(&possible, reader, owner.device));
+  if (!possible) return;
+  const cudaError_t code = cudaDeviceEnablePeerAccess(owner.device, 0);
+  if (code == cudaErrorPeerAccessAlreadyEnabled)
+    cudaGetLastError();  // clears it
+  else
+    HONE_CUDA_CHECK(code);
+}
+
 [[maybe_unused]] const bool added_peers = device_peers().add(
-    "cuda",
-    {.count = count_devices,
-     .enable = [](Device& reader,
-                  Device& owner) { static_cast<CudaDevice&>(reader).read_from(static_cast<CudaDevice&>(owner)); },
-     .make_stream_wait =
-         [](Event& event, Device& device, void* stream) {
-           static_cast<CudaDevice&>(device).wait_on_stream(static_cast<CudaEvent&>(event), stream);
-         }});
+    "cuda", {.count = count_devices, .reach = reach, .make_stream_wait = [](Event& event, void* stream) {
+               static_cast<CudaEvent&>(event).make_stream_wait(stream);
+             }});
 
 }  // namespace
 }  // namespace hone

@@ -8,11 +8,11 @@ namespace hone {
 struct DevicePeers {
   // Devices of the kind that this process can open.
   int (*count)();
-  // Lets copies on `reader` read memory of `owner`, directly if the machine can. Both must be of this kind.
-  void (*enable)(Device& reader, Device& owner);
+  // Lets copies on the calling thread's current device read this memory of another device, directly if the machine can.
+  void (*reach)(const void* memory);
   // Work that is queued on the stream from here on waits for the event's last record(). The event may be another
   // device's.
-  void (*make_stream_wait)(Event& event, Device& device, void* stream);
+  void (*make_stream_wait)(Event& event, void* stream);
 };
 Registry<DevicePeers>& device_peers();  // by the name of the kind
 // Null for a kind without an entry.

@@ -236,7 +236,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
     lazy.push_back({.name = name,
                     .dtype = tensor.dtype,
                     .shape = {tensor.dims().begin(), tensor.dims().end()},
-                    .read = [tensor](std::vector<char>&) { return tensor; }});
+                    .read = [data = tensor](std::vector<char>&) { return data; }});
   }
   write_safetensors(path, std::move(lazy), metadata, max_shard_bytes);
 }

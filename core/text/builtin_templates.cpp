@@ -136,20 +136,10 @@ constexpr std::string_view kQwen =
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
 )";
 
-// ChatML with a system message if there is none.
-constexpr std::string_view kSmollm2 = R"({% if messages[0].role != 'system' %}
+// Stands before kChatml: a system message if there is none.
+constexpr std::string_view kSmollm2Start = R"({% if messages[0].role != 'system' %}
 {{- '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' -}}
 {% endif %}
-{%- for message in messages %}
-{{- '<|im_start|>' + message.role + '\n' -}}
-{% if message.role == 'assistant' %}
-{% generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}
-{% else %}
-{{- message.content + '<|im_end|>' -}}
-{% endif %}
-{{- '\n' -}}
-{% endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
 )";
 
 constexpr std::string_view kZephyr = R"({% for message in messages %}
@@ -167,6 +157,7 @@ constexpr std::string_view kZephyr = R"({% for message in messages %}
 }  // namespace
 
 std::span<const BuiltinTemplate> builtin_templates() {
+  static const std::string smollm2 = concat(kSmollm2Start, kChatml);
   static const std::vector<BuiltinTemplate> all = {
       {"alpaca", kAlpaca, {}},
       {"chatml", kChatml, {"<|im_start|>", "<|im_end|>"}},
@@ -176,7 +167,7 @@ std::span<const BuiltinTemplate> builtin_templates() {
       {"phi3", kPhi3, {"<|user|>", "<|assistant|>", "<|end|>"}},
       {"plain", kPlain, {}},
       {"qwen", kQwen, {"<|im_start|>", "<|im_end|>"}},
-      {"smollm2", kSmollm2, {"<|im_start|>", "<|im_end|>"}},
+      {"smollm2", smollm2, {"<|im_start|>", "<|im_end|>"}},
       {"zephyr", kZephyr, {}},
   };
   return all;

@@ -14,6 +14,14 @@ using Bf16 = __nv_bfloat16;
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
+// Shared memory that a thread block of the current device may have.
+inline size_t shared_bytes_per_block() {
+  int device = 0, bytes = 0;
+  HONE_CUDA_CHECK(cudaGetDevice(&device));
+  HONE_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return static_cast<size_t>(bytes);
+}
+
 template <int U>
 __device__ inline uint32_t unit_at(uint32_t tile, int row, int unit) {
   return tile + static_cast<uint32_t>(row * U + (unit ^ (row & 7))) * 16;
@@ -68,6 +76,20 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   uint32_t both;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
+}
+
+// The four lanes of an accumulator row exchange words: before, word i of lane t is word t of the row's unit i (16
+// bytes); after, lane t has the four words of unit t.
+__device__ inline void exchange_quad(uint32_t (&x)[4], int lane) {
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (!(i & step)) {
+        const bool high = lane & step;
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, high ? x[i] : x[i | step], step);
+        (high ? x[i] : x[i | step]) = got;
+      }
 }
 
 // Rounds the head dimension up to 64, 128 or 256 and calls body(width). Shared memory is padded with zeros, which

@@ -5,6 +5,8 @@
 
 namespace hone::sm90 {
 
+using hone::RingPlace;
+using hone::uniform;
 using hopper::Barrier;
 using hopper::fence_async_proxy;
 using hopper::fence_mbarrier_init;
@@ -21,19 +23,6 @@ using hopper::wgmma_fence_registers;
 using hopper::wgmma_ss;
 using hopper::wgmma_wait;
 
-// Position in a ring of pipeline stages, and the mbarrier parity of the current lap.
-template <int Stages>
-struct RingPlace {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ void next() {
-    if (++stage == Stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // TMA load of the box at (token, head, column) of a tensor [tokens, heads, dim]. Its bytes count at the barrier.
 __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
   asm volatile(
@@ -42,10 +31,6 @@ __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barri
       "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(head), "r"(token)
       : "memory");
 }
-
-// Broadcasts lane 0's value, which all lanes already have. The compiler then knows that it is warp-uniform: descriptor
-// arithmetic and branches need no vector instructions.
-__device__ inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
 // Named barriers. Id 0 is that of __syncthreads().
 __device__ inline void named_sync(int id, int threads) {

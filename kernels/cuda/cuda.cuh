@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "core/device/cuda_check.h"
+#include "kernels/cuda/limits.h"
 #include "kernels/op.h"
 
 namespace hone {
@@ -21,21 +22,24 @@ inline void check_launch(const OpBase& op) {
              ")");
 }
 
-// Returns the number of SMs of the current device. The first call reads it; later calls return the same number.
-inline int num_sms() {
-  static const int count = [] {
-    int device = 0, value = 0;
-    HONE_CUDA_CHECK(cudaGetDevice(&device));
-    HONE_CUDA_CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device));
-    return value;
-  }();
-  return count;
-}
+// The number of SMs of the current device.
+inline int num_sms() { return device_limits().num_sms; }
 
-// Allows a kernel more than 48 KB of dynamic shared memory. Call it before the launch; repeated calls do no harm.
+// Bytes of shared memory that a thread block of the current device may have.
+inline int max_shared_bytes() { return static_cast<int>(device_limits().shared_per_block); }
+
+// Allows a kernel more than 48 KB of dynamic shared memory. Call it before the launch; repeated calls do no harm. A
+// launch that may need more than 48 KB declares its plan (kernels/cuda/launch_plan.h).
 template <class Kernel>
 void allow_shared_memory(Kernel* kernel, size_t bytes) {
-  HONE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  const cudaError_t code =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (code == cudaErrorInvalidValue) {
+    cudaGetLastError();
+    fail("cuda: a kernel needs ", bytes, " bytes of dynamic shared memory; a thread block of ", device_limits().name,
+         " may have ", device_limits().shared_per_block);
+  }
+  HONE_CUDA_CHECK(code);
 }
 
 // Calls body(float{}) or body(__nv_bfloat16{}). Throws for any other dtype.
@@ -113,6 +117,10 @@ __device__ inline void cp_async(uint32_t to, const void* from) {
 // Copies if `inside`; else writes zeros and reads nothing.
 __device__ inline void cp_async(uint32_t to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+// Copies the first `bytes` of 16 and writes zeros to the rest.
+__device__ inline void cp_async_bytes(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 // For weights that are read once: the L2 prefetch size is 256 bytes. Copies the first `bytes` of 16 and writes zeros
 // to the rest.

@@ -11,59 +11,32 @@
 // i / 2 % 2 is 1.
 #include <cuda.h>
 
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/mbarrier.cuh"
 #include "kernels/cuda/pdl.cuh"
 
 namespace hone::hopper {
 
+using hone::named_barrier_sync;
+
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// mbarrier in shared memory. A phase completes when all its arrivals and all expected bytes have come. wait(parity)
-// returns once the phase of that parity has completed.
-struct Barrier {
-  uint64_t word;
-  __device__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&word)), "r"(arrivals) : "memory");
-  }
-  __device__ void arrive() {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory");
-  }
+// mbarrier in shared memory. A phase completes when all its arrivals and all expected bytes have come.
+struct Barrier : Mbarrier {
+  using Mbarrier::arrive;
   __device__ void arrive(uint32_t times) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(times) : "memory");
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(times) : "memory");
   }
   // Arrives at the same barrier of another thread block of the cluster.
   __device__ void arrive_at(uint32_t block) {
     asm volatile(
         "{\n.reg .b32 there;\n"
         "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(&word)),
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(address()),
         "r"(block)
         : "memory");
   }
   __device__ void arrive_expect_tx(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes)
-                 : "memory");
-  }
-  // Arrives when the cp.async copies that this thread has issued have landed.
-  __device__ void arrive_after_copies() {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(&word)) : "memory");
-  }
-  __device__ bool done(uint32_t parity) {
-    uint32_t yes;
-    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(yes)
-                 : "r"(shared_address(&word)), "r"(parity)
-                 : "memory");
-    return yes != 0;
-  }
-  __device__ void wait(uint32_t parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(shared_address(&word)),
-        "r"(parity)
-        : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
 };
 __device__ inline void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
@@ -101,11 +74,6 @@ __device__ inline bool elect() {
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(yes)::"memory");
   return yes != 0;
 }
-// Barrier of `threads` threads of the thread block. Id 0 is that of __syncthreads().
-__device__ inline void named_barrier_sync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // TMA load of the box at (column, row) into shared memory. Its bytes count at the barrier.
 __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row) {
   asm volatile(

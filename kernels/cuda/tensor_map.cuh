@@ -27,8 +27,12 @@ CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const c
   static const Encode encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
     HONE_CUDA_CHECK(
         cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
+#else
+    HONE_CUDA_CHECK(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found));
+#endif
     HONE_CHECK(found == cudaDriverEntryPointSuccess,
                "cuda: the driver has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
     return reinterpret_cast<Encode>(function);

@@ -5,7 +5,7 @@
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/decoder_layer/decoder_layer.h"
 #include "kernels/elementwise/activation.cuh"
-#include "kernels/gemm/sm90/output.cuh"
+#include "kernels/gemm/mma/output.cuh"
 #include "kernels/rope/qkv.cuh"
 
 namespace hone {
@@ -146,8 +146,8 @@ inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const GemmWeights
   const auto vector = [](const Tensor& v) {
     return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0);
   };
-  return tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) && vector(product.bias) &&
-         product.w.dim(1) > 0 && product.w.dim(1) % 8 == 0;
+  return runs_hopper_bodies() && tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) &&
+         vector(product.bias) && product.w.dim(1) > 0 && product.w.dim(1) % 8 == 0;
 }
 inline bool fuses_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product) {
   return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;

@@ -26,7 +26,7 @@
 #include <utility>
 
 #include "kernels/decoder_layer/outputs.cuh"
-#include "kernels/gemm/sm90/small_m.cuh"
+#include "kernels/gemm/mma/small_m.cuh"
 
 namespace hone {
 

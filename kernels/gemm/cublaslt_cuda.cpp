@@ -1,7 +1,5 @@
 // GEMMs by cuBLASLt: the backward ops, and gemm_forward with fast numerics. The heuristic is queried once per problem
 // and its choice is cached. Split-K partial sums are reduced in a workspace in a fixed order.
-#include <cublasLt.h>
-
 #include <array>
 #include <bit>
 #include <map>
@@ -12,13 +10,14 @@
 #include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/sanitizer.h"
+#include "kernels/gemm/cublaslt_library.h"
 #include "kernels/gemm/internal.h"
 
 namespace hone {
 namespace {
 
 void check(cublasStatus_t status, const char* call) {
-  HONE_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", cublasLtGetStatusName(status), " in ", call);
+  HONE_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", cublaslt().get_status_name(status), " in ", call);
 }
 #define HONE_CUBLAS_CHECK(call) check(call, #call)
 
@@ -51,7 +50,7 @@ cublasLtHandle_t handle() {
   HONE_CUDA_CHECK(cudaGetDevice(&device));
   const std::scoped_lock lock(mutex);
   cublasLtHandle_t& found = handles[device];
-  if (!found) HONE_CUBLAS_CHECK(cublasLtCreate(&found));
+  if (!found) HONE_CUBLAS_CHECK(cublaslt().create(&found));
   return found;
 }
 
@@ -60,7 +59,7 @@ struct Descriptors {
   cublasLtMatrixLayoutOpaque_t a{}, b{}, c{}, d{};
 
   explicit Descriptors(const Matmul& p) {
-    HONE_CUBLAS_CHECK(cublasLtMatmulDescInit(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    HONE_CUBLAS_CHECK(cublaslt().matmul_desc_init(&product, sizeof product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (p.bias) {
@@ -75,19 +74,19 @@ struct Descriptors {
   }
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, T value) {
-    HONE_CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&product, attribute, &value, sizeof value));
+    HONE_CUBLAS_CHECK(cublaslt().set_matmul_desc(&product, attribute, &value, sizeof value));
   }
   static void layout(cublasLtMatrixLayoutOpaque_t& to, const Tensor& x) {
-    HONE_CUBLAS_CHECK(cublasLtMatrixLayoutInit(&to, type_of(x.dtype), static_cast<uint64_t>(x.dim(1)),
-                                               static_cast<uint64_t>(x.dim(0)), std::max(x.row_stride, x.dim(1))));
+    HONE_CUBLAS_CHECK(cublaslt().matrix_layout_init(&to, sizeof to, type_of(x.dtype), static_cast<uint64_t>(x.dim(1)),
+                                                    static_cast<uint64_t>(x.dim(0)), std::max(x.row_stride, x.dim(1))));
   }
 };
 
 std::optional<Choice> query_heuristic(const Matmul& p, Descriptors& of) {
   cublasLtMatmulPreferenceOpaque_t preference{};
-  HONE_CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
+  HONE_CUBLAS_CHECK(cublaslt().preference_init(&preference, sizeof preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    HONE_CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value));
+    HONE_CUBLAS_CHECK(cublaslt().set_preference(&preference, attribute, &value, sizeof value));
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{64} << 20);
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -97,8 +96,8 @@ std::optional<Choice> query_heuristic(const Matmul& p, Descriptors& of) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment_of(p.d)));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle(), &of.product, &of.a, &of.b, &of.c, &of.d,
-                                                               &preference, 1, &result, &found);
+  const cublasStatus_t status =
+      cublaslt().get_heuristic(handle(), &of.product, &of.a, &of.b, &of.c, &of.d, &preference, 1, &result, &found);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) return std::nullopt;
   return Choice{result.algo, result.workspaceSize};
 }
@@ -140,9 +139,9 @@ bool multiply(Context& context, const Matmul& p) {
   if (choice->workspace) workspace = context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)});
   mark_initialized(context, workspace);  // before the call: its second kernel reads the workspace
   const float one = 1, c_factor = p.add_c ? 1.0f : 0.0f;
-  HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data,
-                                   &of.c, p.d.data, &of.d, &choice->algorithm, workspace.data, choice->workspace,
-                                   static_cast<cudaStream_t>(context.stream())));
+  HONE_CUBLAS_CHECK(cublaslt().matmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor,
+                                      p.c.data, &of.c, p.d.data, &of.d, &choice->algorithm, workspace.data,
+                                      choice->workspace, static_cast<cudaStream_t>(context.stream())));
   if (!p.add_c || p.c.data != p.d.data) mark_initialized(context, p.d);
   return true;
 }
@@ -211,6 +210,7 @@ bool run_gemm_forward_fast(Context& context, const GemmForward& args) {
   if (context.numerics() != Numerics::fast || K == 0 || args.y.size() == 0) return false;
   if ((args.bias && args.bias.dtype != args.y.dtype) || (args.residual && args.residual.dtype != args.y.dtype))
     return false;
+  if (!cublaslt_if_present()) return false;
   return multiply(context, {.a = args.w,
                             .b = args.x,
                             .c = args.residual ? args.residual : args.y,

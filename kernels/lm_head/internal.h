@@ -86,11 +86,19 @@ void head_exponentials(Context& context, const HeadRows& rows, Tensor numbers, T
 void head_scale(Context& context, const HeadRows& rows, Tensor numbers, Tensor scaled, Tensor hidden, Tensor w);
 
 // The same for all columns at once, from hidden and w: the logits stay in registers and have gemm_forward's bits.
-// head_is_direct: true for bf16 matrices that TMA can read, with enough rows for a tile and enough columns.
-bool head_is_direct(const Tensor& hidden, const Tensor& w);
-void head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w);
-void head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w);
-void head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w);
+// logprob_sm90.cu sets it; without Hopper code it is nullptr.
+struct LmHeadDirect {
+  // True for bf16 matrices that TMA can read, with enough rows for a tile and enough columns, if the device runs Hopper
+  // bodies.
+  bool (*accepts)(const Tensor& hidden, const Tensor& w);
+  void (*sums)(Context& context, const HeadRows& rows, Tensor hidden, Tensor w);
+  void (*exponentials)(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w);
+  void (*gradient)(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w);
+};
+inline constinit const LmHeadDirect* lm_head_direct = nullptr;
+inline bool head_is_direct(const Tensor& hidden, const Tensor& w) {
+  return lm_head_direct && lm_head_direct->accepts(hidden, w);
+}
 
 // y[r] = scale[r] * x[r], in y's dtype.
 void scale_rows(Context& context, Tensor y, Tensor x, Tensor scale);

@@ -108,7 +108,7 @@ void forward(Context& context, const LogprobForward& args) {
     rows.hit = rows_of(args.hit, first, count);
     const Tensor block = args.hidden.rows(first, count);
     if (head_is_direct(block, args.w))
-      head_sums_direct(context, rows, block, args.w);
+      lm_head_direct->sums(context, rows, block, args.w);
     else
       for_each_piece(context, block, args.w,
                      [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
@@ -160,7 +160,7 @@ void backward(Context& context, const LogprobBackward& args) {
     rows.z_loss = args.grad.z_loss;
     const Tensor block = args.hidden.rows(first, count), gradient = gradients.rows(0, count);
     if (head_is_direct(block, args.w))
-      head_gradient_direct(context, rows, gradient, block, args.w);
+      lm_head_direct->gradient(context, rows, gradient, block, args.w);
     else
       for_each_piece(context, block, args.w, [&](int64_t column, const Tensor& logits) {
         head_gradient(context, rows, gradient, logits, column);
@@ -207,7 +207,7 @@ void fused(Context& context, const LogprobFused& args) {
     rows.hit = rows_of(args.hit, first, count);
     rows.guess = guess.rows(first, count);
     if (head_is_direct(block, args.w))
-      head_exponentials_direct(context, rows, gradient, block, args.w);
+      lm_head_direct->exponentials(context, rows, gradient, block, args.w);
     else
       for_each_piece(context, block, args.w, [&](int64_t column, const Tensor& logits) {
         head_exponentials(context, rows, gradient, logits, column);

@@ -94,23 +94,29 @@ void launch(Context& context, const HeadRows& rows, const Tensor& numbers, const
   check_launch(logprob_forward);
 }
 
-}  // namespace
-
-bool head_is_direct(const Tensor& hidden, const Tensor& w) {
+bool accepts(const Tensor& hidden, const Tensor& w) {
   constexpr int64_t few = 64, least_columns = 256;
-  return tma_compatible(hidden) && tma_compatible(w) && hidden.dim(0) >= few && w.dim(1) >= least_columns;
+  return runs_hopper_bodies() && tma_compatible(hidden) && tma_compatible(w) && hidden.dim(0) >= few &&
+         w.dim(1) >= least_columns;
 }
-void head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w) {
+void sums(Context& context, const HeadRows& rows, Tensor hidden, Tensor w) {
   if (rows.chunk_weighted)
     launch<LmHeadPass::weighted_sums>(context, rows, {}, hidden, w);
   else
     launch<LmHeadPass::sums>(context, rows, {}, hidden, w);
 }
-void head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w) {
+void exponentials(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w) {
   launch<LmHeadPass::exponentials>(context, rows, numbers, hidden, w);
 }
-void head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w) {
+void gradient(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w) {
   launch<LmHeadPass::gradient>(context, rows, gradient, hidden, w);
 }
 
+constexpr LmHeadDirect direct{accepts, sums, exponentials, gradient};
+[[maybe_unused]] const bool added = [] {
+  lm_head_direct = &direct;
+  return true;
+}();
+
+}  // namespace
 }  // namespace hone

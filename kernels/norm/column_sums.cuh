@@ -12,12 +12,13 @@
 // PDL       launched with PDL; griddep_wait before the partial sums are read. The kernel before triggers in
 //           add_groups().
 // Limits    none.
+#include "kernels/cuda/pdl.cuh"
 #include "kernels/norm/row_tile.cuh"
 
 namespace hone {
 
 // How the rows of a backward pass are split: `count` thread blocks that process `groups` rows at a time. At most 132
-// blocks, one per SM of an H100 or H200. The number is fixed because it decides the order of sums.
+// blocks, one per SM of an H100 or H200. Both numbers are the same on every GPU because they decide the order of sums.
 struct RowBlocks {
   static constexpr int most = 132, most_warps = 16;
   int groups, threads, rows_a_block, count;
@@ -28,13 +29,32 @@ struct RowBlocks {
   }
 };
 
+// The ring of a backward pass in shared memory: `inputs` rows of each group in each of one or two pipeline stages.
+struct NormRing {
+  int stages;
+  size_t bytes;
+  // static_bytes: static shared memory of the kernel.
+  NormRing(const DeviceLimits& limits, int inputs, int packs, int threads, size_t static_bytes) {
+    const auto stage_bytes = static_cast<size_t>(inputs * packs * threads) * sizeof(uint4);
+    stages = 2 * stage_bytes + static_bytes <= limits.shared_per_block ? 2 : 1;
+    bytes = static_cast<size_t>(stages) * stage_bytes;
+  }
+};
+// Visits the shapes of all backward kernels: body(packs, threads).
+template <class Body>
+void for_norm_shapes(int most_packs, int most_warps, Body body) {
+  for (int packs = 2; packs <= most_packs; packs += packs < 4 ? 1 : 2)
+    for (int warps = packs > 4 ? most_warps : 1; warps <= most_warps; warps *= 2)
+      body(packs, RowBlocks(1, {packs, warps}).threads);
+}
+
 // Writes to [dim] the sums of the block's groups in ascending order. `shared` holds dim floats per group. All threads
 // of the block call it.
 template <class T, int P, bool whole>
 __device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][vec_size<T>], int dim,
                                   RowThread at) {
   constexpr int N = vec_size<T>;
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  hopper::griddep_launch_dependents();
   __syncthreads();  // all threads have read what `shared` held before
 #pragma unroll
   for (int p = 0; p < P; ++p) {
@@ -77,8 +97,7 @@ __global__ static void __launch_bounds__(columns* lanes) kernel(ColumnSums sums,
   const int column = static_cast<int>(blockIdx.x) * columns + i, share = (rows + lanes - 1) / lanes,
             end = min(rows, (lane + 1) * share);
   float sum = 0;
-  asm volatile("griddepcontrol.wait;" ::
-                   : "memory");  // the kernel before has completed; this one starts while its last blocks run
+  hopper::griddep_wait();  // the kernel before has completed; this one starts while its last blocks run
   if (column < dim)
 #pragma unroll 8
     for (int r = lane * share; r < end; ++r) sum += from[int64_t{r} * dim + column];
@@ -106,17 +125,10 @@ inline void add_column_sums(Context& context, const OpBase& op,
       ++count;
     }
   if (count == 0) return;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(static_cast<unsigned>((dim + column_sums::columns - 1) / column_sums::columns),
-                        static_cast<unsigned>(count));
-  launch.blockDim = dim3(column_sums::columns * column_sums::lanes);
-  launch.stream = cuda_stream(context);
-  launch.attrs = &early;
-  launch.numAttrs = 1;
-  HONE_CUDA_CHECK(cudaLaunchKernelEx(&launch, column_sums::kernel, sums, rows, dim));
+  const dim3 grid(static_cast<unsigned>((dim + column_sums::columns - 1) / column_sums::columns),
+                  static_cast<unsigned>(count));
+  launch_pdl(cuda_stream(context), column_sums::kernel, grid, column_sums::columns * column_sums::lanes, 0, 1, sums,
+             rows, dim);
   check_launch(op);
 }
 

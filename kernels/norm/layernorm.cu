@@ -5,15 +5,16 @@
 // Roles     forward: 256 threads, up to 2 blocks per SM, grid-stride over rows. Backward: up to 512 threads, a fixed
 //           range of rows per block (RowBlocks); all warps alike.
 // Pipeline  forward: the next row is loaded into registers while a row is computed. Backward: 2 smem stages per group
-//           (x, dy and, if accumulating, dx; cp.async), each thread reads its own copies only.
-// Smem      forward: static 512 bytes. Backward: dynamic 2 * (2 or 3) * P * threads * 16 bytes (P vectors per thread),
-//           at most 192 KB, reused for the sums of dw and db; static 512 bytes.
+//           (1 if 2 do not fit) of x, dy and, if accumulating, dx (cp.async); each thread reads its own copies only.
+// Smem      forward: static 512 bytes. Backward: dynamic stages * (2 or 3) * P * threads * 16 bytes (P vectors per
+//           thread), at most 192 KB, or 96 KB with 1 stage, reused for the sums of dw and db; static 512 bytes.
 // Numerics  f32. Mean first, then squared deviations (two passes over registers). The order of a row's sums depends on
 //           its length and dtype only. dw, db: column_sums.cuh.
 // PDL       forward none. Backward triggers dependents before its last sums; the kernel of column_sums.cuh waits.
 // Limits    rows up to 8192 bf16 or 4096 f32 elements.
 #include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
+#include "kernels/cuda/launch_plan.h"
 #include "kernels/norm/column_sums.cuh"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/row_tile.cuh"
@@ -93,11 +94,12 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
 
 struct Backward {
   int64_t rows, dx_stride, dy_stride, x_stride;
-  int dim, warps, rows_a_block;
+  int dim, warps, rows_a_block, stages;
 };
+constexpr size_t backward_static_bytes = 512;
 
-// Each block has a range of rows; each group of warps takes every groups-th of them, two in flight. dw_partial and
-// db_partial [blocks, dim] receive the block's sums; they may be nullptr.
+// Each block has a range of rows; each group of warps takes every groups-th of them, `stages` (1 or 2) in flight.
+// dw_partial and db_partial [blocks, dim] receive the block's sums; they may be nullptr.
 template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* dw_partial, float* db_partial, const T* dy, const T* x, const float* mean,
@@ -122,15 +124,20 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     cp_async_commit();
   };
   fetch(begin + at.row, 0);
-  fetch(begin + at.row + groups, 1);
+  if (s.stages > 1) fetch(begin + at.row + groups, 1);
   RowTile<T, P> weight;
   weight.load(NormRow<const T, whole>{w, s.dim}, at);
   float dw[P][N] = {}, db[P][N] = {};
-  int stage = 0;
+  int parity = 0;
   int64_t row = begin + at.row;
-  for (; row < end; row += groups, stage ^= 1) {
+  for (; row < end; row += groups, parity ^= 1) {
+    const int stage = s.stages > 1 ? parity : 0;
     const float center = mean[row], scale = rstd[row];
-    cp_async_wait<1>();  // this thread's copies of the row have landed
+    // This thread's copies of the row have landed.
+    if (s.stages > 1)
+      cp_async_wait<1>();
+    else
+      cp_async_wait<0>();
     // Two sums of the row: of g = dy * w, and of g * n with n the normed x.
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
     float sum = 0, dot = 0;
@@ -146,8 +153,8 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
         dot = fmaf(g[j] * factor[j], (v[j] - center) * scale, dot);
       }
     }
-    sum = row_sum(sum, at, shared[stage][0]) / static_cast<float>(s.dim);
-    dot = row_sum(dot, at, shared[stage][1]) / static_cast<float>(s.dim);
+    sum = row_sum(sum, at, shared[parity][0]) / static_cast<float>(s.dim);
+    dot = row_sum(dot, at, shared[parity][1]) / static_cast<float>(s.dim);
     // dx of the row; this thread's columns of dw and db.
     weight.forget_unpacked();
 #pragma unroll
@@ -167,13 +174,13 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
       NormRow<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
     }
     weight.forget_unpacked();
-    fetch(row + 2 * groups, stage);
+    fetch(row + s.stages * groups, stage);
   }
   // Groups with one row less run the same barriers as the others: racecheck of compute-sanitizer reports false hazards
   // otherwise.
   if (row - at.row < end) {
-    row_sum(0, at, shared[stage][0]);
-    row_sum(0, at, shared[stage][1]);
+    row_sum(0, at, shared[parity][0]);
+    row_sum(0, at, shared[parity][1]);
   }
   // Sum the groups of the block.
   float* const sums = reinterpret_cast<float*>(memory);
@@ -228,14 +235,21 @@ void backward(Context& context, const LayernormBackward& args) {
       return sum ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
     };
     const Tensor dw_partial = partial_of(args.dw), db_partial = partial_of(args.db);
-    const Backward s{rows,        args.dx.row_stride, args.dy.row_stride, args.x.row_stride, static_cast<int>(dim),
-                     shape.warps, blocks.rows_a_block};
+    Backward s{rows,
+               args.dx.row_stride,
+               args.dy.row_stride,
+               args.x.row_stride,
+               static_cast<int>(dim),
+               shape.warps,
+               blocks.rows_a_block,
+               1};
     const bool whole_rows = packs<T>(args.dx) && packs<T>(args.dy) && packs<T>(args.x) && begins_pack(args.w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
       const auto kernel = args.accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
-      const size_t shared = static_cast<size_t>(2 * (args.accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
-      allow_shared_memory(kernel, shared);
-      kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(
+      const NormRing ring(device_limits(), args.accumulate ? 3 : 2, P, blocks.threads, backward_static_bytes);
+      s.stages = ring.stages;
+      allow_shared_memory(kernel, ring.bytes);
+      kernel<<<blocks.count, blocks.threads, ring.bytes, cuda_stream(context)>>>(
           numbers<T>(args.dx), numbers<float>(dw_partial), numbers<float>(db_partial), numbers<const T>(args.dy),
           numbers<const T>(args.x), numbers<const float>(args.mean), numbers<const float>(args.rstd),
           numbers<const T>(args.w), s);
@@ -248,6 +262,14 @@ void backward(Context& context, const LayernormBackward& args) {
 [[maybe_unused]] const bool added = layernorm_forward.add({"rows", DeviceKind::cuda, forward}) &&
                                     layernorm_backward.add({"rows", DeviceKind::cuda, backward}) &&
                                     declare_adds_once(layernorm_backward, DeviceKind::cuda);
+[[maybe_unused]] const bool planned =
+    launch_plans().add("layernorm_backward.rows", [](const DeviceLimits& limits, LaunchPlans& out) {
+      for_norm_shapes(most_packs, most_warps, [&](int packs, int threads) {
+        const NormRing ring(limits, 3, packs, threads, backward_static_bytes);
+        out.add(concat("backward_kernel of ", packs, " vectors, ", threads, " threads"),
+                backward_kernel<__nv_bfloat16, 4, true, true>, threads, ring.bytes, backward_static_bytes);
+      });
+    });
 
 }  // namespace
 }  // namespace hone

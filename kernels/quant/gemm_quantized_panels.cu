@@ -1,5 +1,6 @@
 // gemm_quantized for every shape, alignment and dtype: dequantizes 4096 rows of w at a time to x's dtype, which is
-// exact, and runs gemm_forward. gemm_quantized_sm90.cu has the same bits and reads w once, but needs aligned rows.
+// exact, and runs gemm_forward. gemm_quantized_sm90.cu and, for few rows, gemm_quantized_small_m.cu have the same bits
+// and read w once, but need aligned rows.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
@@ -65,7 +66,7 @@ void unpack(Context& context, Tensor to, const QuantizedMatrix& w, int64_t first
 void forward(Context& context, const GemmQuantized& args) {
   check_gemm_quantized_cuda(args);
   const int64_t M = args.x.dim(0), N = args.w.values.dim(0), K = args.w.values.dim(1), rows = std::min(panel, N);
-  if (args.y.size() == 0) return;
+  if (args.y.size() == 0 || quantized::run_few(context, args)) return;
   const ScratchScope scope(context);
   const Tensor unpacked = context.scratch().take(args.x.dtype, {rows, K}),
                sums = context.scratch().take(DType::f32, {M, rows});

@@ -40,12 +40,6 @@ void consider(QuantizedPlan& best, int64_t M, int64_t N, int64_t K) {
 template <class Format>
 void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue) {
   const int64_t M = x.dim(0), N = w.values.dim(0), K = x.dim(1);
-  if (takes_few(M, K))
-    return launch_few<Format>(cuda_stream(context),
-                              {numbers<const uint8_t>(w.values), numbers<const float>(w.scales),
-                               numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride, static_cast<int>(M),
-                               static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
-                              epilogue);
   QuantizedPlan plan;
   if (M <= 16) {
     consider<Format, Tile<1, 16, 8>>(plan, M, N, K);
@@ -64,7 +58,7 @@ void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatr
 
 void forward(Context& context, const GemmQuantized& args) {
   check_gemm_quantized_cuda(args);
-  if (args.y.size() == 0) return;
+  if (args.y.size() == 0 || run_few(context, args)) return;
   with_pairs(args.w.format, [&]<class Format>(Format) {
     run<Format>(context, args.y, args.x, args.w, GemmEpilogue(args.y, args.bias, args.residual));
   });
@@ -72,7 +66,7 @@ void forward(Context& context, const GemmQuantized& args) {
 }
 
 bool supports(const GemmQuantized& args) {
-  return tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
+  return runs_hopper_bodies() && tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});

@@ -2,7 +2,7 @@
 // Quantized GEMM on Hopper for any number of rows: y = (x . values^T) * scales, bf16 x, int8 or e4m3 values. Only .cu
 // and .cuh files include it.
 //
-// Use       more than 8 rows of x, or K too long for gemm_quantized_small_m.cuh.
+// Use       more than 8 rows of x, or K too long for gemm_quantized_small_m.cu.
 // Tile      64 or 128 rows of w by 16, 32, 64 or 128 rows of x, K step 128. w is the M operand of wgmma, x the N
 //           operand. With splits > 1 a block computes some K chunks of a tile, and join_kernel adds them.
 // Roles     one or two consumer warpgroups of 64 rows of w: they decode w from shared memory to the registers of the A
@@ -19,9 +19,13 @@
 // Limits    sm_90a; rows of x and w 16-byte aligned.
 #include "kernels/cuda/hopper_registers.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/quant/gemm_quantized_small_m.cuh"
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/gemm.h"
+#include "kernels/quant/quant_format.cuh"
 
 namespace hone::quantized {
+
+constexpr int chunk_size = static_cast<int>(gemm_cuda_chunk);
 
 struct TileShape {
   const float* scales;

@@ -22,5 +22,10 @@ inline void check_gemm_quantized(const GemmQuantized& args) {
 
 // CUDA bodies.
 void check_gemm_quantized_cuda(const GemmQuantized& args);
+namespace quantized {
+// The kernel for few rows (gemm_quantized_small_m.cu). Returns false and does nothing if it does not support the
+// arguments; y is not empty.
+bool run_few(Context& context, const GemmQuantized& args);
+}  // namespace quantized
 
 }  // namespace hone

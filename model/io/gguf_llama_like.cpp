@@ -31,6 +31,8 @@ Json read_config(const GgufKeys& keys, bool tied, const char* model_type) {
                "values of another size than keys (attention.value_length) are not supported");
   keys.require(keys.count("rope.dimension_count", head_dim) == head_dim, "key '", keys.full("rope.dimension_count"),
                "' is not the head size ", head_dim, "; partial rotary positions are not supported");
+  constexpr std::string_view epsilon = "attention.layer_norm_rms_epsilon";
+  keys.require(keys.has(epsilon), "key '", keys.full(epsilon), "' is missing");
   keys.require(keys.number("expert_count", 0) == 0, "a mixture of experts (", keys.full("expert_count"),
                ") is not supported");
   Json out = JsonObject{{"model_type", model_type},
@@ -42,7 +44,7 @@ Json read_config(const GgufKeys& keys, bool tied, const char* model_type) {
                         {"head_dim", head_dim},
                         {"hidden_act", "silu"},
                         {"max_position_embeddings", keys.count("context_length")},
-                        {"rms_norm_eps", keys.number("attention.layer_norm_rms_epsilon", 1e-5)},
+                        {"rms_norm_eps", keys.number(epsilon, 0)},
                         {"tie_word_embeddings", tied}};
   read_gguf_rope(keys, head_dim, out);
   return out;

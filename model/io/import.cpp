@@ -30,6 +30,8 @@ void write_folder_atomic(const fs::path& to, const std::function<void(const fs::
 
 void import_gguf(const fs::path& from, const fs::path& to, DType dtype) {
   check_model_path(from);
+  HONE_CHECK(!fs::is_directory(from), from.string(),
+             ": not a GGUF file, but a model folder already; every command takes it as it is");
   HONE_CHECK(is_gguf(from), from.string(), ": not a GGUF file");
   const GgufModel file(from, dtype);
   Json config = file.config();

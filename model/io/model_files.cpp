@@ -70,7 +70,7 @@ std::string problem_of_folder(const fs::path& folder) {
   const auto any = [&](std::string_view extension) {
     return has_file(folder, [&](const fs::path& path) { return path.extension() == extension; });
   };
-  const std::string lacks = "not a model folder: it has no config.json";
+  std::string lacks = "not a model folder: it has no config.json";
   if (any(".gguf")) {
     std::vector<fs::path> files;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -93,7 +93,7 @@ std::string problem_of_weights(const fs::path& folder) {
   const auto named = [&](const auto& matches) { return has_file(folder, matches); };
   if (named([](const fs::path& path) { return path.filename().string().find(".safetensors") != std::string::npos; }))
     return {};
-  const std::string lacks = "no model.safetensors in the folder, nor model.safetensors.index.json";
+  std::string lacks = "no model.safetensors in the folder, nor model.safetensors.index.json";
   if (named([](const fs::path& path) {
         const std::string name = path.filename().string();
         return name.starts_with("pytorch_model") || name.ends_with(".pt") || name.ends_with(".pth");

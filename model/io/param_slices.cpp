@@ -32,18 +32,30 @@ void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t wi
                   width);
 }
 
+// Calls visit(rows, byte offset in `element_bytes` per element) for each part of a slice that staging memory may hold.
+template <class Visit>
+void for_each_part(const Tensor& value, size_t element_bytes, Visit visit) {
+  const int64_t width = value.size() / std::max<int64_t>(1, value.dim(0)),
+                step = std::max<int64_t>(1, max_staged_elements / std::max<int64_t>(1, width));
+  for (int64_t first = 0; first < value.dim(0); first += step)
+    visit(value.rows(first, std::min(step, value.dim(0) - first)), static_cast<size_t>(first * width) * element_bytes);
+}
+
 std::vector<char> host_bytes(Context& context, Arena& staging, const FileSlice& slice, DType dtype) {
-  const Arena::Mark mark = staging.mark();
-  const Tensor value = slice.value(), raw = staging.take(dtype, value.dims());
-  cast(context, raw, value);
-  std::vector<char> out(raw.bytes());
-  context.copy(Tensor(out.data(), dtype, DeviceKind::cpu, raw.dims()), raw);
-  context.synchronize();
+  const Tensor value = slice.value();
+  std::vector<char> out(static_cast<size_t>(value.size()) * size_of(dtype));
+  for_each_part(value, size_of(dtype), [&](const Tensor& part, size_t at) {
+    const Arena::Mark mark = staging.mark();
+    const Tensor raw = staging.take(dtype, part.dims());
+    cast(context, raw, part);
+    context.copy(Tensor(out.data() + at, dtype, DeviceKind::cpu, raw.dims()), raw);
+    context.synchronize();
+    staging.release(mark);
+  });
   if (slice.param->transposed) {
     const std::vector<char> plain = out;
     transpose(out.data(), plain.data(), value.dim(0), value.dim(1), size_of(dtype));
   }
-  staging.release(mark);
   return out;
 }
 
@@ -121,18 +133,21 @@ std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const 
 }
 
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file) {
-  const Arena::Mark mark = staging.mark();
   std::vector<char> turned;
   if (slice.param->transposed) {
     turned.resize(file.bytes());
     transpose(turned.data(), static_cast<const char*>(file.data), file.dim(0), file.dim(1), size_of(file.dtype));
     file.data = turned.data();
   }
-  const Tensor value = slice.value(), raw = staging.take(file.dtype, value.dims());
-  context.copy(raw, file);  // copied before it is read as numbers: the file's bytes may be unaligned
-  cast(context, value, raw);
-  context.synchronize();
-  staging.release(mark);
+  for_each_part(slice.value(), size_of(file.dtype), [&](const Tensor& part, size_t at) {
+    const Arena::Mark mark = staging.mark();
+    const Tensor raw = staging.take(file.dtype, part.dims());
+    // Copied before it is read as numbers: the file's bytes may be unaligned.
+    context.copy(raw, Tensor(static_cast<char*>(file.data) + at, file.dtype, DeviceKind::cpu, part.dims()));
+    cast(context, part, raw);
+    context.synchronize();
+    staging.release(mark);
+  });
 }
 
 void write_slices(Context& context, std::span<const FileSlice> slices, DType dtype, const std::filesystem::path& file,

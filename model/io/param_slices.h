@@ -29,7 +29,10 @@ void check_slice(const FileSlice& slice, const TensorFile& file, std::vector<std
 void throw_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config);
 // Finds the file's tensor of every slice of a model without adapters. Throws an Error that lists what does not fit.
 std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder);
+// Copies the file's tensor to the slice, with a cast. Takes staging memory for max_staged_elements at a time, or for
+// one row if that has more: checkpoints are written while all other memory is in use.
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file);
+constexpr int64_t max_staged_elements = int64_t{1} << 22;
 std::string shape_text(std::span<const int64_t> shape);
 // Writes a file of the slices and of `more`.
 void write_slices(Context& context, std::span<const FileSlice> slices, DType dtype, const std::filesystem::path& file,

@@ -49,15 +49,22 @@ void add_sequence_gradient(const TokenBatch& batch, TokenGrad grad, size_t seque
 }
 
 void add_pair_rewards(MetricSums& metrics, const TokenBatch& batch, const PairRewards& pair) {
-  const double margin = pair.chosen - pair.rejected;
-  metrics.add("rewards/chosen", pair.chosen, 1);
-  metrics.add("rewards/rejected", pair.rejected, 1);
-  metrics.add("rewards/accuracies", pair.chosen > pair.rejected, 1);
-  metrics.add("rewards/margins", margin, 1);
-  if (!batch.has(columns::source)) return;
-  const float source = batch[columns::source][pair.chosen_sequence];
-  metrics.add(source_metric("rewards/accuracies", source), pair.chosen > pair.rejected, 1);
-  metrics.add(source_metric("rewards/margins", source), margin, 1);
+  const std::span<const float> source = batch.find(columns::source);
+  const auto add = [&](const char* name, double value) {
+    metrics.add(name, value, 1);
+    if (!source.empty()) metrics.add(source_metric(name, source[pair.chosen_sequence]), value, 1);
+  };
+  add("rewards/chosen", pair.chosen);
+  add("rewards/rejected", pair.rejected);
+  add("rewards/accuracies", pair.chosen > pair.rejected);
+  add("rewards/margins", pair.chosen - pair.rejected);
+  if (!source.empty()) metrics.add(source_metric("loss", source[pair.chosen_sequence]), pair.loss, 1);
+}
+
+void add_entropy(MetricSums& metrics, const TokenBatch& batch) {
+  const std::span<const float> entropy = batch.find(columns::entropy), mask = batch.find(columns::mask);
+  for (size_t t = 0; t < entropy.size(); ++t)
+    if (mask[t] != 0) metrics.add("entropy", static_cast<double>(mask[t]) * entropy[t], mask[t]);
 }
 
 }  // namespace hone

@@ -48,12 +48,15 @@ SequenceSums sum_completion(const TokenBatch& batch, size_t sequence, TokenWeigh
 void add_sequence_gradient(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope,
                            TokenWeights weights = {});
 
-// Rewards of a pair, and its place in the batch.
+// Rewards and loss of a pair, and its place in the batch.
 struct PairRewards {
   size_t chosen_sequence = 0;
-  double chosen = 0, rejected = 0;
+  double chosen = 0, rejected = 0, loss = 0;
 };
-// TRL's rewards/chosen, rejected, accuracies and margins of a pair; the latter two also by source.
+// TRL's rewards/chosen, rejected, accuracies and margins of a pair; with several sources also by source, and with them
+// the loss.
 void add_pair_rewards(MetricSums& metrics, const TokenBatch& batch, const PairRewards& pair);
+// TRL's entropy: its mean over masked tokens, if the batch has it.
+void add_entropy(MetricSums& metrics, const TokenBatch& batch);
 
 }  // namespace hone

@@ -44,13 +44,18 @@ class BradleyTerry : public Objective {
       const double margin = chosen_at == none || margins.empty() ? 0 : margins[s];
       const PairLoss pair = logistic_loss(chosen - rejected - margin, 0);
       const double centre = 2 * settings_.center_rewards_coefficient * (chosen + rejected);
-      sum += pair.loss + settings_.center_rewards_coefficient * (chosen + rejected) * (chosen + rejected);
+      const double loss = pair.loss + settings_.center_rewards_coefficient * (chosen + rejected) * (chosen + rejected);
+      sum += loss;
       if (chosen_at != none) grad.value[chosen_at] = static_cast<float>((pair.dmargin + centre) * batch.scale);
       if (rejected_at != none) grad.value[rejected_at] = static_cast<float>((centre - pair.dmargin) * batch.scale);
       metrics.add("accuracy", chosen > rejected, 1);
-      if (batch.has(columns::source))
-        metrics.add(source_metric("accuracy", batch[columns::source][s]), chosen > rejected, 1);
       metrics.add("margin", chosen - rejected, 1);
+      if (batch.has(columns::source)) {
+        const float source = batch[columns::source][s];
+        metrics.add(source_metric("accuracy", source), chosen > rejected, 1);
+        metrics.add(source_metric("margin", source), chosen - rejected, 1);
+        metrics.add(source_metric("loss", source), loss, 1);
+      }
       metrics.add("mean_reward", chosen + rejected, 2);
       metrics.minimum("min_reward", std::min(chosen, rejected));
       metrics.maximum("max_reward", std::max(chosen, rejected));

@@ -81,6 +81,8 @@ class Dpo : public Objective {
   Needs needs() const override {
     return {.columns = {columns::reference_logp},
             .optional = {columns::source},
+            .entropy = true,
+            .token_accuracy = true,
             .unit = LossUnit::pair,
             .data = TrainingData::pairs};
   }
@@ -103,10 +105,12 @@ class Dpo : public Objective {
       add_pair_rewards(metrics, batch,
                        {.chosen_sequence = s,
                         .chosen = settings_.beta * chosen.log_ratio * chosen_weight,
-                        .rejected = settings_.beta * rejected.log_ratio * rejected_weight});
+                        .rejected = settings_.beta * rejected.log_ratio * rejected_weight,
+                        .loss = pair.loss});
       metrics.add("logps/chosen", chosen.logp * chosen_weight, 1);
       metrics.add("logps/rejected", rejected.logp * rejected_weight, 1);
     }
+    add_entropy(metrics, batch);
     return sum * batch.scale;
   }
 

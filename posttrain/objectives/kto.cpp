@@ -1,6 +1,7 @@
 // The objective "kto" (Ethayarajh et al. 2024), for single completions, each desirable or not.
 #include <algorithm>
 
+#include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
 
 namespace hone {
@@ -38,7 +39,7 @@ class Kto : public Objective {
 
   Needs needs() const override {
     return {.columns = {columns::reference_logp, label},
-            .optional = {columns::mismatched_logp, kl_estimate},
+            .optional = {columns::mismatched_logp, kl_estimate, columns::source},
             .unit = LossUnit::sequence,
             .data = TrainingData::unpaired};
   }
@@ -59,7 +60,8 @@ class Kto : public Objective {
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
-    const std::span<const float> labels = batch[label], estimates = batch.find(kl_estimate);
+    const std::span<const float> labels = batch[label], estimates = batch.find(kl_estimate),
+                                 sources = batch.find(columns::source);
     double sum = 0;
     for (size_t s = 0; s < batch.num_sequences(); ++s) {
       const SequenceSums completion = sum_completion(batch, s);
@@ -69,10 +71,15 @@ class Kto : public Objective {
       const double sign = desirable ? 1 : -1,
                    weight = desirable ? settings_.desirable_weight : settings_.undesirable_weight;
       const double z = sign * settings_.beta * (completion.log_ratio - kl);
-      sum += weight * sigmoid(-z);
+      const double loss = weight * sigmoid(-z), reward = settings_.beta * completion.log_ratio;
+      sum += loss;
       add_sequence_gradient(batch, grad, s, -weight * sign * settings_.beta * sigmoid(z) * sigmoid(-z) * batch.scale);
-      metrics.add(desirable ? "rewards/chosen" : "rewards/rejected", settings_.beta * completion.log_ratio, 1);
+      const char* name = desirable ? "rewards/chosen" : "rewards/rejected";
+      metrics.add(name, reward, 1);
       metrics.add(desirable ? "logps/chosen" : "logps/rejected", completion.logp, 1);
+      if (sources.empty()) continue;
+      metrics.add(source_metric(name, sources[s]), reward, 1);
+      metrics.add(source_metric("loss", sources[s]), loss, 1);
     }
     return sum * batch.scale;
   }

@@ -45,16 +45,19 @@ class Orpo : public Objective {
       const PairLoss chosen_odds = log_odds(chosen_logp), rejected_odds = log_odds(rejected_logp);
       const double ratio = chosen_odds.loss - rejected_odds.loss;
       const PairLoss pair = logistic_loss(ratio, 0);
-      sum += settings_.beta * pair.loss - chosen_logp;
+      const double loss = settings_.beta * pair.loss - chosen_logp;
+      sum += loss;
       add_sequence_gradient(
           batch, grad, s,
           (settings_.beta * pair.dmargin * chosen_odds.dmargin - 1) * chosen.mean_weight() * batch.scale);
       add_sequence_gradient(
           batch, grad, s + 1,
           -settings_.beta * pair.dmargin * rejected_odds.dmargin * rejected.mean_weight() * batch.scale);
-      add_pair_rewards(
-          metrics, batch,
-          {.chosen_sequence = s, .chosen = settings_.beta * chosen_logp, .rejected = settings_.beta * rejected_logp});
+      add_pair_rewards(metrics, batch,
+                       {.chosen_sequence = s,
+                        .chosen = settings_.beta * chosen_logp,
+                        .rejected = settings_.beta * rejected_logp,
+                        .loss = loss});
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);
       metrics.add("nll_loss", -chosen_logp, 1);

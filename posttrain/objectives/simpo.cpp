@@ -40,9 +40,11 @@ class Simpo : public Objective {
       sum += pair.loss;
       add_sequence_gradient(batch, grad, s, slope * chosen.mean_weight());
       add_sequence_gradient(batch, grad, s + 1, -slope * rejected.mean_weight());
-      add_pair_rewards(
-          metrics, batch,
-          {.chosen_sequence = s, .chosen = settings_.beta * chosen_logp, .rejected = settings_.beta * rejected_logp});
+      add_pair_rewards(metrics, batch,
+                       {.chosen_sequence = s,
+                        .chosen = settings_.beta * chosen_logp,
+                        .rejected = settings_.beta * rejected_logp,
+                        .loss = pair.loss});
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);
     }

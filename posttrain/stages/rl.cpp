@@ -136,6 +136,7 @@ class Rl : public Stage {
         .trainer = &loop_.trainer,
         .reference = objective->needs().has(columns::reference_logp),
         .rollout = true,
+        .evaluates = loop_.eval_steps > 0,
         .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
   void resolve(const StageSettings& settings) override {

@@ -32,7 +32,11 @@ class Pretrain : public Stage {
   int64_t steps() const override { return loop_.steps; }
   std::vector<std::string> warnings() const override { return loop_.warnings(); }
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
-    return {.sequences = batch_size_, .length = max_length_, .objective = objective_, .trainer = &loop_.trainer};
+    return {.sequences = batch_size_,
+            .length = max_length_,
+            .objective = objective_,
+            .trainer = &loop_.trainer,
+            .evaluates = loop_.eval_steps > 0};
   }
   // Windows or documents in the order of the corpus; training draws them in another order.
   std::vector<ShownSample> show(const ShowRequest& request) const override {

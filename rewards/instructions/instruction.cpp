@@ -51,7 +51,9 @@ std::vector<std::string> loose_variants(const std::string& reply) {
 
 std::vector<Instruction> read_instructions(const Json& row) {
   const JsonArray& ids = row.at("instruction_id_list", "row").as_array("instruction_id_list");
-  const JsonArray& arguments = row.at("kwargs", "row").as_array("kwargs");
+  const Json* given = row.find("kwargs");
+  const JsonArray arguments =
+      given && !given->is_null() ? given->as_array("kwargs") : JsonArray(ids.size(), JsonObject{});
   HONE_CHECK(ids.size() == arguments.size(), "kwargs has ", arguments.size(), " entries, instruction_id_list ",
              ids.size(), "; give one object of arguments for each instruction");
   HONE_CHECK(!ids.empty(), "instruction_id_list is empty; list at least one instruction");

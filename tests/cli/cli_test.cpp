@@ -31,6 +31,19 @@ TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
   }
 }
 
+TEST_F(CliTest, ListOpsNamesBodiesAndRefusesAnUnknownChoiceOfThem) {
+  const Finished listed = run_hone({"list", "ops"}, {"HONE_CUDA_BODIES=portable"});
+  EXPECT_EQ(listed.code, 0) << listed.err;
+  EXPECT_NE(listed.out.find("gemm_forward  "), std::string::npos) << listed.out;
+  if (listed.out.find("(cuda)") != std::string::npos) {  // a CUDA build
+    EXPECT_NE(listed.out.find("  cuda 8.0, 8.6, 8.9, 9.0, 10.0, 12.0: mma, plain\n"), std::string::npos) << listed.out;
+  }
+  const Finished refused = run_hone({"list", "ops"}, {"HONE_CUDA_BODIES=hopper"});
+  EXPECT_EQ(refused.code, 1);
+  for (const char* word : {"HONE_CUDA_BODIES", "\"hopper\"", "\"auto\"", "\"portable\""})
+    EXPECT_NE(refused.err.find(word), std::string::npos) << refused.err;
+}
+
 TEST_F(CliTest, OldNamesAreAcceptedWithAWarning) {
   for (const auto& [old_name, name] : {std::pair{"score", "logprobs"}, {"quantization", "quant-error"}}) {
     const Finished help = run_hone({old_name, "--help"});

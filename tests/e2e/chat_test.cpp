@@ -44,8 +44,7 @@ reward = { kind = "length", limit = 9, target = 3 }
 
 class ChatRun : public WholeRun {
  protected:
-  ChatRun() : WholeRun("") {
-    write("recipe.toml", with_folder(kRecipe));
+  ChatRun() : WholeRun(kRecipe) {
     const ChatTokenizer tokenizer{.chat_template = kTemplate};
     write("tokenizer/tokenizer.json", tokenizer.file().dump());
     write("tokenizer/tokenizer_config.json", tokenizer.config().dump());
@@ -61,11 +60,7 @@ class ChatRun : public WholeRun {
   }
   void write(const std::string& name, const std::string& text) const {
     fs::create_directories((folder.path() / name).parent_path());
-    write_file_atomic(folder.path() / name, text);
-  }
-  std::string with_folder(std::string text) const {
-    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder.path().string());
-    return text;
+    write_file_atomic(folder.path() / name, in_folder(text, folder.path()));
   }
 };
 
@@ -110,9 +105,8 @@ TEST_F(ChatRun, RepliesEndWithTheTemplatesEndOfTurnFromTrainingToPairs) {
             "[256, 258]");
 
   write("pairs.toml",
-        with_folder(
-            "files = [\"FOLDER/tasks.jsonl\"]\nnum_generations = 6\nsampling = { temperature = 1.5, max_tokens = 32 }\n"
-            "reward = { kind = \"length\", limit = 9, target = 3 }\n"));
+        "files = [\"FOLDER/tasks.jsonl\"]\nnum_generations = 6\nsampling = { temperature = 1.5, max_tokens = 32 }\n"
+        "reward = { kind = \"length\", limit = 9, target = 3 }\n");
   const fs::path pairs = folder.path() / "pairs.jsonl";
   const Finished paired =
       run_hone({"pairs", (folder.path() / "pairs.toml").string(), "--model", model.string(), "--out", pairs.string()});
@@ -143,7 +137,7 @@ TEST_F(ChatRun, TheTemplateOfTrainingIsSavedWithTheModel) {
       "{% for m in messages %}<|im_start|>{{ m.role }} {{ mood }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant {{ mood }}\n{{ '' }}{% endif %}";
   write("mine.jinja", mine);
-  write("recipe.toml", with_folder(R"(
+  write("recipe.toml", R"(
 seed = 3
 tokenizer = "FOLDER/tokenizer"
 [model]
@@ -160,7 +154,7 @@ assistant_only_loss = true
 chat_template = "FOLDER/mine.jinja"
 steps = 1
 batch_size = 2
-)"));
+)");
   const fs::path done = run("saved"), model = done / "checkpoints/sft/step-1";
   EXPECT_EQ(read_file(model / "chat_template.jinja"), mine);
 

@@ -111,7 +111,8 @@ std::vector<std::string> rows_of(const fs::path& run) {
   std::vector<std::string> out;
   for (const std::string& text : timeless_rows(run / "metrics.jsonl")) {
     Json kept = JsonObject{};
-    for (const auto& [name, value] : parse_json(text, "row").as_object())
+    const Json row = parse_json(text, "row");
+    for (const auto& [name, value] : row.as_object())
       if (!name.ends_with("idle_ratio") && !name.starts_with("queue/")) kept.set(name, value);
     out.push_back(kept.dump());
   }

@@ -14,18 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string recipe = tiny_recipe("tiny", 1, R"(
-[[stage]]
-kind = "rl"
-objective = "grpo"
-generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+const std::string recipe = tiny_rl_recipe(R"(
 prompts_per_step = 3
 num_generations = 4
 steps = 6
 save_steps = 2
 save_total_limit = 0
 sampling = { max_tokens = 8 }
-reward = { kind = "process", command = ["python3", "${HONE_TEST_FOLDER}/judge.py"], retries = 1, workers = 2 }
+reward = { kind = "process", command = ["python3", "FOLDER/judge.py"], retries = 1, workers = 2 }
 )");
 
 // Scores a completion by its length. With a file "fragile" next to it, the first call for each prompt kills it in the
@@ -56,7 +52,6 @@ class RewardFaultsTest : public WholeRun {
   void SetUp() override {
     if (std::system("python3 -c 'import json' > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
   }
-  std::vector<std::string> environment() const { return {"HONE_TEST_FOLDER=" + folder.path().string()}; }
   void expect_same_bits(const fs::path& a, const fs::path& b) const {
     for (const char* file : {"metrics.jsonl", "samples.jsonl"}) expect_same_rows(a / file, b / file);
     expect_same_checkpoints(a, b, {"grpo/step-6/model.safetensors", "grpo/step-6/trainer/trainer.safetensors"});
@@ -64,9 +59,9 @@ class RewardFaultsTest : public WholeRun {
 };
 
 TEST_F(RewardFaultsTest, OneThatIsKilledByItsCallsIsAskedAgainWithTheSameBits) {
-  const fs::path steady = run("steady", environment());
+  const fs::path steady = run("steady");
   std::ofstream(folder.path() / "fragile").close();
-  const fs::path fragile = run("fragile_run", environment());
+  const fs::path fragile = run("fragile_run");
   int64_t died = 0;
   for (const auto& entry : fs::directory_iterator(folder.path()))
     died += entry.path().filename().string().starts_with("died-");
@@ -75,8 +70,8 @@ TEST_F(RewardFaultsTest, OneThatIsKilledByItsCallsIsAskedAgainWithTheSameBits) {
 }
 
 TEST_F(RewardFaultsTest, OneThatIsGoneStopsTheRunWhichGoesOnOnceItIsBack) {
-  const fs::path steady = run("steady", environment());
-  Process process(arguments("stopped"), environment());
+  const fs::path steady = run("steady");
+  Process process(arguments("stopped"));
   ASSERT_TRUE(soon([&] { return fs::exists(folder.path() / "stopped/checkpoints/grpo/step-2/manifest.json"); }, 60));
   std::ofstream(folder.path() / "gone").close();
   ASSERT_TRUE(process.ends_within(60)) << process.err();
@@ -84,7 +79,7 @@ TEST_F(RewardFaultsTest, OneThatIsGoneStopsTheRunWhichGoesOnOnceItIsBack) {
   ASSERT_EQ(stopped.code, 1) << stopped.err;
   EXPECT_NE(stopped.err.find("completions could not be scored"), std::string::npos) << stopped.err;
   fs::remove(folder.path() / "gone");
-  const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string()}, environment());
+  const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string()});
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_bits(steady, folder.path() / "stopped");
 }

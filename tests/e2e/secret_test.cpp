@@ -7,11 +7,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string recipe = tiny_recipe("tiny", 1, R"(
-[[stage]]
-kind = "rl"
-objective = "grpo"
-generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+const std::string recipe = tiny_rl_recipe(R"(
 prompts_per_step = 2
 num_generations = 2
 steps = 2

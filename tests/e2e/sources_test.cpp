@@ -73,16 +73,10 @@ std::vector<Json> rows_of(const fs::path& path) {
 
 class SourcesRun : public WholeRun {
  protected:
-  SourcesRun() : WholeRun("") {
+  SourcesRun() : WholeRun(recipe) {
     std::ofstream rows(folder.path() / "echo.jsonl");
     for (int i = 0; i < 20; ++i)
       rows << R"({"word": "w)" << i << R"(", "keep": )" << (i % 2 == 0 ? "true" : "false") << "}\n";
-    std::ofstream(file()) << with_folder();
-  }
-  std::string with_folder() const {
-    std::string text = recipe;
-    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder.path().string());
-    return text;
   }
 };
 
@@ -209,14 +203,11 @@ margin = "{gap}"
 
 class PreferenceSources : public WholeRun {
  protected:
-  PreferenceSources() : WholeRun("") {
+  PreferenceSources() : WholeRun(preferences) {
     std::ofstream rows(folder.path() / "pairs.jsonl");
     for (int i = 0; i < 16; ++i)
       rows << concat(R"({"prompt": "p)", i, R"(", "chosen": " 1", "rejected": " 2", "gap": 0.5, "set": ")",
                      i % 2 == 0 ? "a" : "b", "\"}\n");
-    std::string text = preferences;
-    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder.path().string());
-    std::ofstream(file()) << text;
   }
 };
 
@@ -224,10 +215,11 @@ TEST_F(PreferenceSources, EveryStageOfPreferencesTakesSources) {
   const fs::path whole = run("whole");
   int pairs = 0, held = 0, unpaired = 0, scores = 0;
   for (const Json& row : rows_of(whole / "metrics.jsonl")) {
-    pairs += row.find("rewards/accuracies/a") && row.find("rewards/margins/b");
+    pairs += row.find("rewards/accuracies/a") && row.find("rewards/margins/b") && row.find("rewards/chosen/a") &&
+             row.find("loss/b") && row.find("entropy") && row.find("mean_token_accuracy");
     held += row.find("eval_rewards/accuracies/a") && row.find("eval_rewards/accuracies/b");
-    scores += row.find("accuracy/a") && row.find("accuracy/b");
-    unpaired += row.find("kl") && row.find("epoch/b");
+    scores += row.find("accuracy/a") && row.find("margin/b") && row.find("loss/b");
+    unpaired += row.find("kl") && row.find("epoch/b") && row.find("loss/b") && row.find("rewards/margins");
   }
   EXPECT_EQ(pairs, 4);
   EXPECT_GE(held, 1);

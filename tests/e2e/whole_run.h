@@ -13,6 +13,7 @@
 #include "core/io/file.h"
 #include "core/io/jsonl.h"
 #include "tests/support/process.h"
+#include "tests/support/recipe_text.h"
 #include "tests/support/support.h"
 
 namespace hone::test {
@@ -87,10 +88,18 @@ vocab_size = 270
                 rest);
 }
 
-// Runs of a recipe that the test writes, in a temporary folder.
+// tiny_recipe() with one stage that learns sums by GRPO, with further `keys`.
+inline std::string tiny_rl_recipe(const std::string& keys) {
+  return tiny_recipe("tiny", 1,
+                     "\n[[stage]]\nkind = \"rl\"\nobjective = \"grpo\"\n"
+                     "generator = { kind = \"arithmetic\", digits = 1, heldout = 20 }" +
+                         keys);
+}
+
+// Runs of a recipe that the test writes, in a temporary folder, which the recipe calls FOLDER.
 class WholeRun : public ::testing::Test {
  protected:
-  explicit WholeRun(const std::string& recipe) { std::ofstream(file()) << recipe; }
+  explicit WholeRun(const std::string& recipe) { std::ofstream(file()) << in_folder(recipe, folder.path()); }
   std::filesystem::path file() const { return folder.path() / "recipe.toml"; }
   std::vector<std::string> arguments(const std::string& name, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> out = {"run", file().string(), "runs=" + folder.path().string(), "name=" + name};

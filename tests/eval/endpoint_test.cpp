@@ -135,24 +135,28 @@ TEST(Endpoint, RepeatsWhatMayPassAndNamesWhatDoesNot) {
     if (prompt == "closes" && first) return "";
     if (prompt == "partial" && first) return "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{";
     if (prompt == "broken") return http_response("oops", 503);
+    if (prompt == "routed")
+      return http_response("{\"error\": {\"message\": \"model is overloaded\", \"code\": 502}, \"choices\": null}");
     if (prompt == "refused") return http_response("{\"error\": {\"message\": \"too long\"}}", 400);
     return http_response(completion_body("fine"));
   });
   Endpoint endpoint(config_of(server));
   const std::vector<std::string> prompts{"busy",   "error",   "cut",    "types",   "list", "empty",
-                                         "closes", "partial", "broken", "refused", "well"};
+                                         "closes", "partial", "broken", "refused", "well", "routed"};
   const std::vector<Task> tasks = tasks_of(prompts);
   const auto replies = endpoint.complete(tasks, greedy(), "test");
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const bool fails = prompts[i] == "broken" || prompts[i] == "refused";
+    const bool fails = prompts[i] == "broken" || prompts[i] == "refused" || prompts[i] == "routed";
     EXPECT_EQ(replies[i].problem.empty(), !fails) << prompts[i] << ": " << replies[i].problem;
     EXPECT_EQ(replies[i].completions[0].text, fails ? "" : "fine") << prompts[i];
   }
   EXPECT_NE(replies[8].problem.find("failed after 4 attempts: status 503"), std::string::npos) << replies[8].problem;
   EXPECT_NE(replies[9].problem.find("status 400: too long"), std::string::npos) << replies[9].problem;
+  EXPECT_NE(replies[11].problem.find("the response is an error: model is overloaded"), std::string::npos)
+      << replies[11].problem;
   EXPECT_EQ(attempts["refused"], 1);
   const EndpointUsage usage = endpoint.usage();
-  EXPECT_EQ(usage.failed, 2);
+  EXPECT_EQ(usage.failed, 3);
   EXPECT_GE(usage.retries, 19);
   EXPECT_NE(usage.first_failure.find("rows.jsonl:"), std::string::npos) << usage.first_failure;
 }

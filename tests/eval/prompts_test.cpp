@@ -135,6 +135,19 @@ TEST_F(PromptsTest, ARowsHashIsOfItsContents) {
   EXPECT_EQ(make_sample(docs[0]).hash.size(), 16u);
 }
 
+TEST_F(PromptsTest, ACheckTakesTheFirstRowOfEachFile) {
+  std::ofstream(folder.path() / "more.jsonl") << R"({"q": "5-1", "a": "4", "s": "sum"}
+{"no": "question"}
+)";
+  PromptSource s = source("");
+  s.rows.files.push_back((folder.path() / "more.jsonl").string());
+  const auto first = s.load(
+      {}, [](const Json&, const std::string&) { return ""; }, RowsToLoad::first_of_files);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].question, "Q: 1+1\nA:");
+  EXPECT_EQ(first[1].question, "Q: 5-1\nA:");
+}
+
 // Conversations of any form are questions without their last reply.
 TEST_F(PromptsTest, ConversationsOfAnyFormAreQuestions) {
   std::ofstream(folder.path() / "rows.jsonl")

@@ -11,6 +11,7 @@
 
 #include "core/config/config.h"
 #include "model/token_logprobs.h"
+#include "tests/support/errors.h"
 #include "tests/support/guards.h"
 #include "tests/support/support.h"
 
@@ -212,6 +213,38 @@ TEST_F(EvalTest, FiltersScoreGreedyCompletionsAndEstimatorsSampledOnes) {
   EXPECT_DOUBLE_EQ(result.sampled_accuracy->value, mean / 2);
   for (const char* name : {"pass@4", "pass@6", "maj@1", "maj@2", "maj@4", "maj@6"})
     EXPECT_TRUE(result.figures.contains(name)) << name;
+}
+
+// A row of three questions and one of a single question.
+TEST_F(EvalTest, AProblemIsRightIfAllItsQuestionsAre) {
+  const std::string task =
+      "kind = 'generate'\nquestions = 'test'\nprompt = '{p}{test.q}'\nanswer = '{test.a}'\nsampling = { max_tokens = 1 "
+      "}\nfilters = [{ name = 'letter', pattern = '[abc]' }]";
+  const std::string rows =
+      "{\"p\": \"a\", \"test\": [{\"q\": \"b\", \"a\": \"a\"}, {\"q\": \"c\", \"a\": \"b\"}, {\"q\": \"b\", \"a\": "
+      "\"a\"}]}\n{\"p\": \"b\", \"test\": [{\"q\": \"c\", \"a\": \"c\"}]}\n";
+  const EvalResult result = run(task, rows, {.samples = 8});
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_EQ(result.num_problems, 2);
+  EXPECT_EQ(records[0].at("prompt").as_string(), "ab");
+  EXPECT_EQ(records[1].at("prompt").as_string(), "ac");
+  EXPECT_EQ(records[1].at("question_index").as_int(), 1);
+  EXPECT_EQ(records[1].at("doc_hash").as_string(), records[0].at("doc_hash").as_string());
+  EXPECT_NE(records[0].at("sampled").dump(), records[2].at("sampled").dump());  // other draws for an equal question
+  for (const char* name : {"exact_match,letter", "avg@8", "pass@2", "maj@4"}) {
+    const std::string question = concat("question_", name);
+    double all = 1, sum = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      const double one = records[i].at("metrics").at(question).as_double();
+      sum += one;
+      if (i < 3) all *= one;
+    }
+    EXPECT_DOUBLE_EQ(result.figures.at(name).value, (all + records[3].at("metrics").at(question).as_double()) / 2);
+    EXPECT_DOUBLE_EQ(result.figures.at(question).value, sum / 4);
+  }
+  EXPECT_EQ(result.accuracy->count, 2);
+  for (const char* bad : {R"({"p": "a", "test": []})", R"({"p": "a", "test": "x"})", R"({"p": "a"})"})
+    EXPECT_NE(error_of([&] { run(task, bad); }).find("test"), std::string::npos) << bad;
 }
 
 TEST_F(EvalTest, CompletionsVoteOnlyIfTheRewardReadsAnswers) {

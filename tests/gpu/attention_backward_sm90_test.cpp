@@ -113,7 +113,7 @@ struct Call {
 };
 
 TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   ASSERT_GE(body(), 0);
   for (const int64_t dim : {64, 128})
     for (const Case& c : cases) {
@@ -132,7 +132,7 @@ TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
 }
 
 TEST(AttentionBackwardOnHopper, HasTheSameBitsInEveryRun) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   ASSERT_GE(body(), 0);
   for (const int64_t dim : {64, 128}) {
     const Call call({{sized(1000, 300), 0, 257, 130}, 6, 2, 0}, dim);
@@ -146,7 +146,7 @@ TEST(AttentionBackwardOnHopper, HasTheSameBitsInEveryRun) {
 }
 
 TEST(AttentionBackwardOnHopper, NoTokensAreNoWork) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   ASSERT_GE(body(), 0);
   const Call call({{0, 0}, 2, 1, 0}, 64);
   EXPECT_EQ(call.on_gpu().dq.size(), 0);

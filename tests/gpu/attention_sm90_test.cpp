@@ -123,7 +123,7 @@ void expect_bits_of_the_portable_body(const Case& c) {
 
 // Row tiles, key tiles and splits end before, at and after the ends of sequences.
 TEST(AttentionSm90, HasTheBitsOfThePortableBody) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   for (const int64_t dim : {64, 128})
     for (const int64_t window : {0, 1, 64, 200, 1024, 1500})
       for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {4, 2}})
@@ -138,7 +138,7 @@ TEST(AttentionSm90, HasTheBitsOfThePortableBody) {
 // Tile lists longer than the thread block that makes them, by sequences and by tiles of one sequence; interleaved heads
 // in the cache.
 TEST(AttentionSm90, ManySequencesAndLongOnes) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   std::vector<int32_t> many(2500);
   for (size_t s = 0; s < many.size(); ++s) many[s] = static_cast<int32_t>(s * 37 % sized(211, 7));
   for (const Case& c :
@@ -148,7 +148,7 @@ TEST(AttentionSm90, ManySequencesAndLongOnes) {
 }
 
 TEST(AttentionSm90, AgreesWithTheSpecification) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   for (const int64_t dim : {64, 128}) {
     const Case c{{sized(1100, 300), 1, 157}, 2, 1, dim};
     const Inputs in(c);
@@ -172,7 +172,7 @@ TEST(AttentionSm90, AgreesWithTheSpecification) {
 }
 
 TEST(AttentionSm90, ASequenceDoesNotSeeItsNeighbours) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   for (const int64_t dim : {64, 128})
     for (const int32_t length : {60, 128, 200, 1100}) {
       if (!chosen()) continue;
@@ -189,7 +189,7 @@ TEST(AttentionSm90, ASequenceDoesNotSeeItsNeighbours) {
 }
 
 TEST(AttentionSm90, RowsThatCannotBeCopiedByTheEngineGoToAnotherBody) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   const Case c{{5}, 1, 1, 64};
   const OnGpu q = OnGpu::poisoned({5, 1, 64}, DType::bf16), odd = OnGpu::poisoned({5, 1, 64}, DType::bf16, 4),
               narrow = OnGpu::poisoned({5, 1, 32}, DType::bf16), f32 = OnGpu::poisoned({5, 1, 64});

@@ -1,5 +1,7 @@
 #include "kernels/gemm/gemm.h"
 
+#include <optional>
+
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {
@@ -121,6 +123,45 @@ TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
         }
       }
     }
+}
+
+// Shapes that reach each tile and several splits of kernels/gemm/mma/dispatch.cu on an H200, with whole and partial
+// tiles at the edges.
+TEST(GemmForwardOnGpu, BodiesHaveTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  for (const Shape& s : {Shape{9, 640, 4864},
+                         {16, 1152, 896},
+                         {40, 904, 2056},
+                         {64, 896, 4864},
+                         {60, 17928, 1032},
+                         {100, 888, 896},
+                         {256, 9728, 904},
+                         {250, 6136, 1544},
+                         {128, 1536, 8960},
+                         {1030, 1160, 520},
+                         {2100, 392, 1032}}) {
+    if (!chosen()) continue;
+    const OnGpu x(normals({s.M, s.K}, 1, 1, 8), DType::bf16), w(normals({s.N, s.K}, 2), DType::bf16);
+    const OnGpu bias(normals({s.N}, 3), DType::bf16), residual(normals({s.M, s.N}, 4), DType::bf16);
+    for (const DType out : {DType::bf16, DType::f32})
+      for (const bool extras : {false, true}) {
+        std::optional<Floats> expected;
+        each_gpu_body(gemm_forward, [&](auto run) {
+          OnGpu y = OnGpu::poisoned({s.M, s.N}, out);
+          if (!run({.y = y,
+                    .x = x,
+                    .w = w,
+                    .bias = extras ? bias.tensor() : Tensor(),
+                    .residual = extras ? residual.tensor() : Tensor()}))
+            return;
+          const Floats now = y.read();
+          if (!expected) expected = y.read();
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < now.size(); ++i) wrong += !same_bits(now[i], (*expected)[i]);
+          EXPECT_EQ(wrong, 0) << text(s) << " of " << now.size() << " elements, extras " << extras;
+        });
+      }
+  }
 }
 
 TEST(GemmForwardOnGpu, FastNumericsAgreeWithTheSpecification) {

@@ -3,6 +3,7 @@
 // specification.
 #include <cstdlib>
 
+#include "kernels/cuda/limits.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {
@@ -190,5 +191,9 @@ inline ::testing::AssertionResult heads_agree(const Floats& actual, const Floats
 // The first line of each GPU test.
 #define HONE_GPU_OR_SKIP() \
   if (!::hone::test::gpu()) GTEST_SKIP() << "no CUDA device"
+// The first line of tests of the Hopper bodies.
+#define HONE_HOPPER_OR_SKIP() \
+  HONE_GPU_OR_SKIP();         \
+  if (!::hone::runs_hopper_bodies()) GTEST_SKIP() << "the bodies named sm90 do not run here; see hone list ops"
 
 }  // namespace hone::test

@@ -27,7 +27,7 @@ std::vector<std::string> devices_of(int ranks, int gpus) {
 // Each call sends parts of unequal and empty sizes. The buffers are overwritten right behind each call, on the stream:
 // a copy that was not ordered would read the later values.
 void check_exchanges(const std::vector<std::string>& devices) {
-  run_ranks(devices, 60, [](const Ranks& ranks, Device& device) {
+  run_ranks(devices, {.timeout = 60}, [](const Ranks& ranks, Device& device) {
     Context context(device);
     const int size = ranks.size(), own = ranks.rank();
     const auto count = [&](int from, int to, int call) { return (from * 5 + to * 3 + call) % 4 * 300007; };

@@ -31,7 +31,7 @@ void expect_bodies_have_the_same_bits(const Op<void(A...)>& op, std::vector<OnGp
 }  // namespace
 
 TEST(ProjectGatedOnGpu, BodiesHaveTheSameBits) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   for (const auto& [F, K] : {std::pair<int64_t, int64_t>{8, 8},
                              {40, 520},
                              {136, 896},
@@ -62,7 +62,7 @@ TEST(ProjectGatedOnGpu, BodiesHaveTheSameBits) {
 }
 
 TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   for (const auto& [N, K] : {std::pair<int64_t, int64_t>{8, 520},
                              {264, 1032},
                              {896, 896},
@@ -92,7 +92,7 @@ TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
 }
 
 TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   struct Shape {
     int64_t heads, kv_heads, dim, K;
   };
@@ -166,7 +166,7 @@ void run_named_body(const char* name, const DecoderLayerTail& args) {
 }  // namespace
 
 TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
-  HONE_GPU_OR_SKIP();
+  HONE_HOPPER_OR_SKIP();
   ASSERT_TRUE(gpu()->device().cooperative_barrier(gpu()->stream()).word);  // other contexts of this process are closed
   struct Shape {
     int64_t width, heads, kv_heads, dim, mlp;

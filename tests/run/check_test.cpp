@@ -9,6 +9,7 @@
 #include "core/io/file.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/support/errors.h"
+#include "tests/support/recipe_text.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -63,10 +64,7 @@ class RecipeCheck : public ::testing::Test {
     write("task.toml", task_text);
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
-  std::string with_folder(std::string text) const {
-    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder_.path().string());
-    return text;
-  }
+  std::string with_folder(std::string text) const { return test::in_folder(std::move(text), folder_.path()); }
   void write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((folder_.path() / name).parent_path());
     write_file_atomic(folder_.path() / name, with_folder(text));

@@ -6,6 +6,7 @@
 #include "core/io/file.h"
 #include "tests/core/text/chat_tokenizer.h"
 #include "tests/support/errors.h"
+#include "tests/support/recipe_text.h"
 #include "tests/support/support.h"
 
 namespace hone::test {
@@ -31,10 +32,9 @@ class ShowDataTest : public ::testing::Test {
     make_folder((folder.path() / name).parent_path());
     write_file_atomic(folder.path() / name, text);
   }
-  Recipe recipe(std::string stages, const std::string& top = "tokenizer = 'FOLDER/tok'\n") const {
-    std::string text = top + "[model]\nhidden_size = 32\n" + stages;
-    for (size_t at = 0; (at = text.find("FOLDER")) != std::string::npos;) text.replace(at, 6, folder.path().string());
-    return read_recipe(Config::from_text(text, "recipe.toml"));
+  Recipe recipe(const std::string& stages, const std::string& top = "tokenizer = 'FOLDER/tok'\n") const {
+    const std::string text = top + "[model]\nhidden_size = 32\n" + stages;
+    return read_recipe(Config::from_text(in_folder(text, folder.path()), "recipe.toml"));
   }
   std::vector<std::string> show(const Recipe& recipe, const ShowOptions& options = {},
                                 const ShowStyle& style = {}) const {

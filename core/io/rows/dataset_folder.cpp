@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -152,16 +153,46 @@ std::string choose_config(const std::vector<DatasetFiles>& configs, std::string_
   return names.front();
 }
 
+// The files below `base` by the splits that their paths below it name.
+Splits splits_below(const std::string& base, const std::vector<std::string>& files) {
+  std::vector<std::string> below;
+  for (const std::string& file : files) below.push_back(file.substr(base.size()));
+  Splits out = splits_of_names(below);
+  for (auto& [split, names] : out)
+    for (std::string& name : names) name.insert(0, base);
+  return out;
+}
+
 Splits splits_of_readme(const std::vector<DatasetFiles>& configs, const std::string& config,
                         const std::vector<std::string>& files) {
   Splits out;
   for (const DatasetFiles& one : configs) {
     if (one.config != config) continue;
+    std::vector<std::string> matched;
     for (const std::string& pattern : one.patterns)
-      for (const std::string& file : files)
-        if (matches(pattern, file)) out[canonical_split(one.split)].push_back(file);
+      std::ranges::copy_if(files, std::back_inserter(matched),
+                           [&](const std::string& file) { return matches(pattern, file); });
+    if (matched.empty()) continue;  // of a split that was not downloaded
+    if (one.split.empty()) {
+      const std::string& pattern = one.patterns.front();  // FOLDER/**
+      out.merge(splits_below(pattern.substr(0, pattern.size() - 2), matched));
+    } else {
+      std::ranges::move(matched, std::back_inserter(out[canonical_split(one.split)]));
+    }
   }
   return out;
+}
+
+// A split without files: whether the README promises some.
+[[noreturn]] void fail_without_split(const fs::path& folder, const std::vector<DatasetFiles>& configs,
+                                     const std::string& config, std::string_view split, const Splits& splits) {
+  for (const DatasetFiles& one : configs)
+    if (one.config == config && !one.split.empty() && canonical_split(one.split) == canonical_split(split))
+      fail((folder / "README.md").string(), ":", one.line, ": the folder has no data file that matches ",
+           join(one.patterns), " (split ", split, "); download it, or correct the path");
+  std::vector<std::string> names;
+  for (const auto& [name, of] : splits) names.push_back(name);
+  fail(folder.string(), ": no split '", split, "'; it has: ", names.empty() ? "none" : join(names));
 }
 
 // Each set of shards must be complete, and the files of a split must be of one format: two are the same rows twice.
@@ -189,18 +220,15 @@ std::vector<std::string> dataset_files(const fs::path& folder, std::string_view 
   const std::vector<std::string> files = data_files(folder);
   HONE_CHECK(!files.empty(), folder.string(), ": the folder has no Parquet, JSON Lines, JSON or CSV files");
   std::vector<DatasetFiles> configs;
-  if (fs::exists(folder / "README.md")) configs = readme_configs(read_file(folder / "README.md"));
+  if (const fs::path readme = folder / "README.md"; fs::exists(readme))
+    configs = readme_configs(read_file(readme), readme.string());
   HONE_CHECK(config.empty() || !configs.empty(), folder.string(), ": README.md names no configurations, so '", config,
              "' cannot be found; leave it out");
-  const Splits splits = configs.empty() ? splits_of_names(files)
-                                        : splits_of_readme(configs, choose_config(configs, config, folder), files);
+  const std::string chosen = configs.empty() ? "" : choose_config(configs, config, folder);
+  const Splits splits = configs.empty() ? splits_of_names(files) : splits_of_readme(configs, chosen, files);
   const std::string wanted = canonical_split(split);
   const auto found = splits.find(wanted);
-  if (found == splits.end()) {
-    std::vector<std::string> names;
-    for (const auto& [name, of] : splits) names.push_back(name);
-    fail(folder.string(), ": no split '", split, "'; it has: ", names.empty() ? "none" : join(names));
-  }
+  if (found == splits.end()) fail_without_split(folder, configs, chosen, split, splits);
   std::vector<std::string> shards = found->second;
   std::ranges::sort(shards);
   shards.erase(std::unique(shards.begin(), shards.end()), shards.end());

@@ -17,12 +17,13 @@ std::vector<std::string> dataset_files(const std::filesystem::path& folder, std:
 
 // A split of a README's configuration and its files as patterns (*, ?, **).
 struct DatasetFiles {
-  std::string config, split;
+  std::string config, split;  // split "": the names of the files say it
   std::vector<std::string> patterns;
   bool is_default = false;  // the configuration is marked so
+  int64_t line = 0;         // in the README
 };
-// Reads `configs` from the YAML at the beginning of a README. Empty if there is none, or if it is written in a way that
-// is not understood.
-std::vector<DatasetFiles> readme_configs(std::string_view readme);
+// Reads `configs` from the YAML at the beginning of a README. Empty if there is none. What cannot be read is an Error
+// with `name`:LINE.
+std::vector<DatasetFiles> readme_configs(std::string_view readme, std::string_view name = "README.md");
 
 }  // namespace hone

@@ -188,6 +188,7 @@ bool has_gguf_tokenizer(const GgufReader& file) { return file.find(tokens_key) !
 
 TokenizerFiles read_gguf_tokenizer(const GgufReader& file) {
   const std::string key = "tokenizer.ggml.model";
+  HONE_CHECK(file.find(key), where_of(file, key), " is missing");
   const std::string kind = file.text(key, "");
   HONE_CHECK(kind == "gpt2" || kind == "llama", where_of(file, key), " is '", kind,
              "'; supported are gpt2 (BPE) and llama (SentencePiece)");
@@ -204,6 +205,8 @@ TokenizerFiles read_gguf_tokenizer(const GgufReader& file) {
 
 Json gguf_generation_config(const GgufReader& file) {
   const JsonArray* tokens = array_of(file, std::string(tokens_key), 0);
+  const std::string kind = file.text("tokenizer.ggml.model", "none");
+  HONE_CHECK(tokens || kind == "none" || kind == "no_vocab", where_of(file, tokens_key), " is missing");
   const size_t count = tokens ? tokens->size() : 0;
   Json out = JsonObject{};
   if (const auto bos = token_id(file, "bos", count)) out.set("bos_token_id", *bos);

@@ -1,11 +1,10 @@
 #pragma once
-// Common parts of the portable backward bodies of attention, and the kernel that computes delta = dout . out.
+// Common parts of the backward bodies of attention, and the kernel that computes delta = dout . out.
 //
 // With p_ij = exp(scale * q_i . k_j - lse_i) and delta_i = dout_i . out_i:
 //   dv_j = sum over i of p_ij dout_i,  ds_ij = p_ij (dout_i . v_j - delta_i),  dq_i = scale * sum over j of ds_ij k_j,
 //   dk_j = scale * sum over i of ds_ij q_i.
-// One kernel tiles the query rows and loops over keys (dq). Another tiles the keys and loops over query rows of all
-// heads of the group (dk, dv). Every sum has one order, and no two thread blocks write the same element.
+// Every sum has one order.
 //
 // Use       first launch of plain.cu and mma.cu.
 // Tile      one (token, head) pair per 8 lanes, 32 pairs per block of 256 threads.
@@ -18,6 +17,8 @@
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
+
+inline constexpr float log2e = 1.44269504f;
 
 template <class T>
 struct BackwardCall {
@@ -92,41 +93,16 @@ void launch_delta(Context& context, const BackwardCall<T>& call) {
       <<<static_cast<unsigned>((lanes + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(call);
 }
 
-// One operand side: the query rows (q, dout) or the keys (k, v) of a sequence and KV head.
-template <class T>
-struct Side {
-  const T *first, *second;
-  int64_t first_stride, second_stride;
-  int begin, divisor, head;  // row i: token begin + i / divisor, head (head + i % divisor)
-
-  __device__ const T* first_row(int i, int dim) const {
-    return first + int64_t{begin + i / divisor} * first_stride + (head + i % divisor) * dim;
-  }
-  __device__ const T* second_row(int i, int dim) const {
-    return second + int64_t{begin + i / divisor} * second_stride + (head + i % divisor) * dim;
-  }
-};
-template <class T>
-__device__ Side<T> query_side(const BackwardCall<T>& call, int begin, int kv_head) {
-  return {call.forward.q, call.dout,          call.forward.q_stride,       call.dout_stride,
-          begin,          call.forward.group, kv_head * call.forward.group};
-}
-template <class T>
-__device__ Side<T> key_side(const BackwardCall<T>& call, int begin, int kv_head) {
-  return {call.forward.k, call.forward.v, call.forward.k_stride, call.forward.v_stride, begin, 1, kv_head};
-}
-
-// rows_seeing(): the query rows that see keys [begin, end). keys_seen(): the keys that query rows [begin, end) see.
-struct Range {
-  int begin, end;
-};
-template <class T>
-__device__ Range rows_seeing(const AttentionCall<T>& call, int tokens, int begin, int end) {
-  return {begin * call.group, (call.window > 0 ? min(tokens, end - 1 + call.window) : tokens) * call.group};
-}
-template <class T>
-__device__ Range keys_seen(const AttentionCall<T>& call, int begin, int end) {
-  return {first_seen(begin / call.group, call.window), (end - 1) / call.group + 1};
+// The number of work items that share the query heads of a KV head, for tiles of `tile_keys` keys and `slots` items
+// that run at once: the fewest for which the longest one does not determine the run time.
+inline int head_splits(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape, int tile_keys,
+                       int slots) {
+  const int64_t length = shape.window > 0 ? std::min(shape.window + tile_keys, shape.max_length) : shape.max_length;
+  const int64_t longest = length / tile_keys + 1;                                           // steps of one head
+  const int64_t steps = tokens / tile_keys * (longest + 1) / 2 * kv_heads * group / slots;  // per slot
+  int splits = 1;
+  while (splits < group && (group + splits - 1) / splits * longest * 10 > steps * 11) ++splits;
+  return splits;
 }
 
 }  // namespace hone::attention

@@ -14,6 +14,7 @@
 //           the turn counters of their queries; those of dk and dv, and the last row of the grid, call griddep_wait().
 // Limits    sm_90a; rows 16-byte aligned; fewer than 65,536 tiles, at most 8,192 tiles per sequence.
 #include "kernels/attention/attention.h"
+#include "kernels/attention/backward/backward.cuh"
 #include "kernels/attention/backward/gemms_sm90.cuh"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/pdl.cuh"
@@ -197,22 +198,11 @@ void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tens
   check_shape(attention_backward, "lse", lse, {tokens, heads}, DType::f32);
 }
 
-// The number of work items that share the heads of a group: the fewest for which the longest one does not determine the
-// run time.
-int splits_of(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape) {
-  const int64_t length = shape.window > 0 ? std::min(shape.window + tile_rows, shape.max_length) : shape.max_length;
-  const int64_t longest = length / tile_rows + 1;                                               // steps of one head
-  const int64_t steps = tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_sms();  // per SM
-  int splits = 1;
-  while (splits < group && (group + splits - 1) / splits * longest * 10 > steps * 11) ++splits;
-  return splits;
-}
-
 template <int dim>
 void run_heads(Context& context, const AttentionBackward& args) {
   const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), kv_heads = args.k.dim(1), group = heads / kv_heads,
                 sequences = args.offsets.dim(0) - 1;
-  const int splits = splits_of(tokens, kv_heads, group, args.shape);
+  const int splits = attention::head_splits(tokens, kv_heads, group, args.shape, tile_rows, num_sms());
   const int64_t num_tiles = tokens / tile_rows + sequences, padded = num_tiles * tile_rows;
   const int max_rank = static_cast<int>((std::min(args.shape.max_length, tokens) + tile_rows - 1) / tile_rows);
   HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "attention_backward: ", tokens, " tokens in ", sequences,
@@ -289,19 +279,9 @@ void run(Context& context, const AttentionBackward& args) {
   (args.q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, args);
 }
 
-bool on_hopper() {
-  static const bool hopper = [] {
-    int device = 0, major = 0;
-    HONE_CUDA_CHECK(cudaGetDevice(&device));
-    HONE_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    return major == 9;
-  }();
-  return hopper;
-}
-
 bool supports(const AttentionBackward& args) {
   const auto fits = [](const Tensor& x) { return x.dtype == DType::bf16 && packs<Value>(x); };
-  return on_hopper() && args.q.rank == 3 && (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) &&
+  return runs_hopper_bodies() && args.q.rank == 3 && (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) &&
          fits(args.dk) && fits(args.dv) && fits(args.dout) && fits(args.out) && fits(args.q) && fits(args.k) &&
          fits(args.v);
 }

@@ -1,4 +1,6 @@
-// attention_backward for f32: dk and dv (of_keys = true), then dq (of_keys = false). Formulas: backward.cuh.
+// attention_backward for f32: dk and dv (of_keys = true), then dq (of_keys = false). Formulas: backward.cuh. One
+// kernel tiles the query rows and loops over keys (dq), the other tiles the keys and loops over the query rows of all
+// heads of the group. No two thread blocks write the same element.
 //
 // Use       f32 tensors on any GPU.
 // Tile      8 rows of the own side by 128 rows of the other side. Grid: tiles x KV heads.
@@ -14,6 +16,43 @@ namespace hone::attention {
 namespace {
 
 constexpr int threads = 128, rows = 8;
+
+// One operand side: the query rows (q, dout) or the keys (k, v) of a sequence and KV head.
+template <class T>
+struct Side {
+  const T *first, *second;
+  int64_t first_stride, second_stride;
+  int begin, divisor, head;  // row i: token begin + i / divisor, head (head + i % divisor)
+
+  __device__ const T* first_row(int i, int dim) const {
+    return first + int64_t{begin + i / divisor} * first_stride + (head + i % divisor) * dim;
+  }
+  __device__ const T* second_row(int i, int dim) const {
+    return second + int64_t{begin + i / divisor} * second_stride + (head + i % divisor) * dim;
+  }
+};
+template <class T>
+__device__ Side<T> query_side(const BackwardCall<T>& call, int begin, int kv_head) {
+  return {call.forward.q, call.dout,          call.forward.q_stride,       call.dout_stride,
+          begin,          call.forward.group, kv_head * call.forward.group};
+}
+template <class T>
+__device__ Side<T> key_side(const BackwardCall<T>& call, int begin, int kv_head) {
+  return {call.forward.k, call.forward.v, call.forward.k_stride, call.forward.v_stride, begin, 1, kv_head};
+}
+
+// rows_seeing(): the query rows that see keys [begin, end). keys_seen(): the keys that query rows [begin, end) see.
+struct Range {
+  int begin, end;
+};
+template <class T>
+__device__ Range rows_seeing(const AttentionCall<T>& call, int tokens, int begin, int end) {
+  return {begin * call.group, (call.window > 0 ? min(tokens, end - 1 + call.window) : tokens) * call.group};
+}
+template <class T>
+__device__ Range keys_seen(const AttentionCall<T>& call, int begin, int end) {
+  return {first_seen(begin / call.group, call.window), (end - 1) / call.group + 1};
+}
 
 __device__ float dot(const float* x, const float* y, int dim) {
   float sum = 0;

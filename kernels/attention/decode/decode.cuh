@@ -175,9 +175,14 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const At
 inline int num_key_octets(const SplitPartials& partials, const AttentionCall<Bf16>& call, int most_tokens) {
   return partials.rows <= 8 || (call.group <= 8 && !decodes(most_tokens, call.group)) ? 1 : 2;
 }
-void launch_decode_rings(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
-                         const Tensor& k, const Tensor& v, int eights);
+// Computes the decoded sequences of a call, up to SplitPartials. octets: num_key_octets().
+using LaunchDecode = void (*)(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                              const PagedKv& cache, int octets);
+// attention_paged with this kernel for decoded sequences, and query tiles for the others.
+void run_attention_paged(Context& context, const AttentionPaged& args, LaunchDecode launch);
+
+// decode_cluster_sm90.cu.
 void launch_decode_cluster(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
-                           int eights);
+                           int octets);
 
 }  // namespace hone::attention

@@ -1,359 +1,90 @@
-// attention_paged for few queries and bf16 on Hopper: one thread block computes one split of 1024 keys, with K and V
-// tiles in one ring filled by TMA.
+// attention_paged for few queries and bf16 on Hopper: the ring kernel with tiles loaded by TMA, or for few sequences
+// the kernel of decode_cluster_sm90.cu. Prefill chunks go to prefill/tiles.cu.
 //
-// Use       calls with enough splits to occupy the SMs (limit in paged.cu).
-// Tile      8 N rows (N = 1, 2) by 1024 keys, in rounds of 512 keys; tiles of 64 columns by 64 keys (32 for D = 128, N
-//           = 1).
-// Roles     warps 0-3: consumers. Each scores one key block of 128 per round, then owns D / 4 columns of v and of the
-//           output and loops over all keys of the round. Warp 4: producer (TMA).
-// Pipeline  ring of 12 stages of 8 KB if the grid fits the SMs at one block each ("alone"); else, for N = 1: 5 of 8 KB
-//           (D = 64) or 11 of 4 KB (D = 128); else 10 of 8 KB. One empty mbarrier per stage, more full ones (RingPlan).
-// Smem      ring + weights 8 N KB + row statistics 0.75 N KB + slots 4 KB / TMA box keys (1 to 16) + mbarriers: about
-//           105 or 114 KB alone (1 block per SM), 49 or 53 KB for N = 1 and D <= 128 (4 blocks), else 89 or 98 KB (2
-//           blocks; 1 for D = 256, N = 2).
-// Numerics  numerics.cuh; same bits as decode_cluster_sm90.cu and prefill/tiles.cu.
-// PDL       triggers dependents at the start. With SplitPartials::prefetchable the producer loads keys of earlier
-//           passes before griddep_wait(); else all wait at the start. Consumers wait before they read q.
-// Limits    sm_90a; head dimension a multiple of 8 up to 256; rows of K and V 16-byte aligned.
-#include <bit>
-#include <numeric>
-
-#include "kernels/attention/decode/decode.cuh"
+// Use       bf16 caches. Rings: calls with enough splits to occupy the SMs (most_in_clusters).
+// Tile      ring.cuh.
+// Roles     ring.cuh, with one producer warp.
+// Pipeline  ring of 12 stages of 8 KB alone; else, for N = 1: 5 of 8 KB (D = 64) or 11 of 4 KB (D = 128); else 10 of 8
+//           KB.
+// Smem      about 105 or 114 KB alone (1 block per SM), 49 or 53 KB for N = 1 and D <= 128 (4 blocks), else 89 or 98 KB
+//           (2 blocks; 1 for D = 256, N = 2).
+// Numerics  numerics.cuh; the bits of the "mma" body.
+// PDL       ring.cuh.
+// Limits    sm_90a; ring.cuh.
+#include "kernels/attention/decode/ring.cuh"
 #include "kernels/attention/wgmma.cuh"
 #include "kernels/cuda/tensor_map.cuh"
 
 namespace hone::attention {
 namespace {
 
-using hopper::Barrier;
+struct TmaSource {
+  using Barrier = hopper::Barrier;
+  // With four blocks per SM each has 57 KB, of which the ring may take 44.
+  static constexpr int producers = 1, full_arrivals = 1, warp_releases = 32, small_blocks = 4, alone_bytes = 96 * 1024,
+                       small_bytes = 44 * 1024, large_bytes = 80 * 1024;
+  CUtensorMap k, v;
+  int box_shift;
 
-constexpr int warps = 4, threads = 32 * (warps + 1), round_keys = warps * block_keys;
-
-// D: head dimension rounded up. N: groups of eight rows. alone: an SM has one thread block, whose ring is longer.
-template <int D, int N, bool alone>
-struct DecodePlan {
-  static constexpr int parts = D / 64, columns = D / warps, rows = 8 * N;
-  // With four blocks per SM each has 57 KB, of which the ring may take 44. D = 256 with 16 rows needs all registers.
-  static constexpr bool small = N == 1 && D <= 128 && !alone;
-  static constexpr int ctas = alone || columns * N > 64 ? 1 : small ? 4 : 2;
-  // A tile has 64 columns. D = 64 spends more time per tile than on its contents, so its tiles are larger; D = 128
-  // gains more from a fuller ring.
-  static constexpr int tile_keys = D == 128 && small ? 32 : 64, tile_bytes = tile_keys * 128,
-                       block_tiles = block_keys / tile_keys;
-  static constexpr int stages = alone ? 12 : small ? 44 / (tile_bytes / 1024) : 10;
-  // More full barriers than stages. wait(parity) cannot tell the current phase from the one before last, so a barrier
-  // may be reused only if the tile that used it before has landed when a warp waits for the new one. A warp does not
-  // wait for tiles that it does not use. But its own previous tile was loaded after all but the latest `stages` tiles
-  // had been used, and it lies at most 3 + parts tiles back (or a block-wide barrier came in between).
-  static constexpr int barriers = stages + 3 + parts;
-};
-
-template <class P>
-struct Shared {
-  alignas(1024) char ring[P::stages][P::tile_bytes];
-  alignas(1024) char weights[warps][P::rows * block_keys * 2];  // bf16 weights of a key block; rows of 16 units, unit u
-                                                                // of row r at unit u ^ r % 8
-  alignas(16) float block_most[split_blocks][P::rows],
-      block_alpha[split_blocks][P::rows], block_sum[split_blocks][P::rows];
-  Barrier full[P::barriers], empty[P::stages];
-  __device__ uint32_t* slots() {
-    return reinterpret_cast<uint32_t*>(this + 1);
-  }  // slot of the first key of every TMA box of the split
-};
-
-// A round of a split: the keys of up to four blocks, then their values. Producer and consumers number the tiles alike:
-// first those of k, by key within a block, then by columns, then by block; then those of v, by key, then by columns.
-template <class P>
-struct Round {
-  int begin, end, high;  // key indices within the split
-  uint32_t first = 0;    // index of the round's first tile
-  __device__ explicit Round(const DecodeTile& tile) : begin(tile.block_begin * block_keys), high(tile.high) {
-    end = min(begin + round_keys, high + 1);
+  __device__ void prepare() const {
+    hopper::fence_mbarrier_init();
+    if (threadIdx.x == 32 * ring_warps) {
+      hopper::prefetch_tensor_map(k);
+      hopper::prefetch_tensor_map(v);
+    }
   }
-  __device__ bool real() const { return begin <= high; }
-  __device__ int blocks() const { return (end - begin + block_keys - 1) / block_keys; }
-  __device__ int value_tiles() const { return (end - begin + P::tile_keys - 1) / P::tile_keys; }
-  __device__ uint32_t k_tile(int i, int part, int block) const {
-    return first + static_cast<uint32_t>((i * P::parts + part) * blocks() + block);
-  }
-  __device__ uint32_t v_tile(int i, int part) const {
-    return k_tile(P::block_tiles, 0, 0) + static_cast<uint32_t>(i * P::parts + part);
-  }
-  __device__ void next() {
-    first = v_tile(value_tiles(), 0);
-    begin += round_keys;
-    end = min(begin + round_keys, high + 1);
-  }
-};
+  // Each lane arrives `times` times.
+  static __device__ void release(Barrier& empty, uint32_t times, uint32_t) { empty.arrive(times); }
 
-// Producer warp: loads all tiles in order. A tile's stage is free when the tile `stages` before has been used.
-template <class P>
-__device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, const CUtensorMap& k, const CUtensorMap& v,
-                                  int box_shift, int prefetchable) {
-  uint32_t count = 0;
-  sm90::RingPlace<P::stages> to;
-  const auto copy = [&](const CUtensorMap& map, int begin, int part) {
+  template <int tile_keys>
+  __device__ void copy(char* stage, Barrier& full, const uint32_t* slots, const AttentionCall<Bf16>&,
+                       const DecodeTile& tile, bool values, int begin, int part, int) const {
+    if (!hopper::elect()) return;
     const int first = max(begin, tile.low) >> box_shift,
-              end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // TMA boxes
-    if (begin + P::tile_keys > prefetchable) hopper::griddep_wait();
-    shared.empty[to.stage].wait(to.parity ^ 1);
-    Barrier& full = shared.full[count++ % P::barriers];
-    if (hopper::elect()) {
-      full.arrive_expect_tx(static_cast<uint32_t>(max(end - first, 0)) << (box_shift + 7));
-      for (int i = first; i < end; i += 4) {
-        int slots[4];
+              end = (min(begin + tile_keys - 1, tile.high) >> box_shift) + 1;  // TMA boxes
+    const CUtensorMap& map = values ? v : k;
+    full.arrive_expect_tx(static_cast<uint32_t>(max(end - first, 0)) << (box_shift + 7));
+    for (int i = first; i < end; i += 4) {
+      int at[4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) slots[j] = static_cast<int>(shared.slots()[min(i + j, end - 1)]);
+      for (int j = 0; j < 4; ++j) at[j] = static_cast<int>(slots[min(i + j, end - 1)]);
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
-          if (i + j < end)
-            sm90::tma_load(shared.ring[to.stage] + ((i + j << box_shift) - begin) * 128, map, full, part * 64,
-                           tile.kv_head, slots[j]);
-      }
-    }
-    to.next();
-  };
-  for (Round<P> round(tile); round.real(); round.next()) {
-#pragma unroll 1
-    for (int i = 0; i < P::block_tiles; ++i)
-      for (int part = 0; part < P::parts; ++part)
-        for (int block = 0; block < round.blocks(); ++block)
-          copy(k, round.begin + block * block_keys + i * P::tile_keys, part);
-    for (int i = 0; i < round.value_tiles(); ++i)
-      for (int part = 0; part < P::parts; ++part) copy(v, round.begin + i * P::tile_keys, part);
-  }
-}
-
-// o += p . v over a tile's keys. p_at: address of the lane's row of p; `p_turn`: offset of the tile's keys in it;
-// `unit`: first unit of the warp's columns. If `whole` is false the tile has masked keys, which may hold anything; only
-// [low, high] count.
-template <bool whole, int tile_keys, int columns, int N>
-__device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t p_turn, uint32_t values,
-                                uint32_t unit, uint32_t lane, int low, int high) {
-#pragma unroll
-  for (uint32_t i = 0; i < tile_keys / 16; ++i) {
-    uint32_t p[N][2], real[2];  // real: masks of keys 2 (lane % 4) and the next, and of those 8 further
-#pragma unroll
-    for (uint32_t e = 0; e < N; ++e)
-      ldmatrix_x4(p[e], p_at + e * 8 * 256 + ((lane / 8 % 2 ^ lane % 8) * 16 ^ (p_turn + i * 32)));
-    if constexpr (!whole) {
-#pragma unroll
-      for (uint32_t j = 0; j < 2; ++j) {
-        const int key = static_cast<int>(16 * i + 8 * j + lane % 4 * 2);
-        real[j] = (key >= low && key <= high ? 0xffffu : 0) | (key + 1 >= low && key + 1 <= high ? 0xffff0000u : 0);
-      }
-    }
-#pragma unroll
-    for (uint32_t t = 0; t < columns / 16; ++t) {
-      uint32_t a[4];
-      ldmatrix_x4_trans(
-          a, values + (16 * i + lane / 16 * 8 + lane % 8) * 128 + ((unit + 2 * t + lane / 8 % 2) ^ lane % 8) * 16);
-      if constexpr (!whole) {
-        a[0] &= real[0];
-        a[1] &= real[0];
-        a[2] &= real[1];
-        a[3] &= real[1];
-      }
-#pragma unroll
-      for (int e = 0; e < N; ++e) mma_m16n8k16(o[t][e], a, p[e][0], p[e][1]);
+      for (int j = 0; j < 4; ++j)
+        if (i + j < end)
+          sm90::tma_load(stage + ((i + j << box_shift) - begin) * 128, map, full, part * 64, tile.kv_head, at[j]);
     }
   }
-}
+};
 
-template <int D, int N, bool alone>
-__global__ __launch_bounds__(threads, DecodePlan<D, N, alone>::ctas) void ring_kernel(
-    const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials,
-    const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map, int box_shift) {
-  using P = DecodePlan<D, N, alone>;
-  constexpr int columns = P::columns, parts = P::parts;
-  extern __shared__ __align__(1024) char memory[];
-  Shared<P>& shared = *reinterpret_cast<Shared<P>*>(memory);
-  const uint32_t thread = threadIdx.x, lane = thread % 32;
-  const int warp = sm90::uniform(static_cast<int>(thread / 32)), s = static_cast<int>(blockIdx.y),
-            z = static_cast<int>(blockIdx.z);
-
-  hopper::griddep_launch_dependents();
-  if (!partials.prefetchable) hopper::griddep_wait();
-  const Sequence sequence = sequence_of(call, s);
-  static_assert(P::barriers <= 32 && P::stages <= 32);
-  if (warp == 0 && lane < P::barriers) shared.full[lane].init(1);
-  if (warp == 1 && lane < P::stages) shared.empty[lane].init(32 * warps);
-  hopper::fence_mbarrier_init();
-  if (warp == warps) {
-    hopper::prefetch_tensor_map(k_map);
-    hopper::prefetch_tensor_map(v_map);
-    const int split_begin = split_of(partials, z, P::rows) * split_keys;
-    for (int i = static_cast<int>(lane); i < split_keys >> box_shift; i += 32)
-      shared.slots()[i] = static_cast<uint32_t>(
-          slot_of(call, sequence, s, min(split_begin + (i << box_shift), partials.table_keys - 1)));
-  }
-  __syncthreads();  // mbarriers are initialized, slots are found
-  DecodeTile tile;
-  if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x), s, z, P::rows))
-    return hopper::griddep_wait();
-  if (warp == warps) {
-    copy_tiles(shared, tile, k_map, v_map, box_shift, prefetchable_end(partials, tile));
-    return;
-  }
-
-  hopper::griddep_wait();  // q is written
-  uint32_t q[N][D / 16][2];
-  load_queries<D, N>(q, call, tile, lane);
-  // Calls body(address of tile i) once the tile has landed; then releases its stage. Each lane arrives `times` times:
-  // each stage expects 32 arrivals from each of four warps, and only some warps use a tile.
-  const auto use = [&](uint32_t i, uint32_t times, auto body) {
-    const uint32_t place = i % P::stages;
-    shared.full[i % P::barriers].wait(i / P::barriers % 2);  // the tile has landed
-    body(shared_address(shared.ring[place]));
-    shared.empty[place].arrive(times);
-  };
-  const int column = warp * columns, part = column / 64;
-  const uint32_t k_at = lane % 16 * 128, k_turn = (lane / 16 ^ lane % 8) * 16, weights = shared_address(shared.weights),
-                 row = row_of(lane);
-  float o[columns / 16][N][4] = {};
-  int before = 0;  // key blocks of earlier rounds
-#pragma unroll 1
-  for (Round<P> round(tile); round.real(); round.next(), before += warps) {
-    const bool scores = warp < round.blocks();
-    const int block = before + warp;
-    // Keys lane / 4 and lane / 4 + 8 of 16 n, rows 2 (lane % 4) and the next; after exchange(): the lane's row.
-    float score[8][N][4], most[N];
-    // Scores of the warp's key block.
-    if (scores) {
-#pragma unroll
-      for (int i = 0; i < P::block_tiles; ++i) {
-#pragma unroll
-        for (int n = 0; n < P::tile_keys / 16; ++n)
-#pragma unroll
-          for (int j = 0; j < 4 * N; ++j) score[i * (P::tile_keys / 16) + n][j / 4][j % 4] = 0;
-#pragma unroll
-        for (int p = 0; p < parts; ++p)
-          use(round.k_tile(i, p, warp), warps, [&](uint32_t keys) {
-#pragma unroll
-            for (int d = 0; d < 4; ++d)
-#pragma unroll
-              for (int n = 0; n < P::tile_keys / 16; ++n) {
-                uint32_t a[4];
-                ldmatrix_x4(a,
-                            keys + static_cast<uint32_t>(n) * 2048 + k_at + (k_turn ^ static_cast<uint32_t>(d) * 32));
-#pragma unroll
-                for (int e = 0; e < N; ++e)
-                  mma_m16n8k16(score[i * (P::tile_keys / 16) + n][e], a, q[e][4 * p + d][0], q[e][4 * p + d][1]);
-              }
-          });
-#pragma unroll
-        for (int n = 0; n < P::tile_keys / 16; ++n) exchange<N>(score[i * (P::tile_keys / 16) + n], lane);
-      }
-      mask_keys<8, N>(score, tile.split_begin + round.begin + warp * block_keys, call, tile, lane);
-#pragma unroll
-      for (int e = 0; e < N; ++e) {
-        most[e] = -INFINITY;
-#pragma unroll
-        for (int n = 0; n < 8; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) most[e] = fmaxf(most[e], score[n][e][i]);
-        most[e] = row_max(most[e]);
-        if (lane < 8) shared.block_most[block][8 * e + static_cast<int>(row)] = most[e];
-      }
-    }
-    // All four consumer warps: block_most is complete, and the weights of the round before have been read.
-    hopper::named_barrier_sync(1, 32 * warps);
-
-    // Weights and row sums of the warp's key block.
-    if (scores) {
-#pragma unroll
-      for (int e = 0; e < N; ++e) {
-        const int r = 8 * e + static_cast<int>(row);
-        float m = -INFINITY, sum = 0;
-#pragma unroll
-        for (int b = 0; b < split_blocks - 1; ++b)
-          if (b < block) m = fmaxf(m, shared.block_most[b][r]);
-        const float base = base_of(fmaxf(m, most[e])), shift = shift_of(base, call.c);
-        if (lane < 8) shared.block_alpha[block][r] = rescaling(m, base, call.c);
-        const uint32_t to = weights + static_cast<uint32_t>(warp * P::rows + r) * 256 + lane / 8 * 4;
-#pragma unroll
-        for (int n = 0; n < 8; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; i += 2) {
-            const float a = weight(score[n][e][i], call.c, shift), b = weight(score[n][e][i + 1], call.c, shift);
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + ((row ^ static_cast<uint32_t>(2 * n + i / 2)) * 16)),
-                         "r"(pack_bf16(a, b))
-                         : "memory");
-            sum += a;
-            sum += b;
-          }
-        sum = row_sum(sum);
-        if (lane < 8) shared.block_sum[block][r] = sum;
-      }
-    }
-    // All four consumer warps: weights and block_alpha of the round are complete.
-    hopper::named_barrier_sync(1, 32 * warps);
-
-#pragma unroll 1
-    // p . v over all keys of the round, in ascending order.
-    for (int i = 0; i < round.value_tiles(); ++i)
-      use(round.v_tile(i, part), parts, [&](uint32_t values) {
-        const int begin = round.begin + i * P::tile_keys, low = tile.low - begin, high = tile.high - begin;
-        const uint32_t p_at =
-            weights + static_cast<uint32_t>(i / P::block_tiles) * sizeof shared.weights[0] + lane % 8 * 256;
-        const auto p_turn = static_cast<uint32_t>(i % P::block_tiles * P::tile_keys * 2),
-                   unit = static_cast<uint32_t>(column % 64 / 8);
-        if (p_turn == 0) rescale<columns, N>(o, shared.block_alpha[before + i / P::block_tiles], lane);
-        if (low <= 0 && high >= P::tile_keys - 1)
-          mix_tile<true, P::tile_keys, columns, N>(o, p_at, p_turn, values, unit, lane, low, high);
-        else
-          mix_tile<false, P::tile_keys, columns, N>(o, p_at, p_turn, values, unit, lane, low, high);
-      });
-  }
-
-  // Epilogue: l and m of the split, then the output or the partial result.
-  const auto l_of = [&](int r) {
-    float l = 0;
-#pragma unroll
-    for (int b = 0; b < split_blocks; ++b)
-      if (b < tile.num_blocks) l = fmaf(l, shared.block_alpha[b][r], shared.block_sum[b][r]);
-    return l;
-  };
-  const auto m_of = [&](int r) {
-    float m = -INFINITY;
-    for (int b = 0; b < tile.num_blocks; ++b) m = fmaxf(m, shared.block_most[b][r]);
-    return m;
-  };
-  write_rows<columns, N>(o, call, partials, tile, column, lane, m_of, l_of);
-}
-
-}  // namespace
-
-void launch_decode_rings(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
-                         const Tensor& k, const Tensor& v, int eights) {
-  with_width(call.dim, [&](auto width) {
-    const auto run_rings = [&](auto n, auto alone) {
-      using P = DecodePlan<width(), n(), alone()>;
-      const auto kernel = ring_kernel<width(), n(), alone()>;
-      const auto box_keys =
-          std::gcd(static_cast<unsigned>(call.block_size), 16u);  // adjacent keys of a KV block that one TMA box loads
-      const size_t bytes = sizeof(Shared<P>) + split_keys / box_keys * sizeof(uint32_t);
-      allow_shared_memory(kernel, bytes);
-      const int tiles = (partials.rows + P::rows - 1) / P::rows;
-      const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences),
-                      static_cast<unsigned>(partials.splits * tiles));
-      launch_pdl(stream, kernel, grid, threads, static_cast<int>(bytes), 1, call, partials,
-                 map_of_heads(k, static_cast<int>(box_keys)), map_of_heads(v, static_cast<int>(box_keys)),
-                 std::countr_zero(box_keys));
-    };
-    const auto run = [&](auto n) {
-      const int64_t blocks =
-          int64_t{call.kv_heads} * call.sequences * partials.splits * ((partials.rows + 8 * n() - 1) / (8 * n()));
-      if (blocks <= num_sms())
-        run_rings(n, std::true_type{});
-      else
-        run_rings(n, std::false_type{});
-    };
-    if (eights == 1)
-      run(std::integral_constant<int, 1>{});
-    else
-      run(std::integral_constant<int, 2>{});
+void launch_rings(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                  const PagedKv& cache, int octets) {
+  const uint32_t box_keys = ring_box_keys(call.block_size);
+  const TmaSource source{map_of_heads(cache.k, static_cast<int>(box_keys)),
+                         map_of_heads(cache.v, static_cast<int>(box_keys)), std::countr_zero(box_keys)};
+  with_ring(call, partials, octets, [&](auto width, auto n, auto alone) {
+    launch_ring<width(), n(), alone()>(stream, call, partials, source);
   });
 }
 
+void decode(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials, const PagedKv& cache,
+            int octets) {
+  // Measured on an H200, us at 200, 592 and 1000 keys. Head dimension 128: with 24 (sequence, KV head) pairs the
+  // cluster kernel takes 7, 9, 12 and the ring kernel 8, 15, 22; with 32 pairs 12, 15, 18 and 8, 15, 22. Head dimension
+  // 64: with 2 pairs 4, 5, 7 and 3, 5, 8; with 8 pairs 6, 7, 9 and 3, 6, 8.
+  const int64_t pairs = int64_t{call.sequences} * call.kv_heads,
+                tiles = pairs * partials.splits * ((partials.rows + 15) / 16),
+                most_in_clusters = num_sms() / (call.dim <= 64 ? 44 : 5);
+  if (tiles <= most_in_clusters)
+    launch_decode_cluster(stream, call, partials, octets);
+  else
+    launch_rings(stream, call, partials, cache, octets);
+}
+
+bool supports(const AttentionPaged& args) { return runs_hopper_bodies() && has_units(args.q); }
+
+[[maybe_unused]] const bool added = attention_paged.add(
+    {"sm90", DeviceKind::cuda,
+     [](Context& context, const AttentionPaged& args) { run_attention_paged(context, args, decode); }, 15, supports});
+
+}  // namespace
 }  // namespace hone::attention

@@ -4,10 +4,10 @@
 // Tile      16 rows of one sequence and KV head by splits of 1024 keys. Grid: KV heads x row tiles x splits if the call
 //           has few tiles, else a block loops over its splits.
 // Roles     8 warps; each computes one key block of 128 of the split, from global memory to registers. Then 16 threads
-//           per row merge the eight results.
+//           per row merge the eight results. With W = 2 four warps compute and are merged, then the other four.
 // Pipeline  none: K and V bytes are loaded by 16-byte (V for D = 64: 8-byte) loads.
-// Smem      o of 8 warps 512 * (D + 8) bytes + m, l 1 KB + slots 4 KB + scales 8 KB: 49, 81 or 145 KB for D = 64, 128,
-//           256.
+// Smem      o of 8 / W warps 512 / W * (D + 8) bytes + m, l 1 KB + slots 4 KB + scales 8 KB: 49, 81 or 145 KB for D =
+//           64, 128, 256; 79 KB for D = 256 and W = 2, where a thread block may not have 145.
 // Numerics  its own rule: that of numerics.cuh, except that each block of 128 keys starts at m = -inf, l = 0, o = 0 and
 //           is merged into the split's total as splits are merged. s = (q . k) * k_scale; p * v_scale is rounded to
 //           bf16 for p . v. The order of a head's elements within an MMA is that of the 16-byte loads. Prefill and
@@ -16,6 +16,7 @@
 // Limits    head dimension a multiple of 16 up to 128, of 32 up to 256; rows of K and V 16-byte aligned; fewer than
 //           65,536 row tiles.
 #include "kernels/attention/mma.cuh"
+#include "kernels/cuda/launch_plan.h"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/quant/quant_format.cuh"
 
@@ -37,10 +38,10 @@ struct SplitPartials {
 };
 
 // Results of the warps in shared memory. Column d of a row lies at place(d), which avoids most bank conflicts.
-template <int D>
+template <int D, int W>
 struct Shared {
-  static constexpr int chunk = D / 8;
-  float o[warps][rows][8 * (chunk + 1)];
+  static constexpr int chunk = D / 8, wave_warps = warps / W;
+  float o[wave_warps][rows][8 * (chunk + 1)];
   float m[warps][rows], l[warps][rows];
   uint32_t slots[split_keys];
   float k_scale[split_keys], v_scale[split_keys];
@@ -103,8 +104,8 @@ __device__ inline void load_queries(uint32_t (&q)[4][4], const AttentionCall<Bf1
 }
 
 // One warp computes one key block. `key` is its first key; `own` is that key's index within the split.
-template <int D>
-__device__ void attend_block(Shared<D>& shared, const AttentionCall<Bf16>& call, const Cache& cache,
+template <int D, int W>
+__device__ void attend_block(Shared<D, W>& shared, const AttentionCall<Bf16>& call, const Cache& cache,
                              const RowTile& tile, int key, int own) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32), g = lane / 4,
             t = lane % 4;
@@ -166,7 +167,7 @@ __device__ void attend_block(Shared<D>& shared, const AttentionCall<Bf16>& call,
     }
   }
   // p . v; a lane holds chunk columns of each value.
-  constexpr int chunk = Shared<D>::chunk;
+  constexpr int chunk = Shared<D, W>::chunk;
   float o[chunk][4];
 #pragma unroll
   for (int j = 0; j < chunk; ++j)
@@ -191,7 +192,8 @@ __device__ void attend_block(Shared<D>& shared, const AttentionCall<Bf16>& call,
 #pragma unroll
   for (int j = 0; j < chunk; ++j)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) shared.o[warp][g + i / 2 * 8][(2 * t + i % 2) * (chunk + 1) + j] = o[j][i];
+    for (int i = 0; i < 4; ++i)
+      shared.o[warp % shared.wave_warps][g + i / 2 * 8][(2 * t + i % 2) * (chunk + 1) + j] = o[j][i];
 }
 
 // A thread's columns of a row: the running total of merged results.
@@ -217,11 +219,12 @@ struct Total {
   }
 };
 
-template <int D>
+template <int D, int W>
 __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     fp8_kernel(const __grid_constant__ AttentionCall<Bf16> call, const Cache cache, const SplitPartials partials) {
   extern __shared__ __align__(16) unsigned char bytes[];
-  Shared<D>& shared = *reinterpret_cast<Shared<D>*>(bytes);
+  using Memory = Shared<D, W>;
+  Memory& shared = *reinterpret_cast<Memory*>(bytes);
   hopper::griddep_launch_dependents();
   hopper::griddep_wait();
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
@@ -251,17 +254,21 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
       shared.v_scale[i] = cache.v_scale[int64_t{slot} * cache.scale_stride + tile.kv_head];
     }
     __syncthreads();  // slots and scales are complete
-    if (warp >= low && warp <= high)
-      attend_block<D>(shared, call, cache, tile, begin + warp * block_keys, warp * block_keys);
-    __syncthreads();  // the results of all warps are in shared memory
     // Merge the blocks of the split, then the split into the total.
     Total<D> of_split;
-    for (int block = low; block <= high; ++block)
-      of_split.merge(shared.m[block][own_row], shared.l[block][own_row], call.c, [&](int i) {
-        return shared.o[block][own_row][Shared<D>::place(own_column + i * threads_of_row)];
-      });
+#pragma unroll 1
+    for (int wave = 0; wave < W; ++wave) {
+      const int first = max(low, wave * Memory::wave_warps), last = min(high, (wave + 1) * Memory::wave_warps - 1);
+      if (warp >= first && warp <= last)
+        attend_block<D, W>(shared, call, cache, tile, begin + warp * block_keys, warp * block_keys);
+      __syncthreads();  // the results of the wave are in shared memory
+      for (int block = first; block <= last; ++block)
+        of_split.merge(shared.m[block][own_row], shared.l[block][own_row], call.c, [&](int i) {
+          return shared.o[block % Memory::wave_warps][own_row][Memory::place(own_column + i * threads_of_row)];
+        });
+      __syncthreads();  // all threads have merged; the next wave or split may overwrite shared memory
+    }
     total.merge(of_split.m, of_split.l, call.c, [&](int i) { return of_split.o[i]; });
-    __syncthreads();  // all threads have merged; the next split may overwrite shared memory
   }
   // Epilogue: the partial result or the output.
   const int row = tile.first + own_row, token = row / call.group;
@@ -317,6 +324,9 @@ __global__ void __launch_bounds__(32 * rows)
   }
 }
 
+// True if a thread block may have the shared memory of D = 256 with all warps at once.
+bool wide_fits(const DeviceLimits& limits) { return sizeof(Shared<256, 1>) <= limits.shared_per_block; }
+
 void paged(Context& context, const AttentionPaged& args) {
   const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args, DType::u8);
   check_shape(attention_paged, "k_scale", args.cache.k_scale, {args.cache.k.dim(0), call.kv_heads});
@@ -351,10 +361,17 @@ void paged(Context& context, const AttentionPaged& args) {
   const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(tiles),
                   shares ? static_cast<unsigned>(splits) : 1);
   with_width(call.dim, [&](auto width) {
-    constexpr int D = width();
-    allow_shared_memory(fp8_kernel<D>, sizeof(Shared<D>));
-    launch_pdl(cuda_stream(context), fp8_kernel<D>, grid, threads, static_cast<int>(sizeof(Shared<D>)), 1, call, cache,
-               partials);
+    const auto launch = [&](auto waves) {
+      constexpr int D = width(), W = waves();
+      constexpr size_t bytes = sizeof(Shared<D, W>);
+      allow_shared_memory(fp8_kernel<D, W>, bytes);
+      launch_pdl(cuda_stream(context), fp8_kernel<D, W>, grid, threads, static_cast<int>(bytes), 1, call, cache,
+                 partials);
+    };
+    if (width() > 128 && !wide_fits(device_limits()))
+      launch(std::integral_constant < int, width() <= 128 ? 1 : 2 > {});
+    else
+      launch(std::integral_constant<int, 1>{});
   });
   if (shares)
     launch_pdl(cuda_stream(context), merge_kernel, dim3(grid.x, grid.y), 32 * rows, 0, 1, call, partials, splits);
@@ -368,6 +385,15 @@ bool supports(const AttentionPaged& args) {
 }
 
 [[maybe_unused]] const bool added = attention_paged.add({"fp8", DeviceKind::cuda, paged, 20, supports});
+[[maybe_unused]] const bool planned =
+    launch_plans().add("attention_paged.fp8", [](const DeviceLimits& limits, LaunchPlans& out) {
+      out.add("fp8_kernel D = 64", fp8_kernel<64, 1>, threads, sizeof(Shared<64, 1>));
+      out.add("fp8_kernel D = 128", fp8_kernel<128, 1>, threads, sizeof(Shared<128, 1>));
+      if (wide_fits(limits))
+        out.add("fp8_kernel D = 256", fp8_kernel<256, 1>, threads, sizeof(Shared<256, 1>));
+      else
+        out.add("fp8_kernel D = 256, W = 2", fp8_kernel<256, 2>, threads, sizeof(Shared<256, 2>));
+    });
 
 }  // namespace
 }  // namespace hone::attention

@@ -1,4 +1,5 @@
-// attention_paged for bf16: chooses the kernel of each sequence (all have the same bits) and merges splits.
+// attention_paged for bf16: what its bodies share. They differ in the kernel for decoded sequences (all have the same
+// bits); the merging of splits is here.
 //
 // Use       merge_kernel: decoded sequences of calls whose block table holds more than 1024 keys.
 // Tile      one row (query and head) per thread block. Grid: KV heads x sequences x rows.
@@ -45,35 +46,9 @@ __global__ void merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, c
   *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o.x * inverse, o.y * inverse);
 }
 
-void decode(Context& context, const AttentionCall<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
-  const int rows = std::min(decoded_rows(call.group), most_tokens * call.group),
-            splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
-  const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
-  const ScratchScope scope(context);
-  SplitPartials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, cache.prefetchable};
-  if (splits > 1) {
-    partials.o = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits, call.dim}));
-    partials.m = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
-    partials.l = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
-  }
-  const cudaStream_t stream = cuda_stream(context);
-  const int eights = num_key_octets(partials, call, most_tokens);
-  // Measured on an H200, us at 200, 592 and 1000 keys. Head dimension 128: with 24 (sequence, KV head) pairs the
-  // cluster kernel takes 7, 9, 12 and the ring kernel 8, 15, 22; with 32 pairs 12, 15, 18 and 8, 15, 22. Head dimension
-  // 64: with 2 pairs 4, 5, 7 and 3, 5, 8; with 8 pairs 6, 7, 9 and 3, 6, 8.
-  const int64_t tiles = pairs * splits * ((rows + 15) / 16), most_in_clusters = num_sms() / (call.dim <= 64 ? 44 : 5);
-  if (tiles <= most_in_clusters)
-    launch_decode_cluster(stream, call, partials, eights);
-  else
-    launch_decode_rings(stream, call, partials, cache.k, cache.v, eights);
-  if (splits > 1) {
-    const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences),
-                    static_cast<unsigned>(rows));
-    launch_pdl(stream, merge_kernel, grid, (call.dim / 2 + 31) / 32 * 32, 0, 1, call, partials);
-  }
-}
+}  // namespace
 
-void paged(Context& context, const AttentionPaged& args) {
+void run_attention_paged(Context& context, const AttentionPaged& args, LaunchDecode launch) {
   const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args);
   HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.cache.k) && reads_in_units(args.cache.v) &&
                  reads_in_units(args.out),
@@ -81,14 +56,26 @@ void paged(Context& context, const AttentionPaged& args) {
   HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences,
              " sequences in one call; the maximum is 65535");
   if (call.tokens == 0) return;
-  const int tokens = most_tokens(call, args.shape);
-  decode(context, call, args.cache, tokens, static_cast<int>(args.cache.block_table.dim(1)) * call.block_size);
+  const int tokens = most_tokens(call, args.shape), rows = std::min(decoded_rows(call.group), tokens * call.group),
+            keys = static_cast<int>(args.cache.block_table.dim(1)) * call.block_size,
+            splits = std::max((keys + split_keys - 1) / split_keys, 1);
+  const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
+  const ScratchScope scope(context);
+  SplitPartials partials{nullptr, nullptr, nullptr, rows, splits, keys, args.cache.prefetchable};
+  if (splits > 1) {
+    partials.o = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits, call.dim}));
+    partials.m = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
+    partials.l = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
+  }
+  const cudaStream_t stream = cuda_stream(context);
+  launch(stream, call, partials, args.cache, num_key_octets(partials, call, tokens));
+  if (splits > 1) {
+    const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences),
+                    static_cast<unsigned>(rows));
+    launch_pdl(stream, merge_kernel, grid, (call.dim / 2 + 31) / 32 * 32, 0, 1, call, partials);
+  }
   if (!decodes(tokens, call.group)) launch_tiles(context, call);
   check_launch(attention_paged);
 }
 
-[[maybe_unused]] const bool added = attention_paged.add(
-    {"mma", DeviceKind::cuda, paged, 10, [](const AttentionPaged& args) { return has_units(args.q); }});
-
-}  // namespace
 }  // namespace hone::attention

@@ -3,7 +3,7 @@
 // Thread blocks that claim the next tile when they are free then finish together. Only the device knows the sequences,
 // so a kernel makes the list.
 //
-// Use       list_tiles, before a persistent attention kernel (prefill_sm90.cu).
+// Use       list_tiles, before an attention kernel whose thread blocks claim tiles (prefill_sm90.cu, backward/mma.cu).
 // Tile      one block of 1024 threads; level l holds the tiles that start at row l * rows of their sequence.
 // Roles     counting and prefix sums: all threads. Listing: one warp per sequence.
 // Pipeline  none.
@@ -12,7 +12,6 @@
 // PDL       waits, then triggers dependents, both at the start.
 // Limits    any number of sequences and levels; `levels` covers the longest sequence.
 #include "kernels/attention/call.cuh"
-#include "kernels/attention/wgmma.cuh"
 #include "kernels/cuda/pdl.cuh"
 
 namespace hone::attention {
@@ -21,7 +20,7 @@ struct TileList {
   int* claimed;  // number of (tile, head) pairs claimed so far
   int* count;    // number of tiles
   int* cursor;   // [levels]: list index of the next tile of each level
-  int4* tiles;   // row, begin and length of a listed tile
+  int4* tiles;   // row, begin, length and index of the sequence of a listed tile
 };
 
 struct ListedTile {
@@ -58,8 +57,8 @@ __device__ inline int sum_up_to(int x, int* shared) {
 // One block of 1024 threads. `levels` is enough for the longest sequence.
 template <class T>
 __global__ void __launch_bounds__(1024) list_tiles(TileList list, AttentionCall<T> call, int levels, int rows) {
-  sm90::griddep_wait();
-  sm90::griddep_launch_dependents();
+  hopper::griddep_wait();
+  hopper::griddep_launch_dependents();
   __shared__ int sums[32], last[2];
   const int thread = static_cast<int>(threadIdx.x);
   const auto tiles_of = [&](int s) { return (call.offsets[s + 1] - call.offsets[s] + rows - 1) / rows; };
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, AttentionCall<
   for (int s = thread / 32; s < call.sequences; s += 32) {
     const int begin = call.offsets[s], length = call.offsets[s + 1] - begin;
     for (int level = thread % 32; level * rows < length; level += 32)
-      list.tiles[atomicAdd(&list.cursor[level], 1)] = make_int4(level * rows, begin, length, 0);
+      list.tiles[atomicAdd(&list.cursor[level], 1)] = make_int4(level * rows, begin, length, s);
   }
 }
 

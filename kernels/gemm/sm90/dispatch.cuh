@@ -9,7 +9,7 @@
 namespace hone {
 
 inline bool gemm_forward_sm90_supports(const Tensor& x, const Tensor& w) {
-  return tma_compatible(x) && tma_compatible(w) && w.dim(1) > 0;
+  return runs_hopper_bodies() && tma_compatible(x) && tma_compatible(w) && w.dim(1) > 0;
 }
 
 struct GemmForwardCall : GemmProblem<LinearEpilogue> {

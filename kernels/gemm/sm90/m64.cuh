@@ -18,7 +18,7 @@
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/gemm/internal.h"
-#include "kernels/gemm/sm90/output.cuh"
+#include "kernels/gemm/mma/output.cuh"
 
 namespace hone {
 

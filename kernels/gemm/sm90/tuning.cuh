@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/gemm/sm90/m64.cuh"
-#include "kernels/gemm/sm90/small_m.cuh"
+#include "kernels/gemm/mma/small_m.cuh"
 #include "kernels/gemm/sm90/split_k.cuh"
 #include "kernels/gemm/sm90/wgmma.cuh"
 
@@ -58,7 +58,9 @@ template <class Split, class Call>
 GemmChoice<Call> gemm_split_plan(const Call& c) {
   const int64_t tiles = ceil_div(c.N(), Split::rows) * ceil_div(c.M(), Split::tokens),
                 chunks = ceil_div(c.K(), gemm_cuda_chunk);
-  const int64_t processors = num_sms(), resident = processors * std::min(227 * 1024 / Split::shared_bytes, 4);
+  const int64_t processors = num_sms(),
+                resident =
+                    processors * std::min(static_cast<int>(device_limits().shared_per_block) / Split::shared_bytes, 4);
   const auto M = static_cast<double>(c.M()), N = static_cast<double>(c.N()), K = static_cast<double>(c.K());
   const double start =
       Split::blocks == 1 ? 6 : 2;  // blocks that fill an SM do not overlap the kernels before and after

@@ -233,23 +233,10 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   static_assert(!is_gated<Epilogue> || Tile::cluster == 1);
   const auto kernel = gemm_sm90_kernel<Tile, Epilogue>;
   allow_shared_memory(kernel, bytes);
-  cudaLaunchConfig_t config{};
   const int64_t work = int64_t{shape.m_units} * shape.n_tiles;
-  config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(work, num_sms() / Tile::cluster) * Tile::cluster));
-  config.blockDim = dim3(Tile::threads);
-  config.dynamicSmemBytes = bytes;
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = Tile::cluster;
-  attributes[1].val.clusterDim.y = 1;
-  attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes;
-  config.numAttrs = Tile::cluster > 1 ? 2 : 1;
-  HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, make_tensor_map(x, Tile::rows),
-                                     make_tensor_map(w, Tile::columns / boxes), epilogue, shape));
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(work, num_sms() / Tile::cluster) * Tile::cluster));
+  launch_pdl(stream, kernel, grid, Tile::threads, bytes, Tile::cluster, make_tensor_map(x, Tile::rows),
+             make_tensor_map(w, Tile::columns / boxes), epilogue, shape);
 }
 
 }  // namespace hone

@@ -30,7 +30,7 @@ TEST(ControlChannel, BytesArriveInRankOrderCallAfterCall) {
 }
 
 TEST(ControlChannel, OneRankNeedsNoOther) {
-  run_ranks({"cpu"}, 20, [](const Ranks& ranks, Device&) {
+  run_ranks({"cpu"}, {}, [](const Ranks& ranks, Device&) {
     EXPECT_EQ(ranks.size(), 1);
     EXPECT_TRUE(ranks.is_first());
     EXPECT_EQ(ranks.all_gather("own", "bytes"), std::vector<std::string>{"own"});
@@ -119,7 +119,8 @@ TEST(ControlChannel, ARankThatMakesNoProgressIsNamedWithItsPhase) {
     }
     ranks.all_gather("", "step 12");
   };
-  EXPECT_EQ(error_of([&] { on_ranks(3, body, 0.5); }),
+  const std::string error = error_of([&] { on_ranks(2, body, 0.5); });
+  EXPECT_EQ(error,
             "rank 1 (cpu) has made no progress for 0.5 s (parallel.timeout) at 'rewards of step 12'; rank 0 (cpu) "
             "waits for it at 'step 12'");
   EXPECT_LT(watch.seconds(), 5);
@@ -152,16 +153,14 @@ TEST(ControlChannel, ANotedFailureIsReportedInsteadOfTheDifferentCall) {
 
 TEST(ControlChannelDeathTest, ARankThatHangsForGoodEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(run_ranks(
-                  {"cpu", "cpu"}, 0.3,
-                  [](const Ranks& ranks, Device&) {
-                    if (ranks.rank() == 1) {
-                      ranks.set_phase("an endless loop");
-                      sleep_for(1e6);
-                    }
-                    ranks.all_gather("", "step 1");
-                  },
-                  0.2),
+  EXPECT_EXIT(run_ranks({"cpu", "cpu"}, {.timeout = 0.3, .grace = 0.2},
+                        [](const Ranks& ranks, Device&) {
+                          if (ranks.rank() == 1) {
+                            ranks.set_phase("an endless loop");
+                            sleep_for(1e6);
+                          }
+                          ranks.all_gather("", "step 1");
+                        }),
               testing::ExitedWithCode(1), "rank 1 \\(cpu\\) has made no progress .* at 'an endless loop'");
 }
 

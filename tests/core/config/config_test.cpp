@@ -191,6 +191,21 @@ TEST(Config, PlacesOfKeysAndTexts) {
   EXPECT_EQ(document.place_of_text("stage[7]", "x"), std::nullopt);
 }
 
+TEST(Config, KnowsWhichKeysTheDocumentHas) {
+  const std::vector<std::string> overrides{"inner.rate=2", "stage.0.name=x"};
+  const Config document = Config::from_text(kText, "r.toml", overrides);
+  for (const char* key : {"steps", "inner.rate", "stage", "stage[0]", "stage[0].name"})
+    EXPECT_TRUE(document.has(key)) << key;
+  for (const char* key : {"stepz", "inner.nothing", "stage[0].nothing", "stage[99].name"})
+    EXPECT_FALSE(document.has(key)) << key;
+  const std::vector<std::string> more{"stage.0.name=y"};
+  const Config changed = document.with(more);
+  EXPECT_EQ(changed.place_of("stage[0].name"), "override 'stage.0.name=y'");
+  EXPECT_EQ(changed.place_of("inner.rate"), "override 'inner.rate=2'");
+  EXPECT_EQ(changed.place_of("steps"), document.place_of("steps"));
+  EXPECT_EQ(document.place_of("stage[0].name"), "override 'stage.0.name=x'");
+}
+
 TEST(Config, TheResolvedRecipeReadsBackTheSame) {
   Recipe recipe = read(kText);
   recipe.path = "quote \" back \\ line \n del \x7f é";

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -65,6 +66,14 @@ TEST(JsonlReader, SkipsAByteOrderMark) {
   Json row;
   ASSERT_TRUE(JsonlReader(folder.path() / "rows.jsonl").next(row));
   EXPECT_EQ(row.at("a").as_int(), 1);
+}
+
+TEST(JsonlReader, SaysThatATextIsUtf16) {
+  const test::TemporaryFolder folder;
+  write_file_atomic(folder.path() / "rows.jsonl", std::string("\xFF\xFE{\0", 4));
+  Json row;
+  EXPECT_NE(test::error_of([&] { JsonlReader(folder.path() / "rows.jsonl").next(row); }).find("the text is UTF-16"),
+            std::string::npos);
 }
 
 }  // namespace

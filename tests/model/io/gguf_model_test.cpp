@@ -219,9 +219,13 @@ TEST_F(GgufModelTest, ImportWritesAllOrNothing) {
                Error);
   EXPECT_FALSE(fs::exists(path("half")));
   EXPECT_FALSE(fs::exists(path("half.tmp")));
+  EXPECT_NE(error_of([&] { import_gguf(path("full"), path("out"), DType::bf16); }).find("full: "),
+            std::string::npos);
   fs::create_directories(path("empty"));
   import_gguf(path("m.gguf"), path("empty"), DType::f32);
   EXPECT_EQ(SafetensorsReader(path("empty")).at("model.norm.weight").dtype, DType::f32);
+  EXPECT_NE(error_of([&] { import_gguf(path("empty"), path("out"), DType::bf16); }).find("a model folder already"),
+            std::string::npos);
   EXPECT_FALSE(fs::exists(path("empty.tmp")));
   EXPECT_NE(
       error_of([&] { export_gguf(path("empty"), path("m.gguf"), gguf_type_named("F16")); }).find("already exists"),

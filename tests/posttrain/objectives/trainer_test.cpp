@@ -3,7 +3,9 @@
 #include <limits>
 
 #include "core/io/jsonl.h"
+#include "model/token_logprobs.h"
 #include "tests/train/rig.h"
+#include "train/held_out.h"
 
 namespace hone {
 namespace {
@@ -103,6 +105,39 @@ TEST(Trainer, ALossThatIsNotFiniteStopsWithTheBatchSavedAndTheWeightsUntouched) 
   EXPECT_EQ(lengths_saved, (std::vector<int64_t>{7, 12, 3, 9}));
   samples[1].columns[columns::advantage][5] = 0;
   EXPECT_TRUE(std::isfinite(rig.trainer.step(pointers(samples), *make("grpo"), 0.01).loss));
+}
+
+// Token accuracy of the chosen completions, entropy of both, as TRL's DPOTrainer.
+TEST(Trainer, PairsAreMeasuredAsInTrl) {
+  std::vector<Sample> samples = make_samples(lengths);
+  std::vector<std::vector<int32_t>> sequences;
+  for (Sample& sample : samples) {
+    sample.columns.assign(columns::reference_logp, sample.tokens.size(), -2.6f);
+    sequences.push_back(sample.tokens);
+  }
+  for (const int64_t tokens : {31, 20}) {
+    TrainerConfig config;
+    config.micro_batch_tokens = tokens;
+    Rig rig(config);
+    for (int i = 0; i < 12; ++i) rig.trainer.step(pointers(samples), *make_objective("sft"), 0.01);
+    const std::vector<TokenLogprobs> scores =
+        compute_logprobs(rig.context, *rig.model, sequences, {.entropy = true, .hit = true});
+    double hits = 0, chosen = 0, entropy = 0, all = 0;
+    for (size_t s = 0; s < samples.size(); ++s)
+      for (size_t t = 0; t < samples[s].tokens.size(); ++t) {
+        if (samples[s].columns[columns::mask][t] == 0) continue;
+        entropy += scores[s].entropy[t], ++all;
+        if (s % 2 == 0) hits += scores[s].hit[t], ++chosen;
+      }
+    const Metrics held =
+        measure_loss(rig.context, *rig.model, rig.trainer, 1, pointers(samples), *make_objective("dpo"));
+    const Metrics metrics = rig.trainer.step(pointers(samples), *make_objective("dpo"), 0).metrics;
+    for (const Metrics& found : {metrics, held}) {
+      EXPECT_DOUBLE_EQ(found.at("mean_token_accuracy"), hits / chosen);
+      EXPECT_NEAR(found.at("entropy"), entropy / all, 1e-9);
+    }
+    EXPECT_NE(hits / chosen, 0);
+  }
 }
 
 // An objective with a finite loss and a gradient that is not finite.

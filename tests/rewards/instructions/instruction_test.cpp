@@ -128,6 +128,9 @@ TEST(Instruction, ArgumentsAreChecked) {
             std::string::npos);
   EXPECT_THROW(read_instructions(JsonObject{{"instruction_id_list", JsonArray{"a", "b"}}, {"kwargs", JsonArray{}}}),
                Error);
+  for (const Json& row : {Json(JsonObject{{"instruction_id_list", JsonArray{"a", "b"}}}),
+                          Json(JsonObject{{"instruction_id_list", JsonArray{"a", "b"}}, {"kwargs", nullptr}})})
+    EXPECT_EQ(read_instructions(row).size(), 2u);
 }
 
 TEST(Instruction, Json) {

@@ -31,8 +31,9 @@ int64_t time_of(const std::string& text, const std::string& unit) {
   parts.tm_mon = month - 1;
   std::string digits = fraction;
   digits.resize(unit == "ns" ? 9 : unit == "us" ? 6 : 3, '0');
-  const int64_t scale = unit == "ns" ? 1000000000 : unit == "us" ? 1000000 : 1000;
-  return static_cast<int64_t>(::timegm(&parts)) * scale + std::stoll(digits);
+  const uint64_t scale = unit == "ns" ? 1000000000 : unit == "us" ? 1000000 : 1000;
+  // Unsigned: before the fraction is added, the earliest time is below the range of int64.
+  return static_cast<int64_t>(static_cast<uint64_t>(::timegm(&parts)) * scale + std::stoull(digits));
 }
 
 // True if the value is what expected.jsonl.gz says: pyarrow's, with {"$ts"}, {"$dec"}, {"$f"} and {"$b64"}.

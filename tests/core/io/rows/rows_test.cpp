@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/suggest.h"
 #include "core/io/file.h"
 #include "core/io/rows/dataset_folder.h"
 #include "tests/support/errors.h"
@@ -113,16 +114,84 @@ TEST_F(DatasetFolderTest, RowsOfAllShardsComeInOrder) {
   EXPECT_EQ(seen, "1:1 2:1 ");
 }
 
+TEST_F(DatasetFolderTest, AReadmeNamesFoldersAndSplitsInAnyStyle) {
+  add("v1/train.jsonl");
+  add("v1/test.jsonl");
+  add("test_v2/part.jsonl");
+  add("test_v2/dev.jsonl");
+  add("README.md",
+      "---\nconfigs:\n- config_name: one\n  data_files: {train: v1/train.*, test: [v1/test.jsonl]}\n"
+      "- config_name: two\n  data_dir: test_v2\n"
+      "- {config_name: three, data_dir: v1, data_files: [{split: validation, path: test.jsonl}]}\n"
+      "- config_name: gone\n  data_files:\n  - split: train\n    path: v9/*\n---\n");
+  EXPECT_EQ(files(":one:train"), "v1/train.jsonl");
+  EXPECT_EQ(files(":one:test"), "v1/test.jsonl");
+  EXPECT_EQ(files(":two:validation"), "test_v2/dev.jsonl");
+  EXPECT_EQ(files(":three:dev"), "v1/test.jsonl");
+  EXPECT_NE(error_of([&] { files(":gone:train"); }).find("README.md:11: the folder has no data file that matches v9/*"),
+            std::string::npos);
+}
+
+// Every configuration as "config split patterns;", the default with a star.
+std::string shown(const std::string& readme) {
+  std::string out;
+  for (const DatasetFiles& one : readme_configs(readme))
+    out += concat(one.config, one.is_default ? "* " : " ", one.split, " ", join(one.patterns, " "), ";");
+  return out;
+}
+
 TEST(ReadmeConfigs, PatternsMayBeWrittenInSeveralWays) {
-  const std::vector<DatasetFiles> found = readme_configs(
-      "---\nconfigs:\n  - config_name: default\n    data_files:\n      - a.csv\n      - b.csv\n  - config_name: x\n"
-      "    data_files: ['c.csv', \"d.csv\"]\n---\n");
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0].patterns, (std::vector<std::string>{"a.csv", "b.csv"}));
-  EXPECT_TRUE(found[0].is_default);
-  EXPECT_EQ(found[1].config, "x");
-  EXPECT_EQ(found[1].patterns, (std::vector<std::string>{"c.csv", "d.csv"}));
-  EXPECT_TRUE(readme_configs("# no front matter\nconfigs:\n- config_name: x\n").empty());
+  EXPECT_EQ(shown("---\nconfigs:\n  - config_name: default\n    data_files:\n      - a.csv\n      - b.csv\n"
+                  "  - config_name: x\n    data_files: ['c.csv', \"d.csv\"]\n---\n"),
+            "default* train a.csv b.csv;x train c.csv d.csv;");
+  EXPECT_EQ(shown("# no front matter\nconfigs:\n- config_name: x\n"), "");
+  EXPECT_EQ(shown("---\nconfigs:\n- config_name: x\n"), "");  // no end
+  EXPECT_EQ(shown("---\nconfigs:\n---\n"), "");
+  EXPECT_EQ(shown("\xef\xbb\xbf---\r\nlicense: mit\r\nconfigs:\r\n- config_name: x # the only one\r\n"
+                  "  data_files: \"a#b/*.csv\" # quoted\r\nother: [\r\n---\r\n"),
+            "x train a#b/*.csv;");
+  // Flow style, also over several lines and with the bracket in the first column.
+  EXPECT_EQ(shown("---\nconfigs: [{config_name: x, data_files: [{split: train, path: a/*}, {split: test, path: "
+                  "['b/*', c/**]}]}]\n---\n"),
+            "x train a/*;x test b/* c/**;");
+  EXPECT_EQ(shown("---\nconfigs: [\n  {\n    config_name: x, # one\n    \"data_files\": {\n      \"train\": a.csv,\n"
+                  "    },\n  },\n]\nlicense: mit\n---\n"),
+            "x train a.csv;");
+  // Maps from splits to paths; a list below `path` in the key's own column; texts of several lines; a default.
+  EXPECT_EQ(
+      shown("---\nconfigs:\n- config_name: x\n  description: >-\n    two\n    lines: here\n  default: true\n"
+            "  data_files:\n    train:\n    - a.csv\n    - b.csv\n    \"test\": 'it''s.csv'\n"
+            "-\n  config_name: y\n  note: a text\n    of two lines\n  data_files:\n  -   split: dev\n      path:\n"
+            "      - c.csv\n---\n"),
+      "x* train a.csv b.csv;x* test it's.csv;y dev c.csv;");
+  EXPECT_EQ(shown("---\nconfigs:\n- config_name: x\n  data_dir: ./v1/\n- data_dir: v2\n  data_files: ./a.csv\n---\n"),
+            "x  v1/**;default* train v2/a.csv;");
+}
+
+TEST(ReadmeConfigs, WhatIsMalformedIsAnErrorWithItsLine) {
+  const auto error = [](const std::string& configs) {
+    return error_of([&] { readme_configs("---\nlicense: mit\n" + configs + "\n---\n", "R.md"); });
+  };
+  EXPECT_EQ(error("configs: default"), "R.md:3: configs must be a list of maps with config_name and data_files");
+  EXPECT_EQ(error("configs:\n- default"), "R.md:4: an entry of configs must be a map with config_name and data_files");
+  EXPECT_EQ(error("configs:\n- config_name: x\n  data_files:\n  - split: train"),
+            "R.md:6: data_files: the split 'train' has no path");
+  EXPECT_EQ(error("configs:\n- config_name: x\n  data_files:\n  - split: train\n    path:"),
+            "R.md:7: data_files: the path of the split 'train' must be a text or a list of texts");
+  EXPECT_EQ(error("configs:\n- config_name: x\n  data_files: []"), "R.md:5: data_files: the split 'train' has no path");
+  EXPECT_EQ(error("configs:\n- config_name: x\n  data_files: [a.csv, b.csv"),
+            "R.md:6: the bracket of line 5 has no end");
+  EXPECT_EQ(error("configs:\n- config_name: x\n  data_files: [a.csv b: c]"),
+            "R.md:5: the bracket of line 5 needs ',' or ']' here, not ': c]'");
+  EXPECT_EQ(error("configs:\n- config_name: 'x"), "R.md:4: the quote has no end on its line");
+  EXPECT_EQ(error("configs:\n- config_name: x\n   data_files: a"),
+            "R.md:5: 'data_files: a' belongs to the text above; a text has no keys");
+  EXPECT_EQ(error("configs:\n- config_name: x\n\tdata_files: a"), "R.md:5: a tab indents the line; use spaces");
+  EXPECT_EQ(error("configs:\n- config_name: x\n  config_name: y"), "R.md:5: the key 'config_name' occurs twice");
+  EXPECT_EQ(error("configs:\n- config_name: x\n  data_files"),
+            "R.md:5: 'data_files' stands where a key is expected (\"key: value\")");
+  EXPECT_EQ(error("configs:\n- config_name: [x]"), "R.md:4: config_name must be a text");
+  EXPECT_NE(error("configs: " + std::string(100, '[')).find("R.md:3: more than 64 levels"), std::string::npos);
 }
 
 }  // namespace

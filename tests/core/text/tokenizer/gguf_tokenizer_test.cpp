@@ -37,9 +37,9 @@ class GgufTokenizer : public testing::Test {
   std::filesystem::path file(const std::function<void(GgufWriter&)>& more, const Vocabulary& vocabulary = {},
                              std::string_view model = "gpt2", std::string_view pre = "gpt-2") {
     GgufWriter writer("llama");
-    writer.set_text("tokenizer.ggml.model", model);
+    if (!model.empty()) writer.set_text("tokenizer.ggml.model", model);
     if (!pre.empty()) writer.set_text("tokenizer.ggml.pre", pre);
-    writer.set_texts("tokenizer.ggml.tokens", vocabulary.tokens);
+    if (!vocabulary.tokens.empty()) writer.set_texts("tokenizer.ggml.tokens", vocabulary.tokens);
     writer.set_i32s("tokenizer.ggml.token_type", vocabulary.types);
     if (!vocabulary.merges.empty()) writer.set_texts("tokenizer.ggml.merges", vocabulary.merges);
     more(writer);
@@ -99,7 +99,15 @@ TEST_F(GgufTokenizer, WhatIsWrongIsNamed) {
             std::string::npos);
   EXPECT_NE(problem(file(nothing, {}, "bert")).find("key 'tokenizer.ggml.model' is 'bert'; supported are gpt2 (BPE)"),
             std::string::npos);
+  EXPECT_NE(problem(file(nothing, {}, "")).find("key 'tokenizer.ggml.model' is missing"), std::string::npos);
   EXPECT_NE(problem(file(nothing, {}, "llama")).find("key 'tokenizer.ggml.scores' is missing"), std::string::npos);
+  Vocabulary no_tokens;
+  no_tokens.tokens.clear();
+  EXPECT_NE(error_of([&] {
+              gguf_generation_config(
+                  GgufReader(file([](GgufWriter& out) { out.set_u32("tokenizer.ggml.bos_token_id", 1); }, no_tokens)));
+            }).find("key 'tokenizer.ggml.tokens' is missing"),
+            std::string::npos);
   Vocabulary no_merges;
   no_merges.merges.clear();
   EXPECT_NE(problem(file(nothing, no_merges)).find("key 'tokenizer.ggml.merges' is missing"), std::string::npos);

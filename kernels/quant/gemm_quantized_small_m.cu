@@ -1,24 +1,27 @@
-#pragma once
 // Quantized GEMM for M <= 8 rows: y = (x . values^T) * scales, bf16 x, int8 or e4m3 values. Its speed is close to that
-// of reading the values once, at one byte per weight. Only .cu and .cuh files include it.
+// of reading the values once, at one byte per weight. Part of the bodies "panels" and "sm90".
 //
-// Use       decode passes of up to 8 rows (takes_few()).
+// Use       decode passes of up to 8 rows.
 // Tile      16 columns of y (rows of w) by 8 rows of x per thread block.
-// Roles     up to 12 warps. A warp takes every warps-th K chunk of 512 and copies its own w and x (mma.sync).
+// Roles     up to 12 warps, as many as fit. A warp takes every warps-th K chunk of 512 and copies its own w and x
+//           (mma.sync).
 // Pipeline  a ring of 4 (several chunks per warp) or 2 smem stages per warp; a stage is 256 elements along K: w 4 KB,
 //           x M * 512 bytes (cp.async).
-// Smem      warps * stages * (4 KB + M * 512 bytes) + chunks * 512 bytes of sums; at most 227 KB.
+// Smem      warps * stages * (4 KB + M * 512 bytes) + chunks * 512 bytes of sums; at most what a thread block may have.
 // Numerics  K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order, then scaled: the
 //           bits of the other bodies.
 // PDL       triggers dependents at the start; fills the rings with w before griddep_wait(), then with x.
 // Limits    M <= 8; rows of x and w 16-byte aligned; K > 0.
-#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/launch_plan.h"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
+#include "kernels/quant/internal.h"
 #include "kernels/quant/quant_format.cuh"
 
 namespace hone::quantized {
+namespace {
 
 constexpr int max_small_m = 8, strip = 16, few_depth = 256, few_warps = 12,
               chunk_size = static_cast<int>(gemm_cuda_chunk), chunk_stages = chunk_size / few_depth,
@@ -33,32 +36,11 @@ struct FewShape {
   __host__ __device__ int stage_bytes() const { return w_stage_bytes + M * few_depth * 2; }
 };
 
-__device__ inline uint32_t load_two_bytes(uint32_t from) {
-  uint16_t out;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(out) : "r"(from) : "memory");
-  return out;
-}
-// Loads a lane's part of 16 rows of w by 16 along K as an A operand of bf16. `row`: address of its row lane / 4 at
-// these 16 bytes. `below`: distance of its row lane / 4 + 8.
-template <class Format>
-__device__ inline void load_left(uint32_t* a, uint32_t row, uint32_t below, uint32_t lane) {
-  const uint32_t from = row + lane % 4 * 2;
-  a[0] = Format::decode(load_two_bytes(from));
-  a[1] = Format::decode(load_two_bytes(from + below));
-  a[2] = Format::decode(load_two_bytes(from + 8));
-  a[3] = Format::decode(load_two_bytes(from + below + 8));
-}
-__device__ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // Rows of a stage are units of 16 bytes; unit u of row r lies at u ^ r % 8.
 template <class Format, int Stages>
 __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shape, const GemmEpilogue epilogue) {
   using namespace hopper;
+  using namespace mma;
   extern __shared__ __align__(128) char shared[];
   const int warps = static_cast<int>(blockDim.x) / 32, warp = static_cast<int>(threadIdx.x) / 32,
             first_row = static_cast<int>(blockIdx.x) * strip;
@@ -117,7 +99,7 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
       for (uint32_t j = 0; j < 2; ++j) {
         uint32_t a[4];
         load_left<Format>(a, w_row + (((s + j) ^ (g & 7)) << 4), 8 * few_depth, lane);
-        mma_m16n8k16(d, a, b[2 * j], b[2 * j + 1]);
+        mma_bf16(d, a, {b[2 * j], b[2 * j + 1]});
       }
     }
     // End of a chunk: its sums go to shared memory.
@@ -147,30 +129,76 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
   }
 }
 
-// Rows of x and w are 16-byte aligned; K > 0.
+// The most warps, then the most stages, that fit.
+struct FewPlan {
+  int warps = 0, stages = 0;  // no warps: nothing fits
+  size_t bytes = 0;
+  FewPlan(const DeviceLimits& limits, int stage_bytes, int chunks) {
+    for (int most = few_warps; most > 0 && warps == 0; --most) {
+      const int rounds = (chunks + most - 1) / most, used = (chunks + rounds - 1) / rounds;
+      for (int depth = rounds > 1 ? 4 : 2; depth > 0 && warps == 0; depth -= 2) {
+        bytes = static_cast<size_t>(used * depth * stage_bytes + chunks * max_small_m * strip * 4);
+        if (bytes > limits.shared_per_block) continue;
+        warps = used;
+        stages = depth;
+      }
+    }
+  }
+};
+
 template <class Format>
-void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& epilogue) {
-  const int rounds = (shape.chunks + few_warps - 1) / few_warps, warps = (shape.chunks + rounds - 1) / rounds;
-  const auto bytes = [&](int stages) {
-    return warps * stages * shape.stage_bytes() + shape.chunks * max_small_m * strip * 4;
-  };
+void launch_few(cudaStream_t stream, const FewShape& shape, const FewPlan& plan, const GemmEpilogue& epilogue) {
   const auto launch = [&](auto stages) {
     const auto kernel = few_kernel<Format, stages()>;
-    allow_shared_memory(kernel, 227 * 1024);
-    launch_pdl(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), warps * 32, bytes(stages()),
-               1, shape, epilogue);
+    allow_shared_memory(kernel, plan.bytes);
+    launch_pdl(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), plan.warps * 32,
+               static_cast<int>(plan.bytes), 1, shape, epilogue);
   };
-  if (rounds > 1 && bytes(4) <= 227 * 1024)
+  if (plan.stages == 4)
     launch(std::integral_constant<int, 4>());
   else
     launch(std::integral_constant<int, 2>());
 }
-// True if launch_few() supports M rows of K columns.
-inline bool takes_few(int64_t M, int64_t K) {
-  const int64_t chunks = (K + chunk_size - 1) / chunk_size;
-  return M <= max_small_m && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
-                                     chunks * max_small_m * strip * 4 <=
-                                 227 * 1024;
+
+}  // namespace
+
+bool run_few(Context& context, const GemmQuantized& args) {
+  const int64_t M = args.x.dim(0), K = args.x.dim(1);
+  const auto aligned = [](const Tensor& x, int64_t unit) {
+    return x.row_stride % unit == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+  };
+  if (M > max_small_m || K == 0 || args.x.dtype != DType::bf16 || !aligned(args.x, 8) || !aligned(args.w.values, 16))
+    return false;
+  const FewShape shape{numbers<const uint8_t>(args.w.values),
+                       numbers<const float>(args.w.scales),
+                       numbers<const __nv_bfloat16>(args.x),
+                       args.w.values.row_stride,
+                       args.x.row_stride,
+                       static_cast<int>(M),
+                       static_cast<int>(args.w.values.dim(0)),
+                       static_cast<int>(K),
+                       static_cast<int>((K + chunk_size - 1) / chunk_size)};
+  const FewPlan plan(device_limits(), shape.stage_bytes(), shape.chunks);
+  if (plan.warps == 0) return false;
+  with_pairs(args.w.format, [&]<class Format>(Format) {
+    launch_few<Format>(cuda_stream(context), shape, plan, GemmEpilogue(args.y, args.bias, args.residual));
+  });
+  check_launch(gemm_quantized);
+  return true;
 }
 
+namespace {
+
+[[maybe_unused]] const bool planned =
+    launch_plans().add("gemm_quantized.panels", [](const DeviceLimits& limits, LaunchPlans& out) {
+      FewShape shape{};
+      for (shape.M = 1; shape.M <= max_small_m; ++shape.M)
+        for (const int chunks : {1, 2, 4, 12, 13, 37, 64}) {
+          const FewPlan plan(limits, shape.stage_bytes(), chunks);
+          out.add(concat("few_kernel M = ", shape.M, ", ", chunks, " chunks"), few_kernel<Fp8Pairs, 4>, plan.warps * 32,
+                  plan.bytes);
+        }
+    });
+
+}  // namespace
 }  // namespace hone::quantized

@@ -1,24 +1,26 @@
 #pragma once
-// GEMM for M <= 8 rows on Hopper: y = x . w^T with an epilogue (output.cuh), optionally with an RMSNorm of x. Its speed
+// GEMM for M <= 8 rows: y = x . w^T with an epilogue (output.cuh), optionally with an RMSNorm of x. Its speed
 // is close to that of reading w once. Only .cu and .cuh files include it.
 //
 // Use       decode passes of up to 8 rows (is_small_m()).
 // Tile      8 rows of x by N tiles of 16 rows of w; one K chunk of 512 per warp. Persistent: a block loops over N
-//           tiles. More than 12 chunks: a cluster of 2 blocks shares each tile.
+//           tiles. More than 12 chunks: a cluster of 2 blocks shares each tile (Clusters, compute capability 9.0).
 // Roles     up to 14 warps. A warp keeps its chunk of x in registers as MMA operands (mma.sync, w as the A operand) and
 //           copies its own w. The warps of an N tile add their sums together; up to 12 / warps tiles at a time (slots).
 // Pipeline  a ring of 2, 3 or 4 smem stages per warp (cp.async); a stage is 16 rows of w by 256 (at most 8 chunks) or
 //           128 elements: 8 or 4 KB.
 // Smem      1 KB alignment + warps * (slots * (stages * stage + 2 * cluster * 512 bytes of sums) + M * 1 KB of x), at
-//           most 225 KB; static: row statistics of the norm.
+//           most 225 KB or what the device allows a block; static: row statistics of the norm.
 // Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal wgmma.cuh. The norm has
 //           the bits of rmsnorm_forward.
 // PDL       triggers dependents at the start; fills the rings with w and loads the norm's weight before griddep_wait().
-// Limits    M <= 8, K <= 2 * 14 * 512 if x fits shared memory; rows of x and w 16-byte aligned; norm: few_rows_norm(K).
+// Limits    M <= 8, K <= 14 * 512 (2 * 14 * 512 with Clusters) if x fits shared memory; rows of x and w 16-byte
+// aligned;
+//           norm: few_rows_norm(K).
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/gemm/internal.h"
-#include "kernels/gemm/sm90/output.cuh"
+#include "kernels/gemm/mma/output.cuh"
 #include "kernels/norm/rmsnorm_row.cuh"
 
 namespace hone {
@@ -43,7 +45,6 @@ struct GemmSmallMNorm {
 template <int Groups_, int Depth>
 struct GemmSmallM {
   static constexpr int Groups = Groups_, most_warps = 14, most_threads = Depth == 256 ? 384 : 32 * most_warps;
-  static constexpr int all_bytes = 225 * 1024;  // of dynamic shared memory
   static constexpr int n_tile = 16, depth = Depth, stage_bytes = n_tile * depth * 2,
                        chunk_stages = gemm_cuda_chunk / depth;
   static constexpr int elements = n_tile * 8 * Groups;
@@ -102,7 +103,7 @@ __device__ inline uint4 load_x(const __nv_bfloat16* row, int k, int K) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-template <class Few, int Stages, class Output>
+template <class Few, int Stages, bool Clusters, class Output>
 __global__ void __launch_bounds__(Few::most_threads, 1)
     gemm_few_kernel(const __nv_bfloat16* w, int64_t w_stride, const __nv_bfloat16* x, int64_t x_stride, Output output,
                     GemmSmallMNorm norm, GemmSmallMShape shape) {
@@ -169,10 +170,12 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
       reinterpret_cast<uint4*>(x_shared)[row * pieces + (piece ^ (row & 7))] = from;
     });
   }
-  if (shape.cluster > 1)
-    cluster_sync();  // x is in shared memory; block 0 is ready for remote stores
-  else
-    __syncthreads();  // x is in shared memory
+  bool alone = true;
+  if constexpr (Clusters) {
+    alone = shape.cluster == 1;
+    if (!alone) cluster_sync();  // x is in shared memory; block 0 is ready for remote stores
+  }
+  if (alone) __syncthreads();  // x is in shared memory
   if (norm.weight) {
     __shared__ __align__(16) float squares[8 * Few::Groups * RmsNormRows::most_warps];
     const auto at = [&](int row, int piece) {
@@ -230,15 +233,13 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         float* at = to + chunk * Few::elements + (i * 8 + 2 * t + e % 2) * Few::n_tile + g + e / 2 * 8;
-        if (shape.cluster > 1)
-          store_at_first_block(at, d[i][e]);
-        else
-          *at = d[i][e];
+        if constexpr (Clusters)
+          if (!alone) store_at_first_block(at, d[i][e]);
+        if (alone) *at = d[i][e];
       }
-    if (shape.cluster > 1)
-      cluster_sync();  // the sums of both blocks are in block 0
-    else
-      named_barrier_sync(slot + 1, threads);  // the warps of this tile have stored their sums
+    if constexpr (Clusters)
+      if (!alone) cluster_sync();                      // the sums of both blocks are in block 0
+    if (alone) named_barrier_sync(slot + 1, threads);  // the warps of this tile have stored their sums
     if (rank > 0) continue;
     // Reduction and epilogue.
     const auto total = [&](int e) {
@@ -256,36 +257,39 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
   }
 }
 
+// The dynamic shared memory that a thread block may use.
+inline int gemm_few_bytes() { return std::min(225 * 1024, max_shared_bytes() - 1024); }
+
 // The number of chunks, thread blocks per cluster and warps of a problem.
-inline GemmSmallMShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
+inline GemmSmallMShape gemm_few_split(int64_t M, int64_t N, int64_t K, bool clusters) {
   GemmSmallMShape s{};
   s.M = static_cast<int>(M);
   s.N = static_cast<int>(N);
   s.K = static_cast<int>(K);
   s.chunks = (s.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
-  s.cluster = s.chunks > 12 ? 2 : 1;
+  s.cluster = clusters && s.chunks > 12 ? 2 : 1;
   s.warps = (s.chunks + s.cluster - 1) / s.cluster;
   return s;
 }
 
 // True if launch_gemm_small_m() supports M rows of K columns. x and w must be tma_compatible().
-inline bool is_small_m(int64_t M, int64_t K) {
+inline bool is_small_m(int64_t M, int64_t K, bool clusters = true) {
   using Few = GemmSmallM<1, 128>;
-  if (M > 8 || K > 2 * Few::most_warps * gemm_cuda_chunk) return false;
-  GemmSmallMShape s = gemm_few_split(M, 0, K);
+  if (M > 8 || K > (clusters ? 2 : 1) * Few::most_warps * gemm_cuda_chunk) return false;
+  GemmSmallMShape s = gemm_few_split(M, 0, K, clusters);
   s.tile_slots = 1;
   s.stages = 2;
-  return Few::shared_bytes(s) <= Few::all_bytes;
+  return Few::shared_bytes(s) <= gemm_few_bytes();
 }
 
 // True if the norm can be fused for rows of K columns.
 inline bool few_rows_norm(int64_t K) { return K % 8 == 0 && K <= 12 * gemm_cuda_chunk; }
 
-template <class Few, int Stages, class Output>
+template <class Few, int Stages, bool Clusters, class Output>
 void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
                             const GemmSmallMNorm& norm, const GemmSmallMShape& s) {
-  const auto kernel = gemm_few_kernel<Few, Stages, Output>;
-  allow_shared_memory(kernel, Few::all_bytes);
+  const auto kernel = gemm_few_kernel<Few, Stages, Clusters, Output>;
+  allow_shared_memory(kernel, static_cast<size_t>(gemm_few_bytes()));
   const int blocks = std::min(s.n_tiles, num_sms() / s.cluster) * s.cluster;
   launch_pdl(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.tile_slots * 32, Few::shared_bytes(s),
              s.cluster, numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x), x.row_stride,
@@ -299,31 +303,35 @@ GemmSmallMShape gemm_few_shape(GemmSmallMShape s) {
   const int max_tile_slots = s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.n_tiles + num_sms() - 1) / num_sms());
   for (s.tile_slots = max_tile_slots; s.tile_slots >= 1; --s.tile_slots)
     for (s.stages = 4; s.stages >= 2; --s.stages)
-      if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_in_flight(s) > Few::bytes_in_flight(best)) best = s;
+      if (Few::shared_bytes(s) <= gemm_few_bytes() && Few::bytes_in_flight(s) > Few::bytes_in_flight(best)) best = s;
   return best;
 }
 
-template <class Few, class Output>
+template <class Few, bool Clusters, class Output>
 void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
                            const GemmSmallMNorm& norm, GemmSmallMShape shape) {
   shape.n_tiles = output.template tiles<Few::n_tile / 2>();
   const GemmSmallMShape s = gemm_few_shape<Few>(shape);
   if (s.stages == 4)
-    launch_gemm_few_stages<Few, 4>(stream, x, w, output, norm, s);
+    launch_gemm_few_stages<Few, 4, Clusters>(stream, x, w, output, norm, s);
   else if (s.stages == 3)
-    launch_gemm_few_stages<Few, 3>(stream, x, w, output, norm, s);
+    launch_gemm_few_stages<Few, 3, Clusters>(stream, x, w, output, norm, s);
   else
-    launch_gemm_few_stages<Few, 2>(stream, x, w, output, norm, s);
+    launch_gemm_few_stages<Few, 2, Clusters>(stream, x, w, output, norm, s);
 }
 
-template <class Output>
+// Clusters: thread blocks of a cluster may share a tile. Needs compute capability 9.0.
+template <bool Clusters = true, class Output>
 void launch_gemm_small_m(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
                          const GemmSmallMNorm& norm = {}) {
-  const GemmSmallMShape s = gemm_few_split(x.dim(0), w.dim(0), w.dim(1));
-  if (s.chunks <= 8)
-    launch_gemm_few_depth<GemmSmallM<1, 256>>(stream, x, w, output, norm, s);
+  const GemmSmallMShape s = gemm_few_split(x.dim(0), w.dim(0), w.dim(1), Clusters);
+  GemmSmallMShape least = s;
+  least.tile_slots = 1;
+  least.stages = 2;
+  if (s.chunks <= 8 && GemmSmallM<1, 256>::shared_bytes(least) <= gemm_few_bytes())
+    launch_gemm_few_depth<GemmSmallM<1, 256>, Clusters>(stream, x, w, output, norm, s);
   else
-    launch_gemm_few_depth<GemmSmallM<1, 128>>(stream, x, w, output, norm, s);
+    launch_gemm_few_depth<GemmSmallM<1, 128>, Clusters>(stream, x, w, output, norm, s);
 }
 
 }  // namespace hone

@@ -1,0 +1,39 @@
+#pragma once
+// Fits a recipe into the memory of its device: device.memory. Keys that the recipe does not set are chosen, the least
+// costly changes first. The weights that are trained are never changed: LoRA is advice, not a choice.
+#include <string>
+#include <vector>
+
+#include "core/device/device.h"
+#include "run/recipe.h"
+
+namespace hone {
+
+// A key that was changed, and what for.
+struct MemoryChoice {
+  std::string key;            // "stage.grpo.recompute"
+  std::string before, after;  // TOML values
+  int64_t saved_bytes = 0;
+  std::string cost;  // "about 30% more training time"
+};
+
+// The plan of a recipe under a limit.
+struct MemoryFit {
+  int64_t limit_bytes = 0;
+  int64_t planned_bytes = 0;  // the highest peak of the stages
+  std::string stage;          // that has it
+  std::vector<MemoryChoice> choices;
+};
+
+// Bytes that a run may allocate on `device`: device.memory as a size, or 90% of what is free for "auto".
+int64_t memory_limit(const DeviceSettings& settings, const Device& device);
+// The same for a plan, which opens the device itself. Throws Error for "auto" on a machine without the device.
+int64_t memory_limit(const DeviceSettings& settings);
+// Changes `recipe` so that every stage fits into limit_bytes. Throws an Error of one sentence if nothing fits: what is
+// needed, what is there, and what would help.
+MemoryFit fit_memory(Recipe& recipe, int64_t limit_bytes);
+// The plan and a table of the choices.
+std::string fit_text(const MemoryFit& fit);
+Json fit_json(const MemoryFit& fit);
+
+}  // namespace hone

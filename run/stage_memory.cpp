@@ -1,0 +1,279 @@
+#include "run/stage_memory.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/io/file.h"
+#include "model/io/model_folder.h"
+#include "model/io/param_slices.h"
+#include "model/quantized_model.h"
+#include "model/token_logprobs.h"
+#include "rollout/engine.h"
+#include "rollout/kv/kv_storage.h"
+#include "run/start.h"
+#include "train/stage.h"
+#include "train/trainer.h"
+
+namespace hone {
+namespace {
+
+int64_t signed_bytes(size_t bytes) { return static_cast<int64_t>(bytes); }
+
+// Bytes of all Buffers but the scratch memory, whose blocks grow and merge during a run.
+int64_t held_bytes(Context& context) {
+  return signed_bytes(context.device().used_bytes()) - signed_bytes(context.scratch().capacity_bytes());
+}
+
+// Upper bounds of what op bodies take of the scratch memory without reporting it to dry runs: logits of a block of rows
+// and sums of the attention gradient; for a GPU also the workspace of cuBLASLt. A plan for a GPU by a build without
+// CUDA (kind = "meta") knows none of the GPU's bodies: it adds the logit gradients of a block of rows.
+int64_t uncounted_scratch(DeviceKind target, const ModelShape& shape, int64_t tokens, int64_t heads, int64_t dim) {
+  constexpr int64_t most_cpu_logits = int64_t{1} << 25, gpu_workspace = int64_t{64} << 20, per_lane = int64_t{1} << 18;
+  const int64_t vocabulary = shape.vocab_size, rows_of_scores = tokens * heads * size_of(DType::f32);
+  if (target == DeviceKind::cpu) {
+    const int64_t most_rows = std::max<int64_t>(8, most_cpu_logits / vocabulary / 8 * 8);
+    const int64_t logits = std::min(tokens, most_rows) * vocabulary * 4;
+    return std::max(logits, rows_of_scores + per_lane);
+  }
+  constexpr int64_t most_rows = 2048, most_gradient_bytes = int64_t{600} << 20, most_gpu_logits = int64_t{1} << 24;
+  const int64_t attention = 3 * rows_of_scores * dim + 2 * rows_of_scores;
+  if (target == DeviceKind::cuda) return gpu_workspace + attention;
+  const int64_t gradients = std::min(std::min(tokens, most_rows) * vocabulary * 2, most_gradient_bytes);
+  return gpu_workspace + std::max(attention, gradients + 4 * most_gpu_logits);
+}
+
+// A sample with every column that an objective may read. The meta device does not read the numbers.
+Sample sample_of(int64_t length) {
+  const auto n = static_cast<size_t>(length);
+  Sample out;
+  out.tokens.assign(n, 0);
+  for (const Column column : all_columns()) out.columns.assign(column, column.size(1, n), 0);
+  set_mask(out);
+  return out;
+}
+
+// The samples of the largest micro-batch: as many of the longest as it holds, and shorter ones that fill it.
+std::vector<Sample> largest_micro_batch(const PlannedStep& step, int64_t length) {
+  const int64_t unit = step.objective->needs().unit == LossUnit::pair ? 2 : 1;
+  const int64_t units = std::max<int64_t>(1, step.sequences / unit), budget = step.trainer->micro_batch_tokens;
+  const int64_t whole = std::clamp<int64_t>(budget / (unit * length), 1, units);
+  std::vector<Sample> out(static_cast<size_t>(whole * unit), sample_of(length));
+  const int64_t rest = budget / unit - whole * length;
+  if (whole < units && rest > 1) out.insert(out.end(), static_cast<size_t>(unit), sample_of(rest));
+  return out;
+}
+
+// Generates with an engine on `model` and returns the bytes that the engine holds by then. Its decode passes have every
+// number of rows, since the completions end one after another.
+int64_t generate_on(Context& context, Model& model, EngineConfig config, int64_t sequences, int64_t length) {
+  constexpr int64_t most_new_tokens = 256;
+  config.speculative = {};  // its draft model is counted apart
+  config.prefix_caching = false;
+  const int64_t before = held_bytes(context), room = std::max<int64_t>(1, config.kv_cache_tokens / length);
+  const int64_t count = std::clamp<int64_t>(sequences, 1, std::min(config.max_sequences, 16 * room));
+  const int64_t prompt = std::clamp<int64_t>(config.max_batch_tokens / count + 1, 1, std::max<int64_t>(1, length - 1));
+  const int64_t longest = std::clamp<int64_t>(length - prompt, 1, most_new_tokens);
+  Engine engine(context, model, nullptr, config);
+  std::vector<GenerationRequest> requests;
+  for (int64_t i = 0; i < count; ++i) {
+    GenerationRequest request;
+    request.prompt.resize(static_cast<size_t>(prompt));
+    request.id = static_cast<uint64_t>(i);
+    request.sampling.max_tokens = 1 + i * longest / count;
+    requests.push_back(std::move(request));
+  }
+  engine.generate(std::move(requests));
+  return held_bytes(context) - before;
+}
+
+struct SamplerBytes {
+  int64_t kv_cache = 0, draft = 0, quantized = 0;
+  int64_t buffers = 0;  // of decode passes
+  int64_t scratch = 0;  // peak, if the engine has a context of its own
+};
+
+int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model& model, DType dtype) {
+  const int64_t blocks = engine.kv_cache_tokens / engine.kv_block_size;
+  return signed_bytes(KvStorage(context, model.shape(), dtype, engine.kv_block_size, blocks).bytes());
+}
+
+// An engine on the learner's device. own_context: it generates while the learner trains.
+SamplerBytes measure_sampler(Context& learner, Model& model, const RolloutConfig& rollout, const PlannedStep& step,
+                             int64_t length, bool own_context) {
+  SamplerBytes out;
+  Context own(learner.device());
+  own.plan_for(learner.target());
+  own.set_numerics(learner.numerics());
+  Context& context = own_context ? own : learner;
+  out.kv_cache = kv_cache_bytes(context, rollout, model, rollout.kv_dtype(model.dtype()));
+  if (rollout.quantization != "none")
+    out.quantized = signed_bytes(QuantizedModel(context, model, quant_formats().at(rollout.quantization)).bytes());
+  const int64_t held = generate_on(context, model, rollout, step.sequences * step.updates, length);
+  out.buffers = std::max<int64_t>(0, held - out.kv_cache - out.quantized);
+  if (own_context) out.scratch = signed_bytes(context.scratch().capacity_bytes());
+  if (const std::string& folder = rollout.speculative.model; !folder.empty()) {
+    const std::unique_ptr<Model> draft = read_model_folder(expand_path(folder));
+    draft->allocate(context, model.dtype(), false);
+    out.draft = signed_bytes(draft->flat_values().bytes()) + kv_cache_bytes(context, rollout, *draft, draft->dtype());
+  }
+  return out;
+}
+
+// Weights that a stage holds besides those that it trains.
+struct WeightCopies {
+  int64_t reference = 0, versions = 0;
+};
+
+WeightCopies measure_copies(Model& model, const RolloutConfig& rollout, const PlannedStep& step, bool adapted) {
+  const int64_t weights = signed_bytes(model.flat_values().bytes());
+  WeightCopies out{.reference = step.reference ? weights : 0};
+  if (model.lora() && step.reference) {
+    out.reference = 0;
+    if (adapted)
+      for (const Param* param : model.adapter_params()) out.reference += signed_bytes(param->value.bytes());
+  }
+  // For workers: the version that they load, and the next one.
+  const int64_t for_workers = step.rollout && !rollout.pool.workers.empty() ? 2 : 0;
+  out.versions = (step.max_versions_in_flight + for_workers) * signed_bytes(model.trainable_values().bytes());
+  if (step.max_versions_in_flight > 0 && step.rollout && rollout.shares_learner_device()) out.versions += weights;
+  return out;
+}
+
+// The largest memory that a tensor takes on its way to a file.
+int64_t staging_bytes(Model& model) {
+  int64_t out = 0;
+  for (const Param* param : model.params()) {
+    const int64_t row = param->shape.size() > 1 ? param->shape.back() : 1;
+    out = std::max(out, std::min(param->value.size(), std::max(row, max_staged_elements)));
+  }
+  return std::max<int64_t>(int64_t{1} << 20, out * signed_bytes(size_of(model.dtype())));
+}
+
+// What a scoring pass (log-probs of held-out data, of a reference) takes of the scratch memory at its peak.
+int64_t scoring_scratch(Context& like, Model& model, int64_t length) {
+  Context context(like.device());
+  context.plan_for(like.target());
+  context.set_numerics(like.numerics());
+  const int64_t count = std::max<int64_t>(1, LogprobOptions().batch_tokens / length);
+  const std::vector<std::vector<int32_t>> sequences(static_cast<size_t>(count),
+                                                    std::vector<int32_t>(static_cast<size_t>(length)));
+  compute_logprobs(context, model, sequences, {});
+  return signed_bytes(context.scratch().peak_bytes());
+}
+
+struct TrainerBytes {
+  int64_t optimizer = 0, activations = 0, critic = 0;
+  int64_t scratch = 0;  // of the learner's context, with what sampling takes of it
+};
+
+// True if the stage holds rows out, which are scored between the steps.
+bool holds_rows_out(const StageSpec& spec) {
+  StageSpec copy = spec;
+  const Json keys = to_json([&](Fields& f) { copy.fields(f); });
+  const Json *share = keys.find("eval_share"), *files = keys.find("eval_files");
+  return (share && share->as_double("eval_share") > 0) || (files && !files->as_array("eval_files").empty());
+}
+
+// scores_later: held-out data is scored between the steps.
+TrainerBytes measure_training(Context& context, Model& model, const PlannedStep& step, int64_t length,
+                              bool scores_later) {
+  const ModelShape& shape = model.shape();
+  const int64_t grown = signed_bytes(context.scratch().capacity_bytes());  // blocks that sampling has left
+  Trainer trainer(context, model, *step.trainer);
+  const std::vector<Sample> samples = largest_micro_batch(step, length);
+  std::vector<const Sample*> batch;
+  int64_t tokens = 0;
+  for (const Sample& sample : samples) {
+    batch.push_back(&sample);
+    tokens += std::ssize(sample.tokens);
+  }
+  // The step has more micro-batches. A second one takes the staging memory of gradients (train/gradient_sum.h).
+  if (std::ssize(samples) < step.sequences)
+    for (const Sample& sample : samples) batch.push_back(&sample);
+  trainer.step(batch, *step.objective, 0);
+  const TrainerMemory memory = trainer.memory();
+  const int64_t peak = signed_bytes(trainer.peak().scratch), scored = scoring_scratch(context, model, length);
+  int64_t reserved = peak;
+  const bool scores_first = step.rollout || step.objective->needs().has(columns::reference_logp);
+  if (scores_first) reserved = std::max(peak, scored);          // before the first step reserves its blocks
+  if (scores_later && scored > peak) reserved = peak + scored;  // its blocks are added to the reserved one
+  reserved += uncounted_scratch(context.target(), shape, tokens, shape.num_attention_heads, shape.head_dim);
+  const int64_t columns = step.objective->needs().loss_linear_in_logp ? 8 * step.sequences * length : 0;
+  TrainerBytes out{.optimizer = memory.optimizer, .activations = memory.activations + columns, .critic = memory.critic};
+  out.scratch = std::max(reserved, grown - out.activations);  // sampling comes before the first step's activations
+  return out;
+}
+
+// What the engine of evaluation tasks holds. It exists only while they run.
+int64_t measure_evaluation(Context& context, Model& model, const Recipe& recipe, int64_t length) {
+  if (recipe.eval.empty()) return 0;
+  const EngineConfig engine = recipe.rollout.as_exact();
+  return generate_on(context, model, engine, engine.max_sequences, length);
+}
+
+int64_t longest_sample(const ModelShape& shape, const PlannedStep& step) {
+  return std::max<int64_t>(1, shape.max_positions > 0 ? std::min(step.length, shape.max_positions) : step.length);
+}
+
+}  // namespace
+
+std::vector<PlannedStage> planned_stages(const Recipe& recipe) {
+  const std::unique_ptr<Model> model = start_model(recipe);
+  std::vector<PlannedStage> out;
+  bool adapted = starts_from_adapter(recipe);
+  std::optional<Tokenizer> tokenizer = start_tokenizer(recipe);
+  for (size_t i = 0; i < recipe.stage.size(); ++i) {
+    const Stage& stage = *recipe.stage[i].stage;
+    if (stage.vocab_size() > 0) tokenizer.reset();
+    if (!stage.trains()) continue;
+    PlannedStep step = stage.planned_step(model->shape(), tokenizer ? &*tokenizer : nullptr);
+    const int64_t length = longest_sample(model->shape(), step);
+    out.push_back({.index = i, .step = std::move(step), .shape = model->shape(), .length = length, .adapted = adapted});
+    adapted = adapted || (stage.hands_model_on() && stage.trains_adapters() && start_lora(recipe).r > 0);
+  }
+  return out;
+}
+
+StageMemory measure_stage_memory(const Recipe& recipe, const StageSpec& spec, const PlannedStep& step, bool adapted) {
+  const std::unique_ptr<Device> device = devices().at("meta")(0);
+  Context context(*device);
+  context.plan_for(device_kind(recipe.device.kind));
+  context.set_numerics(numerics_of(recipe.numerics));
+  const std::unique_ptr<Model> model = start_model(recipe);
+  if (const LoraConfig lora = start_lora(recipe); lora.r > 0 && spec.stage->trains_adapters()) model->add_lora(lora);
+  model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
+  const int64_t length = longest_sample(model->shape(), step);
+  const int64_t weights = signed_bytes(model->flat_values().bytes()),
+                gradients = signed_bytes(model->flat_grads().bytes()),
+                tables = held_bytes(context) - weights - gradients;
+  // In the order of a run: evaluation, sampling, training.
+  const int64_t evaluation = measure_evaluation(context, *model, recipe, length);
+  SamplerBytes sampler;
+  if (step.rollout && recipe.rollout.shares_learner_device())
+    sampler = measure_sampler(context, *model, recipe.rollout, step, length, step.max_versions_in_flight > 0);
+  const TrainerBytes training = measure_training(context, *model, step, length, holds_rows_out(spec));
+  const WeightCopies copies = measure_copies(*model, recipe.rollout, step, adapted);
+  StageMemory out{.bytes = JsonObject{{"weights", weights},
+                                      {"gradients", gradients},
+                                      {"optimizer", training.optimizer},
+                                      {"activations", training.activations},
+                                      {"scratch", training.scratch + sampler.scratch},
+                                      {"critic", training.critic},
+                                      {"reference", copies.reference},
+                                      {"kv_cache", sampler.kv_cache},
+                                      {"draft_model", sampler.draft},
+                                      {"rollout_weights", sampler.quantized},
+                                      {"weight_copies", copies.versions},
+                                      {"engine_buffers", sampler.buffers},
+                                      {"other", tables + staging_bytes(*model)}},
+                  .flops = count_flops(*model, length)};
+  int64_t total = 0;
+  for (const auto& [name, value] : out.bytes.as_object()) total += value.as_int();
+  const int64_t alone = weights + gradients + evaluation;  // before and after training
+  const int64_t beside = step.evaluates ? evaluation : std::max<int64_t>(0, alone - total);
+  out.bytes.set("evaluation", beside);
+  out.bytes.set("total", total + beside);
+  return out;
+}
+
+}  // namespace hone
