@@ -29,7 +29,8 @@ std::vector<std::string> op_names() {
     std::string line(op->name());
     for (const OpBase::BodyInfo& body : op->bodies()) line += concat("  ", body.name, " (", name_of(body.device), ")");
     out.push_back(line);
-    for (const std::string& bodies : cuda_body_lines(op->bodies(), choice)) out.push_back(concat("  cuda ", bodies));
+    if (device_limits_source.all)  // a CUDA build
+      for (const std::string& bodies : cuda_body_lines(op->bodies(), choice)) out.push_back(concat("  cuda ", bodies));
   }
   int index = 0;
   for (const DeviceLimits& limits : cuda_device_limits()) out.push_back(device_line(index++, limits, choice));

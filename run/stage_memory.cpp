@@ -26,17 +26,18 @@ int64_t held_bytes(Context& context) {
 
 // Upper bounds of what op bodies take of the scratch memory without reporting it to dry runs: logits of a block of rows
 // and sums of the attention gradient; for a GPU also the workspace of cuBLASLt. A plan for a GPU by a build without
-// CUDA (kind = "meta") knows none of the GPU's bodies: it adds the logit gradients of a block of rows.
-int64_t uncounted_scratch(DeviceKind target, const ModelShape& shape, int64_t tokens, int64_t heads, int64_t dim) {
+// CUDA (kind = "meta") knows none of the GPU's bodies: it adds the logits of a block of rows and their gradients.
+int64_t uncounted_scratch(DeviceKind target, const ModelShape& shape, int64_t tokens, bool backward) {
   constexpr int64_t most_cpu_logits = int64_t{1} << 25, gpu_workspace = int64_t{64} << 20, per_lane = int64_t{1} << 18;
-  const int64_t vocabulary = shape.vocab_size, rows_of_scores = tokens * heads * size_of(DType::f32);
+  const int64_t vocabulary = shape.vocab_size, rows_of_scores = tokens * shape.num_attention_heads * 4;
   if (target == DeviceKind::cpu) {
     const int64_t most_rows = std::max<int64_t>(8, most_cpu_logits / vocabulary / 8 * 8);
     const int64_t logits = std::min(tokens, most_rows) * vocabulary * 4;
     return std::max(logits, rows_of_scores + per_lane);
   }
   constexpr int64_t most_rows = 2048, most_gradient_bytes = int64_t{600} << 20, most_gpu_logits = int64_t{1} << 24;
-  const int64_t attention = 3 * rows_of_scores * dim + 2 * rows_of_scores;
+  if (!backward) return target == DeviceKind::cuda ? 0 : 4 * most_gpu_logits;
+  const int64_t attention = 3 * rows_of_scores * shape.head_dim + 2 * rows_of_scores;
   if (target == DeviceKind::cuda) return gpu_workspace + attention;
   const int64_t gradients = std::min(std::min(tokens, most_rows) * vocabulary * 2, most_gradient_bytes);
   return gpu_workspace + std::max(attention, gradients + 4 * most_gpu_logits);
@@ -154,11 +155,13 @@ int64_t scoring_scratch(Context& like, Model& model, int64_t length) {
   Context context(like.device());
   context.plan_for(like.target());
   context.set_numerics(like.numerics());
-  const int64_t count = std::max<int64_t>(1, LogprobOptions().batch_tokens / length);
-  const std::vector<std::vector<int32_t>> sequences(static_cast<size_t>(count),
-                                                    std::vector<int32_t>(static_cast<size_t>(length)));
-  compute_logprobs(context, model, sequences, {});
-  return signed_bytes(context.scratch().peak_bytes());
+  const int64_t batch_tokens = LogprobOptions().batch_tokens, whole = std::max<int64_t>(1, batch_tokens / length);
+  std::vector<std::vector<int32_t>> sequences(static_cast<size_t>(whole),
+                                              std::vector<int32_t>(static_cast<size_t>(length)));
+  if (const int64_t rest = batch_tokens - whole * length; rest > 1) sequences.emplace_back(static_cast<size_t>(rest));
+  compute_logprobs(context, model, sequences, {.entropy = true, .hit = true});
+  return signed_bytes(context.scratch().peak_bytes()) +
+         uncounted_scratch(context.target(), model.shape(), std::max(batch_tokens, length), false);
 }
 
 struct TrainerBytes {
@@ -192,12 +195,12 @@ TrainerBytes measure_training(Context& context, Model& model, const PlannedStep&
     for (const Sample& sample : samples) batch.push_back(&sample);
   trainer.step(batch, *step.objective, 0);
   const TrainerMemory memory = trainer.memory();
-  const int64_t peak = signed_bytes(trainer.peak().scratch), scored = scoring_scratch(context, model, length);
+  const int64_t peak = signed_bytes(trainer.peak().scratch) + uncounted_scratch(context.target(), shape, tokens, true),
+                scored = scoring_scratch(context, model, length);
   int64_t reserved = peak;
   const bool scores_first = step.rollout || step.objective->needs().has(columns::reference_logp);
   if (scores_first) reserved = std::max(peak, scored);          // before the first step reserves its blocks
   if (scores_later && scored > peak) reserved = peak + scored;  // its blocks are added to the reserved one
-  reserved += uncounted_scratch(context.target(), shape, tokens, shape.num_attention_heads, shape.head_dim);
   const int64_t columns = step.objective->needs().loss_linear_in_logp ? 8 * step.sequences * length : 0;
   TrainerBytes out{.optimizer = memory.optimizer, .activations = memory.activations + columns, .critic = memory.critic};
   out.scratch = std::max(reserved, grown - out.activations);  // sampling comes before the first step's activations

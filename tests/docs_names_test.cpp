@@ -34,7 +34,7 @@ const std::set<std::string, std::less<>> kForeign{
     // Variables of published chat templates
     "date_string", "enable_thinking",
     // CMake, C++
-    "CMAKE_CUDA20_STANDARD_COMPILE_OPTION", "std::source_location",
+    "CMAKE_CUDA20_STANDARD_COMPILE_OPTION", "CMAKE_CUDA_ARCHITECTURES", "std::source_location",
     // Patterns of names in docs/dev/style.md, and words that stand for any name
     "CamelCase", "ClusterPlan", "max_x", "num_x", "snake_case", "trailing_", "x_index", "eval_NAME", "key"};
 

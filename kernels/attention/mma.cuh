@@ -14,12 +14,14 @@ using Bf16 = __nv_bfloat16;
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// Shared memory that a thread block of the current device may have.
-inline size_t shared_bytes_per_block() {
-  int device = 0, bytes = 0;
-  HONE_CUDA_CHECK(cudaGetDevice(&device));
-  HONE_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return static_cast<size_t>(bytes);
+// Calls visit(P()) with the first of the plans whose P::bytes of dynamic shared memory a thread block of the device may
+// have beside static_bytes. The last plan fits every device.
+template <size_t static_bytes, class P, class... Rest, class Visit>
+void with_first_that_fits(const DeviceLimits& limits, Visit visit) {
+  if constexpr (sizeof...(Rest) > 0)
+    if (P::bytes + static_bytes > limits.shared_per_block)
+      return with_first_that_fits<static_bytes, Rest...>(limits, visit);
+  visit(P());
 }
 
 template <int U>

@@ -1,5 +1,14 @@
 // Reads DeviceLimits from the driver. Which machine code is loaded is found from the attributes of probe kernels, not
 // from the device: a Hopper GPU may run code that the driver has compiled from PTX of 8.0.
+//
+// Use       portable_probe is never launched: its attributes tell which code is loaded.
+// Tile      none.
+// Roles     none.
+// Pipeline  none.
+// Smem      none.
+// Numerics  none.
+// PDL       none.
+// Limits    none: compiled for the same list as every portable kernel.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -11,7 +20,6 @@
 namespace hone {
 namespace {
 
-// Compiled for the same list as every portable kernel.
 __global__ void portable_probe() {}
 
 int attribute_of(cudaDeviceAttr attribute, int device) {

@@ -1,9 +1,9 @@
 #pragma once
 // Tensor core instructions of compute capability 8.0 and later for one warp. Only .cu and .cuh files include it.
 //
-// mma_bf16 multiplies 16 x 16 by 16 x 8 bf16 and adds to f32. A lane holds rows lane / 4 (elements 0, 1) and lane / 4 +
-// 8 (elements 2, 3) of columns 2 (lane % 4) and 2 (lane % 4) + 1 of the accumulator. ldmatrix_x4 loads four 8 x 8
-// matrices of bf16; lanes 8 i to 8 i + 7 pass the addresses of the rows of matrix i.
+// mma_bf16 multiplies 16 x 16 by 16 x 8 bf16 and adds to f32. A lane holds rows lane / 4 (elements 0, 1) and
+// lane / 4 + 8 (elements 2, 3) of columns 2 (lane % 4) and 2 (lane % 4) + 1 of the accumulator.
+// ldmatrix_x4 loads four 8 x 8 matrices of bf16. Lanes 8 i to 8 i + 7 pass the addresses of the rows of matrix i.
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone::mma {

@@ -1,4 +1,13 @@
 // A kernel that exists only as machine code for 9.0a: the "sm90" bodies run where it loads.
+//
+// Use       never launched: its attributes tell whether the code is loaded (limits.cu).
+// Tile      none.
+// Roles     none.
+// Pipeline  none.
+// Smem      none.
+// Numerics  none.
+// PDL       none.
+// Limits    sm_90a.
 #include "kernels/cuda/limits.h"
 
 namespace hone {

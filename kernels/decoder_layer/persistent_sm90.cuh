@@ -415,7 +415,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
             for (int i = 0; i < 2; ++i) {
               uint32_t a[4];
               load_strip(a, from, s + i, lane);
-              mma_k16(d, a, b[i]);
+              mma::mma_bf16(d, a, b[i]);
             }
           }
           rings[warp].empty[place].arrive();

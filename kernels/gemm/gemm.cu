@@ -9,6 +9,7 @@
 //           fmaf chain in ascending k.
 // PDL       none.
 // Limits    none.
+#include "kernels/cuda/mma.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/internal.h"
 
@@ -41,14 +42,6 @@ __device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_
 
 __device__ inline uint32_t pair(const __nv_bfloat16* at) { return *reinterpret_cast<const uint32_t*>(at); }
 
-// d += a . b over a K step of 16.
-__device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 // Four warps; each computes 32 x 32 of the tile.
 __global__ void __launch_bounds__(128)
     bf16_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t M, int64_t N, int64_t K, int64_t x_stride,
@@ -78,7 +71,7 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) mma_k16(sum[i][j], a[i], b[j]);
+        for (int j = 0; j < 4; ++j) mma::mma_bf16(sum[i][j], a[i], b[j]);
     }
     __syncthreads();  // all warps have read them
     // End of a chunk: add it to the total.

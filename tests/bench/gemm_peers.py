@@ -57,7 +57,8 @@ def triton_matmul(x, w, y, config):
 
 def main():
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 16384
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, {rows} rows, TFLOP/s")
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
+    print(f"TFLOP/s at {rows} rows")
     print(f"{'shape':14} {'torch':>6} {'triton':>6}")
     for name, (n, k) in SHAPES.items():
         x = torch.randn(rows, k, device="cuda", dtype=torch.bfloat16)

@@ -35,7 +35,7 @@ TEST_F(CliTest, ListOpsNamesBodiesAndRefusesAnUnknownChoiceOfThem) {
   const Finished listed = run_hone({"list", "ops"}, {"HONE_CUDA_BODIES=portable"});
   EXPECT_EQ(listed.code, 0) << listed.err;
   EXPECT_NE(listed.out.find("gemm_forward  "), std::string::npos) << listed.out;
-  if (listed.out.find("(cuda)") != std::string::npos) {  // a CUDA build
+  if (listed.out.find("mma (cuda)") != std::string::npos) {  // a CUDA build
     EXPECT_NE(listed.out.find("  cuda 8.0, 8.6, 8.9, 9.0, 10.0, 12.0: mma, plain\n"), std::string::npos) << listed.out;
   }
   const Finished refused = run_hone({"list", "ops"}, {"HONE_CUDA_BODIES=hopper"});

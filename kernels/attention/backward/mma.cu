@@ -9,6 +9,7 @@
 // PDL       none.
 // Limits    head dimension a multiple of 8 up to 256; rows 16-byte aligned.
 #include "kernels/attention/backward/key_tiles.cuh"
+#include "kernels/cuda/launch_plan.h"
 
 namespace hone::attention {
 namespace {
@@ -67,12 +68,16 @@ void launch(Context& context, const BackwardCall<Bf16>& tensors, const Attention
                                                                                                            P::width);
 }
 
-// Runs the first plan whose shared memory the device has.
-template <class P, class... Rest>
-void launch_first(Context& context, const BackwardCall<Bf16>& call, const AttentionShape& shape) {
-  if constexpr (sizeof...(Rest) > 0)
-    if (P::bytes + sizeof(KeyTileWork) > shared_bytes_per_block()) return launch_first<Rest...>(context, call, shape);
-  launch<P>(context, call, shape);
+// Visits the plan for heads of `dim`. Arguments of a plan: width, warps, groups of 16 keys per warp, queries, stages,
+// blocks per SM. The last plan of a width fits the 99 KB of capability 8.6, 8.9 and 12.0.
+template <class Visit>
+void with_plan(const DeviceLimits& limits, int dim, Visit visit) {
+  constexpr size_t work = sizeof(KeyTileWork);
+  if (dim <= 64) return with_first_that_fits<work, KeyTilePlan<64, 8, 1, 64, 2, 1>>(limits, visit);
+  if (dim <= 128)
+    return with_first_that_fits<work, KeyTilePlan<128, 8, 1, 64, 2, 1>, KeyTilePlan<128, 4, 1, 32, 2, 2>>(limits,
+                                                                                                          visit);
+  with_first_that_fits<work, KeyTilePlan<256, 4, 1, 32, 2, 1>, KeyTilePlan<256, 2, 1, 16, 2, 1>>(limits, visit);
 }
 
 void backward(Context& context, const AttentionBackward& args) {
@@ -82,19 +87,21 @@ void backward(Context& context, const AttentionBackward& args) {
     HONE_CHECK(reads_in_units(x), "attention_backward: the rows of each tensor must be 16-byte aligned");
   if (call.forward.tokens == 0) return;
   launch_delta<8>(context, call);
-  // Arguments of a plan: width, warps, groups of 16 keys per warp, queries, stages, blocks per SM. The last plan of a
-  // width fits the 99 KB of capability 8.6, 8.9 and 12.0.
-  if (call.forward.dim <= 64)
-    launch_first<KeyTilePlan<64, 8, 1, 64, 2, 1>>(context, call, args.shape);
-  else if (call.forward.dim <= 128)
-    launch_first<KeyTilePlan<128, 8, 1, 64, 2, 1>, KeyTilePlan<128, 4, 1, 32, 2, 2>>(context, call, args.shape);
-  else
-    launch_first<KeyTilePlan<256, 4, 1, 32, 2, 1>, KeyTilePlan<256, 2, 1, 16, 2, 1>>(context, call, args.shape);
+  with_plan(device_limits(), call.forward.dim, [&](auto plan) { launch<decltype(plan)>(context, call, args.shape); });
   check_launch(attention_backward);
 }
 
 [[maybe_unused]] const bool added = attention_backward.add(
     {"mma", DeviceKind::cuda, backward, 10, [](const AttentionBackward& args) { return has_units(args.q); }});
+
+[[maybe_unused]] const bool planned =
+    launch_plans().add("attention_backward.mma", [](const DeviceLimits& limits, LaunchPlans& out) {
+      for (const int dim : {64, 128, 256})
+        with_plan(limits, dim, [&](auto plan) {
+          using P = decltype(plan);
+          out.add(concat("key_tile_kernel D = ", dim), key_tile_kernel<P>, P::threads, P::bytes, sizeof(KeyTileWork));
+        });
+    });
 
 }  // namespace
 }  // namespace hone::attention

@@ -3,6 +3,7 @@
 // Use       bf16 where prefill_sm90.cu does not apply: paged calls, other GPUs, other head dimensions.
 // Tile, Roles, Pipeline, Smem, Numerics, PDL, Limits: tiles.cuh.
 #include "kernels/attention/prefill/tiles.cuh"
+#include "kernels/cuda/launch_plan.h"
 
 namespace hone::attention {
 namespace {
@@ -15,16 +16,16 @@ void launch(Context& context, const AttentionCall<Bf16>& call) {
   tile_kernel<P, paged><<<grid, P::threads, P::bytes, cuda_stream(context)>>>(call);
 }
 
-// Runs the first plan whose shared memory the device has. All plans have the same bits.
-template <class P, class... Rest>
-void launch_first(Context& context, const AttentionCall<Bf16>& call) {
-  constexpr size_t slot_bytes = 3 * block_keys * sizeof(uint32_t);
-  if constexpr (sizeof...(Rest) > 0)
-    if (P::bytes + slot_bytes > shared_bytes_per_block()) return launch_first<Rest...>(context, call);
-  if (call.table)
-    launch<P, true>(context, call);
-  else
-    launch<P, false>(context, call);
+// Visits the plan for heads of `dim`. Arguments of a plan: width, keys of a step, stages, warps, groups of 16 rows per
+// warp, q in registers, blocks per SM. The last plan of a width fits the 99 KB of capability 8.6, 8.9 and 12.0. All
+// plans have the same bits.
+constexpr size_t slot_bytes = 3 * block_keys * sizeof(uint32_t);
+template <class Visit>
+void with_plan(const DeviceLimits& limits, int dim, Visit visit) {
+  if (dim <= 64) return with_first_that_fits<slot_bytes, TilePlan<64, 64, 2, 4, 1, true, 3>>(limits, visit);
+  if (dim <= 128) return with_first_that_fits<slot_bytes, TilePlan<128, 64, 2, 4, 1, true, 2>>(limits, visit);
+  with_first_that_fits<slot_bytes, TilePlan<256, 32, 2, 4, 1, false, 1, false>,
+                       TilePlan<256, 16, 2, 2, 1, false, 1, false>>(limits, visit);
 }
 
 void forward(Context& context, const AttentionForward& args) {
@@ -39,14 +40,26 @@ void forward(Context& context, const AttentionForward& args) {
 [[maybe_unused]] const bool added = attention_forward.add(
     {"mma", DeviceKind::cuda, forward, 10, [](const AttentionForward& args) { return has_units(args.q); }});
 
+[[maybe_unused]] const bool planned =
+    launch_plans().add("attention_forward.mma", [](const DeviceLimits& limits, LaunchPlans& out) {
+      for (const int dim : {64, 128, 256})
+        with_plan(limits, dim, [&](auto plan) {
+          using P = decltype(plan);
+          out.add(concat("tile_kernel D = ", dim), tile_kernel<P, false>, P::threads, P::bytes, slot_bytes);
+          out.add(concat("tile_kernel D = ", dim, ", paged"), tile_kernel<P, true>, P::threads, P::bytes, slot_bytes);
+        });
+    });
+
 }  // namespace
 
-// Arguments of a plan: width, keys of a step, stages, warps, groups of 16 rows per warp, q in registers, blocks per SM.
-// The last plan of a width fits the 99 KB of capability 8.6, 8.9 and 12.0.
 void launch_tiles(Context& context, const AttentionCall<Bf16>& call) {
-  if (call.dim <= 64) return launch_first<TilePlan<64, 64, 2, 4, 1, true, 3>>(context, call);
-  if (call.dim <= 128) return launch_first<TilePlan<128, 64, 2, 4, 1, true, 2>>(context, call);
-  launch_first<TilePlan<256, 32, 2, 4, 1, false, 1, false>, TilePlan<256, 16, 2, 2, 1, false, 1, false>>(context, call);
+  with_plan(device_limits(), call.dim, [&](auto plan) {
+    using P = decltype(plan);
+    if (call.table)
+      launch<P, true>(context, call);
+    else
+      launch<P, false>(context, call);
+  });
 }
 
 }  // namespace hone::attention

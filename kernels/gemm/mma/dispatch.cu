@@ -30,7 +30,7 @@ LinearEpilogue linear_epilogue(const GemmForward& args) {
   return {GemmEpilogue(args.y, args.bias, args.residual), static_cast<int>(args.w.dim(0)), pairs};
 }
 
-template <class Tile>
+template <class Tile, bool Splits>
 void launch_tiles(Context& context, const GemmForward& args, int splits) {
   const int64_t M = args.x.dim(0), N = args.w.dim(0), K = args.w.dim(1);
   MmaShape shape{};
@@ -55,16 +55,18 @@ void launch_tiles(Context& context, const GemmForward& args, int splits) {
                GemmEpilogue(args.y, args.bias, args.residual), partial, shape);
   };
   if (shape.splits == 1) return launch(mma_tiles_kernel<Tile, false>, nullptr);
-  float* const partial = numbers<float>(context.scratch().take(DType::f32, {slots, M, N}));
-  launch(mma_tiles_kernel<Tile, true>, partial);
-  reduce_split_k(cuda_stream(context), SplitKPartials{partial, slots, shape.M, shape.N}, linear_epilogue(args));
+  if constexpr (Splits) {
+    float* const partial = numbers<float>(context.scratch().take(DType::f32, {slots, M, N}));
+    launch(mma_tiles_kernel<Tile, true>, partial);
+    reduce_split_k(cuda_stream(context), SplitKPartials{partial, slots, shape.M, shape.N}, linear_epilogue(args));
+  }
 }
 
-template <class Tile>
+template <class Tile, bool Splits>
 void plan_tile(LaunchPlans& out) {
   const std::string name = concat("mma_tiles_kernel ", Tile::rows, " x ", Tile::columns, ", ", Tile::stages, " stages");
   out.add(name, mma_tiles_kernel<Tile, false>, Tile::threads, Tile::shared_bytes);
-  out.add(name + ", split", mma_tiles_kernel<Tile, true>, Tile::threads, Tile::shared_bytes);
+  if constexpr (Splits) out.add(name + ", split", mma_tiles_kernel<Tile, true>, Tile::threads, Tile::shared_bytes);
 }
 
 // A way to run a call and its expected time in cycles of an SM.
@@ -81,15 +83,16 @@ struct StageCycles {
   double share, alone;
 };
 
-// Considers a tile with each number of splits. A tile that needs more shared memory than the device has is left out.
-template <class Tile>
+// Considers a tile, with each number of splits if `Splits`. A tile that needs more shared memory than the device has is
+// left out.
+template <class Tile, bool Splits = true>
 void consider(MmaPlan& best, const GemmForward& args, StageCycles stage) {
   if (Tile::shared_bytes > max_shared_bytes()) return;
   constexpr double item = 2500, join = 3500, join_bytes = 16;  // cycles per item and join; bytes per cycle of an SM
   const int64_t M = args.x.dim(0), N = args.w.dim(0), K = args.w.dim(1);
   const int64_t tiles = int64_t{pieces(M, Tile::rows)} * pieces(N, Tile::columns);
   const int chunks = pieces(K, gemm_cuda_chunk);
-  for (int splits = 1; splits <= (M <= 1024 ? std::min(chunks, 16) : 1); ++splits) {
+  for (int splits = 1; splits <= (Splits && M <= 1024 ? std::min(chunks, 16) : 1); ++splits) {
     const int per_split = pieces(chunks, splits);
     if (pieces(chunks, per_split) != splits) continue;
     const int stages = std::min(per_split * Tile::chunk_stages, pieces(K, Tile::depth));
@@ -99,7 +102,7 @@ void consider(MmaPlan& best, const GemmForward& args, StageCycles stage) {
     if (splits > 1)
       cycles += join +
                 static_cast<double>(1 + chunks - per_split) * static_cast<double>(M * N) * 8 / (join_bytes * num_sms());
-    if (cycles < best.cycles) best = {cycles, launch_tiles<Tile>, splits, plan_tile<Tile>};
+    if (cycles < best.cycles) best = {cycles, launch_tiles<Tile, Splits>, splits, plan_tile<Tile, Splits>};
   }
 }
 
@@ -118,8 +121,8 @@ MmaPlan plan_of(const GemmForward& args) {
   consider<MmaTile<128, 64, 64, 32, 64, 4, 2>>(plan, args, {725, 1200});
   consider<MmaTile<128, 128, 64, 32, 64, 4, 1>>(plan, args, {1400, 1400});
   consider<MmaTile<128, 128, 64, 32, 64, 3, 1>>(plan, args, {1450, 1450});
-  consider<MmaTile<128, 192, 64, 48, 64, 4, 1>>(plan, args, {1900, 1900});
-  consider<MmaTile<128, 192, 64, 48, 32, 4, 1>>(plan, args, {1000, 1000});
+  consider<MmaTile<128, 192, 64, 48, 64, 4, 1>, false>(plan, args, {1900, 1900});
+  consider<MmaTile<128, 192, 64, 48, 32, 4, 1>, false>(plan, args, {1000, 1000});
   return plan;
 }
 

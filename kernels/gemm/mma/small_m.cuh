@@ -1,6 +1,6 @@
 #pragma once
-// GEMM for M <= 8 rows: y = x . w^T with an epilogue (output.cuh), optionally with an RMSNorm of x. Its speed
-// is close to that of reading w once. Only .cu and .cuh files include it.
+// GEMM for M <= 8 rows: y = x . w^T with an epilogue (output.cuh), optionally with an RMSNorm of x. Its speed is close
+// to that of reading w once. Only .cu and .cuh files include it.
 //
 // Use       decode passes of up to 8 rows (is_small_m()).
 // Tile      8 rows of x by N tiles of 16 rows of w; one K chunk of 512 per warp. Persistent: a block loops over N
@@ -14,10 +14,10 @@
 // Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal wgmma.cuh. The norm has
 //           the bits of rmsnorm_forward.
 // PDL       triggers dependents at the start; fills the rings with w and loads the norm's weight before griddep_wait().
-// Limits    M <= 8, K <= 14 * 512 (2 * 14 * 512 with Clusters) if x fits shared memory; rows of x and w 16-byte
-// aligned;
+// Limits    M <= 8, K <= 14 * 512 (twice that with Clusters) if x fits shared memory; rows of x and w 16-byte aligned;
 //           norm: few_rows_norm(K).
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/gemm/internal.h"
 #include "kernels/gemm/mma/output.cuh"
@@ -55,12 +55,6 @@ struct GemmSmallM {
   static int bytes_in_flight(const GemmSmallMShape& s) { return s.warps * s.tile_slots * s.stages * stage_bytes; }
 };
 
-__device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 __device__ inline void store_at_first_block(const float* at, float x) {
   asm volatile(
       "{\n.reg .b32 there;\n"
@@ -222,7 +216,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
         uint32_t a[4];
         load_strip(a, from, s, lane);
 #pragma unroll
-        for (int i = 0; i < Few::Groups; ++i) mma_k16(d[i], a, b[i][stage * (Few::depth / 16) + s]);
+        for (int i = 0; i < Few::Groups; ++i) mma::mma_bf16(d[i], a, b[i][stage * (Few::depth / 16) + s]);
       }
       if (++place == Stages) place = 0;
       __syncwarp();  // all lanes have read the stage

@@ -3,16 +3,14 @@
 // and .cuh files include it.
 //
 // Use       gemm_forward on devices without a Hopper kernel, more than 8 rows (dispatch.cu chooses the tile).
-// Tile      MmaTile: 16 to 128 rows of x by 64 to 192 rows of w, K step 64 or 32. With splits > 1 a block computes some
-// K
-//           chunks of a tile, and a join kernel adds them (split_k_join.cuh).
-// Roles     4 or 8 warps, all alike. A warp computes warp_rows x warp_columns of the tile and copies its share of x and
-// w. Pipeline  3 to 6 smem stages (cp.async groups), one __syncthreads() per stage. An operand register is reloaded for
-// the
-//           next mma step right after its last use: two sets of them would not fit beside sums and totals.
-// Smem      stages * (rows + columns) * K step * 2 bytes: MmaTile::shared_bytes, 40 to 160 KB. A 16-byte unit u of row
-// r
-//           lies at u ^ stage_swizzle(r). The epilogue reuses it for a transpose of 16 rows per warp.
+// Tile      MmaTile: 16 to 128 rows of x by 64 to 192 rows of w, K step 64 or 32. With splits > 1 a block computes
+//           some K chunks of a tile, and a join kernel adds them (split_k_join.cuh).
+// Roles     4 or 8 warps, all alike. A warp computes warp_rows x warp_columns of the tile and copies its share of x
+//           and w.
+// Pipeline  3 to 6 smem stages (cp.async groups), one __syncthreads() per stage. An operand register is reloaded for
+//           the next mma step right after its last use: two sets would not fit beside sums and totals.
+// Smem      stages * (rows + columns) * K step * 2 bytes: MmaTile::shared_bytes, 30 to 160 KB. A 16-byte unit u of
+//           row r lies at u ^ stage_swizzle(r). The epilogue reuses it for a transpose of 16 rows per warp.
 // Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal the "tiles" body and
 //           sm90/wgmma.cuh (tests/gpu/gemm_test).
 // PDL       triggers dependents at the start; with few rows prefetches w into the stages before griddep_wait().

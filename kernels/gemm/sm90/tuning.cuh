@@ -4,8 +4,8 @@
 // body is chosen; review them if the constants change. Only .cu and .cuh files include it.
 #include <algorithm>
 
-#include "kernels/gemm/sm90/m64.cuh"
 #include "kernels/gemm/mma/small_m.cuh"
+#include "kernels/gemm/sm90/m64.cuh"
 #include "kernels/gemm/sm90/split_k.cuh"
 #include "kernels/gemm/sm90/wgmma.cuh"
 
