@@ -194,8 +194,8 @@ void backward(Context& context, const QkvBackward& args) {
       });
 }
 
-[[maybe_unused]] const bool added = qkv_backward.add({"heads", DeviceKind::cuda, backward}) &&
-                                    declare_adds_once(qkv_backward, DeviceKind::cuda);
+[[maybe_unused]] const bool added =
+    qkv_backward.add({"heads", DeviceKind::cuda, backward}) && declare_adds_once(qkv_backward, DeviceKind::cuda);
 
 }  // namespace
 }  // namespace hone
