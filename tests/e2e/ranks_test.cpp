@@ -71,15 +71,9 @@ sampling = { max_tokens = 6 }
 reward = { kind = "length", limit = 6, target = 3 }
 )");
 
-std::string with_folder(std::string text, const fs::path& folder) {
-  if (const size_t at = text.find("FOLDER"); at != std::string::npos) text.replace(at, 6, folder.string());
-  return text;
-}
-
 class RanksTest : public WholeRun {
  protected:
-  RanksTest() : WholeRun("") {
-    std::ofstream(file()) << with_folder(recipe, folder.path());
+  RanksTest() : WholeRun(recipe) {
     std::ofstream pairs(folder.path() / "pairs.jsonl");
     for (int i = 0; i < 9; ++i)
       pairs << R"({"prompt": "1+)" << i << R"(=", "chosen": ")" << i + 1 << R"(", "rejected": "0"})" << '\n';
@@ -157,7 +151,7 @@ TEST_F(RanksTest, KilledOnTwoResumedOnThreeStoppedAndResumedOnOneIsTheUninterrup
   if (stopped.code != 0) {  // the signal may come after the last step
     EXPECT_NE(stopped.err.find("everything is saved; resume with: hone run --resume"), std::string::npos)
         << stopped.err;
-    EXPECT_EQ(stopped.err.find("rank "), stopped.err.find("ranks on")) << stopped.err;
+    EXPECT_NE(stopped.err.find("hone: stopped after step "), std::string::npos) << stopped.err;
     const Finished resumed = run_hone({"run", "--resume", run.string(), "parallel.ranks=1"});
     ASSERT_EQ(resumed.code, 0) << resumed.err;
   }
@@ -182,7 +176,7 @@ prompts_per_step = 2
 num_generations = 2
 steps = 6
 sampling = { max_tokens = 6 }
-reward = { kind = "process", command = ["python3", "${HONE_TEST_FOLDER}/judge.py"], retries = 0, workers = 1 }
+reward = { kind = "process", command = ["python3", "FOLDER/judge.py"], retries = 0, workers = 1 }
 )");
 
 // Scores four calls; then it does what the file "ending" says. It counts its processes.
@@ -200,7 +194,7 @@ for line in sys.stdin:
     if calls > 4:
         ending = open(here + "ending").read() if os.path.exists(here + "ending") else ""
         if ending == "hang":
-            time.sleep(600)
+            time.sleep(60)
         if ending == "exit":
             sys.exit("the judge has gone")
     print(json.dumps({"id": request["id"], "scores": [len(c) % 5 for c in request["completions"]]}), flush=True)
@@ -212,22 +206,20 @@ class RankFailuresTest : public WholeRun {
   void SetUp() override {
     if (std::system("python3 -c 'import json' > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
   }
-  std::vector<std::string> environment() const { return {"HONE_TEST_FOLDER=" + folder.path().string()}; }
 };
 
 // The rank that scores is not the only one that must stop, and what it has done is not lost.
 TEST_F(RankFailuresTest, ARewardThatFailsStopsAllRanksAndTheResumedRunIsTheSame) {
-  const fs::path whole = run("whole", environment());
+  const fs::path whole = run("whole");
   fs::remove(folder.path() / "started");
   std::ofstream(folder.path() / "ending") << "exit";
-  const Finished stopped = run_hone(arguments("stopped", {"parallel.ranks=2"}), environment());
+  const Finished stopped = run_hone(arguments("stopped", {"parallel.ranks=2"}));
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("completions could not be scored"), std::string::npos) << stopped.err;
   EXPECT_NE(stopped.err.find("stopped after step 2 of stage grpo, everything is saved"), std::string::npos)
       << stopped.err;
   fs::remove(folder.path() / "ending");
-  const Finished resumed =
-      run_hone({"run", "--resume", (folder.path() / "stopped").string(), "parallel.ranks=3"}, environment());
+  const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string(), "parallel.ranks=3"});
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_checkpoints(whole, folder.path() / "stopped",
                           {"grpo/step-6/model.safetensors", "grpo/step-6/trainer/trainer.safetensors"});
@@ -237,7 +229,7 @@ TEST_F(RankFailuresTest, ARewardThatFailsStopsAllRanksAndTheResumedRunIsTheSame)
 TEST_F(RankFailuresTest, RewardsRunOnceForAllRanks) {
   const auto starts = [&](const std::string& name, int ranks) {
     fs::remove(folder.path() / "started");
-    const Finished done = run_hone(arguments(name, {concat("parallel.ranks=", ranks)}), environment());
+    const Finished done = run_hone(arguments(name, {concat("parallel.ranks=", ranks)}));
     EXPECT_EQ(done.code, 0) << done.err;
     return read_file(folder.path() / "started");
   };
@@ -246,7 +238,7 @@ TEST_F(RankFailuresTest, RewardsRunOnceForAllRanks) {
 
 TEST_F(RankFailuresTest, ARankThatHangsIsNamedWithItsPhaseWithinTheTimeout) {
   std::ofstream(folder.path() / "ending") << "hang";
-  Process process(arguments("hangs", {"parallel.ranks=2", "parallel.timeout=3"}), environment());
+  Process process(arguments("hangs", {"parallel.ranks=2", "parallel.timeout=3"}));
   ASSERT_TRUE(soon([&] { return fs::exists(folder.path() / "started"); }, 60));
   const Stopwatch watch;
   const Finished ended = process.wait();
