@@ -47,6 +47,14 @@ class HandRanks {
       report.loss += run(plan, i, objective, own);
       metrics.merge(MetricSums::from_bytes(own.to_bytes()));
     }
+    for (size_t i = 0; i < plan.idle_micro_batches.size(); ++i) {
+      const MicroBatch& micro = plan.idle_micro_batches[i];
+      MicroBatchData data;
+      data.fill(std::span(plan.idle).subspan(micro.begin, micro.end - micro.begin));
+      MetricSums own;
+      runners_[(plan.micro_batches.size() + i) % runners_.size()]->measure(data, objective, plan.scale, own);
+      metrics.merge(own);
+    }
     report.metrics = metrics.means();
     update(report, learning_rate);
     return report;

@@ -96,7 +96,7 @@ TEST_P(RankObjective, ATrainerEqualsRanksByHand) {
     test::expect_ranks_equal_one(3, run, *objective, [](int step) { return samples_of(step); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, RankObjective, testing::Values("dpo", "grpo", "ppo", "kto"),
+INSTANTIATE_TEST_SUITE_P(Kinds, RankObjective, testing::Values("dpo", "grpo", "ppo", "reinforce_plus_plus"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
