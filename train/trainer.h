@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/config/choice.h"
+#include "kernels/optimizer/optimizer.h"
 #include "model/forward.h"
 #include "model/token_logprobs.h"
 #include "train/critic.h"
@@ -15,6 +16,8 @@
 #include "train/phase_timer.h"
 
 namespace hone {
+
+class StepExchange;  // train/step_exchange.h
 
 struct TrainerConfig {
   // Packed tokens of one forward and backward pass. A longer sample is a micro-batch of its own.
@@ -29,8 +32,12 @@ struct TrainerConfig {
   // in the run. 0 = none.
   double neftune_noise_alpha = 0;
   uint64_t noise_seed = 0;
-  void fields(Fields& f);           // includes the optimizer's own keys
-  Recompute recomputation() const;  // `recompute` as an enum
+  // The number of micro-batches of a step is a multiple of it (cut_micro_batches). It decides bits; the number of ranks
+  // does not.
+  int64_t micro_batch_multiple = 1;
+  int64_t norm_piece = hone::norm_piece;  // elements of a piece of the gradient norm; tests use small ones
+  void fields(Fields& f);                 // includes the optimizer's own keys
+  Recompute recomputation() const;        // `recompute` as an enum
 };
 
 struct StepReport {
@@ -54,7 +61,8 @@ struct TrainerMemory {
 // thread. State: optimizer, critic, the number of steps done.
 class Trainer : public Stateful {
  public:
-  Trainer(Context& context, Model& model, TrainerConfig config);
+  // ranks: other ranks that train the same model; it must outlive the trainer. Null: this is the only rank.
+  Trainer(Context& context, Model& model, TrainerConfig config, StepExchange* ranks = nullptr);
   ~Trainer() override;
 
   // One optimizer step over the samples. Members of a group must be adjacent if needs().unit is pair; a micro-batch
