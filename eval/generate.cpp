@@ -157,7 +157,7 @@ class Generate : public EvalTask {
                        const CollectorConfig& config, const std::string& mode, EvalRun& out,
                        const std::function<void(EvalSample&, const Group&)>& take) {
     LocalBackend backend(target.context, target.model, target.tokenizer, target.engine);
-    Collector collector(backend, target.tokenizer, config);
+    Collector collector(backend, target.tokenizer, config, target.ranks.control());
     std::vector<uint64_t> ids;
     for (const EvalExample& doc : docs) ids.push_back(doc.request_id());
     CompletionCounts counts;

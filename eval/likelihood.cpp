@@ -1,6 +1,7 @@
 #include "eval/likelihood.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <future>
 #include <memory>
@@ -106,19 +107,17 @@ void log_work(const SharedPrefixLogprobs::Stats& stats, double waited) {
                   static_cast<long long>(stats.passes), stats.seconds, waited));
 }
 
-void report_cut(EvalRun& out, int64_t num_cut, const LikelihoodJob& job, int64_t max_positions) {
-  if (num_cut == 0) return;
-  out.facts["cut"] = static_cast<double>(num_cut);
-  log::warning("eval: ", num_cut, " of ", job.docs.size(), " prompts are longer than the model's ", max_positions,
-               " positions and were cut at the beginning");
-}
+// What is counted beside the likelihoods.
+struct TextCounts {
+  int64_t num_tokens = 0, num_cut = 0;
+};
 
-}  // namespace
+using VisitProblem = std::function<void(size_t i, ProblemLikelihoods likelihoods)>;
 
-void compute_likelihoods(EvalTarget& target, const LikelihoodJob& job, EvalRun& out,
-                         const std::function<void(size_t i, ProblemLikelihoods likelihoods)>& visit) {
-  log::Progress progress("eval", static_cast<int64_t>(job.docs.size()), "problem");
-  const std::vector<size_t> order = order_of(job.docs);
+// The problems of `order`.
+TextCounts compute_part(EvalTarget& target, const LikelihoodJob& job, const std::vector<size_t>& order,
+                        const VisitProblem& visit) {
+  log::Progress progress("eval", static_cast<int64_t>(order.size()), "problem");
   std::deque<PendingProblem> pending;
   int64_t num_done = 0;
   const auto add_result = [&](size_t, const ContinuationLogprobs& text) {
@@ -140,7 +139,7 @@ void compute_likelihoods(EvalTarget& target, const LikelihoodJob& job, EvalRun& 
   const auto encode_ahead = [&](size_t begin) {
     return std::async(std::launch::async, [&encoder, begin] { return encoder.encode(begin); });
   };
-  int64_t num_cut = 0;
+  TextCounts out;
   double waited = 0;
   std::future<EncodedChunk> next = encode_ahead(0);
   for (size_t begin = 0; begin < order.size();) {
@@ -156,12 +155,89 @@ void compute_likelihoods(EvalTarget& target, const LikelihoodJob& job, EvalRun& 
         out.num_tokens += std::ssize(text.ids);
         logprobs.add(std::move(text.ids), text.first);
       }
-      num_cut += cut;
+      out.num_cut += cut;
     }
   }
   logprobs.flush();
   log_work(logprobs.stats(), waited);
-  report_cut(out, num_cut, job, target.model.shape().max_positions);
+  return out;
+}
+
+// Cuts the order into one part per rank, of about equal bytes. Neighbors share prefixes, so they stay together.
+std::vector<std::vector<size_t>> parts_of(const std::vector<size_t>& order, const std::vector<EvalExample>& docs,
+                                          int num_ranks) {
+  double total = 0, before = 0;
+  for (const size_t i : order) total += static_cast<double>(1 + text_bytes(docs[i]));
+  std::vector<std::vector<size_t>> out(static_cast<size_t>(num_ranks));
+  for (const size_t i : order) {
+    const auto rank = static_cast<size_t>(before / total * num_ranks);
+    out[std::min(rank, out.size() - 1)].push_back(i);
+    before += static_cast<double>(1 + text_bytes(docs[i]));
+  }
+  return out;
+}
+
+template <class T>
+void append(std::string& bytes, T value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <class T>
+T take(std::string_view& bytes) {
+  T out;
+  HONE_CHECK(bytes.size() >= sizeof out, "likelihoods of another rank: the bytes end early");
+  std::memcpy(&out, bytes.data(), sizeof out);
+  bytes.remove_prefix(sizeof out);
+  return out;
+}
+
+// Computes this rank's part and visits the problems of all parts. What a rank sends: the counts; for each problem the
+// number of its texts, and for each text the likelihood and whether it is greedy.
+TextCounts compute_shared(EvalTarget& target, const LikelihoodJob& job, const std::vector<size_t>& order,
+                          const VisitProblem& visit) {
+  const auto parts = parts_of(order, job.docs, target.ranks.size());
+  std::string likelihoods, bytes;
+  append(bytes, compute_part(target, job, parts[static_cast<size_t>(target.ranks.rank())],
+                             [&](size_t, const ProblemLikelihoods& problem) {
+                               append(likelihoods, static_cast<uint64_t>(problem.logp.size()));
+                               for (size_t i = 0; i < problem.logp.size(); ++i) {
+                                 append(likelihoods, problem.logp[i]);
+                                 append(likelihoods, static_cast<uint8_t>(problem.greedy[i]));
+                               }
+                             }));
+  const std::vector<std::string> all = target.ranks.all_gather(bytes + likelihoods, "likelihoods");
+  TextCounts out;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    std::string_view rest = all[rank];
+    const auto counts = take<TextCounts>(rest);
+    out.num_tokens += counts.num_tokens;
+    out.num_cut += counts.num_cut;
+    for (const size_t i : parts[rank]) {
+      ProblemLikelihoods problem{
+          .prompt = PromptRenderer::shown(job.renderer.task(job.docs[i])), .logp = {}, .greedy = {}};
+      for (uint64_t left = take<uint64_t>(rest); left > 0; --left) {
+        problem.logp.push_back(take<double>(rest));
+        problem.greedy.push_back(take<uint8_t>(rest) != 0);
+      }
+      visit(i, std::move(problem));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void compute_likelihoods(EvalTarget& target, const LikelihoodJob& job, EvalRun& out,
+                         const std::function<void(size_t i, ProblemLikelihoods likelihoods)>& visit) {
+  const std::vector<size_t> order = order_of(job.docs);
+  const TextCounts counts =
+      target.ranks.size() == 1 ? compute_part(target, job, order, visit) : compute_shared(target, job, order, visit);
+  out.num_tokens += counts.num_tokens;
+  if (counts.num_cut == 0) return;
+  const int64_t max_positions = target.model.shape().max_positions;
+  out.facts["cut"] = static_cast<double>(counts.num_cut);
+  log::warning("eval: ", counts.num_cut, " of ", job.docs.size(), " prompts are longer than the model's ",
+               max_positions, " positions and were cut at the beginning");
 }
 
 }  // namespace hone

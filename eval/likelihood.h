@@ -1,7 +1,7 @@
 #pragma once
 // Log-likelihoods of the texts of a task's problems. Host threads render and encode the next problems while the device
 // computes. A token that texts share, of one problem or of neighbors, is computed once
-// (rollout/shared_prefix_logprobs.h).
+// (rollout/shared_prefix_logprobs.h). Ranks compute parts of the problems (EvalTarget::ranks).
 #include <functional>
 #include <vector>
 

@@ -10,8 +10,8 @@
 #include "data/row_template.h"
 #include "eval/prompts.h"
 #include "eval/task.h"
-#include "model/token_logprobs.h"
 #include "rewards/answers/text.h"
+#include "train/shared_scores.h"
 
 namespace hone {
 namespace {
@@ -50,7 +50,8 @@ class NllAccumulator {
   }
 
   void flush() {
-    const std::vector<TokenLogprobs> logprobs = compute_logprobs(target_.context, target_.model, sequences_, {});
+    const std::vector<TokenLogprobs> logprobs =
+        shared_logprobs(target_.ranks, target_.context, target_.model, sequences_, {});
     for (size_t i = 0; i < logprobs.size(); ++i)
       for (size_t t = windows_[i].first; t < logprobs[i].logp.size(); ++t)
         nll[windows_[i].sample] -= logprobs[i].logp[t];

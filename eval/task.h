@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/registry.h"
+#include "core/comm/ranks.h"
 #include "core/config/choice.h"
 #include "core/config/fields.h"
 #include "core/text/chat_settings.h"
@@ -43,12 +44,14 @@ struct EvalOptions {
   SamplingParams sampled_sampling(SamplingParams task) const;
 };
 
-// The model that is evaluated, and its engine's config. All references must outlive it.
+// The model that is evaluated, and its engine's config. All references must outlive it. Several ranks share the work of
+// a task: all of them run it on models with equal weights, and all get its complete result.
 struct EvalTarget {
   Context& context;
   Model& model;
   const Tokenizer& tokenizer;
   EngineConfig engine;
+  Ranks ranks = {};
 };
 
 class EvalTask;

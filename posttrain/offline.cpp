@@ -203,7 +203,7 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
     held_out.measure = [&] {
       MetricSums prepared;
       Metrics measured = measure_loss(stage.context, *stage.model, trainer, loop_.trainer.temperature,
-                                      ready(all_held, prepared), objective);
+                                      ready(all_held, prepared), objective, stage.ranks);
       measured.merge(prepared.means());
       name_sources(measured, loaded.parts);
       add_margins(measured, loaded.parts);

@@ -1,11 +1,13 @@
 #include "posttrain/reference.h"
 
 #include "model/lora.h"
+#include "train/shared_scores.h"
 
 namespace hone {
 
 Reference::Reference(const StageContext& stage, double temperature)
     : context_(stage.context),
+      ranks_(stage.ranks),
       copy_(stage.model->lora() ? nullptr : stage.load_start_model(false)),
       model_(copy_ ? *copy_ : *stage.model),
       temperature_(temperature) {
@@ -31,7 +33,8 @@ void Reference::score(std::span<Sample* const> samples) {
   if (!copy_) scope.emplace(model_, adapter_ ? adapter_->values() : std::span<const Tensor>());
   std::vector<std::vector<int32_t>> sequences;
   for (const Sample* sample : samples) sequences.push_back(sample->tokens);
-  std::vector<TokenLogprobs> scores = compute_logprobs(context_, model_, sequences, {.temperature = temperature_});
+  std::vector<TokenLogprobs> scores =
+      shared_logprobs(ranks_, context_, model_, sequences, {.temperature = temperature_});
   for (size_t i = 0; i < samples.size(); ++i)
     samples[i]->columns.set(columns::reference_logp, std::move(scores[i].logp));
 }

@@ -1,7 +1,8 @@
 #pragma once
 // Reference: the frozen model of KL terms and preference losses. It is the model as it was when the stage began. It
 // writes the column reference_logp. It is a copy of the weights. If the stage trains adapters, it is the stage's model
-// without adapters, or with the adapters that the stage began with. One thread.
+// without adapters, or with the adapters that the stage began with. The ranks of a stage share its passes, and make the
+// same calls. One thread.
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,7 @@ class Reference {
   void score(std::span<Sample* const> samples);
 
   Context& context_;
+  const Ranks ranks_ = {};
   std::unique_ptr<Model> copy_;
   std::optional<AdapterValues> adapter_;
   Model& model_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "core/base/rank_thread.h"
 #include "core/io/file.h"
 #include "data/prompt.h"
 #include "kernels/elementwise/cast.h"
@@ -22,8 +23,15 @@ static void check_head(std::span<const float> head, const Model& model, const st
              head.size(), " numbers, the model's hidden size is ", model.shape().hidden_size);
 }
 
+// The device of a rank's reward model: the rank's own if it is of this kind.
+static std::string device_of_rank(const std::string& device) {
+  const char* own = rank_thread().device;
+  if (!own || device.find(':') != std::string::npos) return device;
+  return device_kind(device) == device_kind(own) ? own : device;
+}
+
 RewardModel::RewardModel(const std::filesystem::path& folder, const std::string& device)
-    : device_(open_device(device)), context_(*device_), tokenizer_(Tokenizer::load(folder)) {
+    : device_(open_device(device_of_rank(device))), context_(*device_), tokenizer_(Tokenizer::load(folder)) {
   model_ = load_model(context_, folder, {.dtype = model_dtype("auto", context_.kind())});
   head_ = load_value_head(context_, folder);
   check_head(head_, *model_, folder);

@@ -35,6 +35,7 @@ class LocalBackend final : public GenerationBackend {
   LocalBackend(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& config)
       : engine_(context, model, &tokenizer, config) {}
   uint64_t submit(GenerationRequest request, Engine::OnFinish on_finish) override {
+    prompt_tokens_ += std::ssize(request.prompt);
     return engine_.submit(std::move(request), std::move(on_finish));
   }
   void cancel(uint64_t ticket) override { engine_.cancel(ticket); }
@@ -46,6 +47,7 @@ class LocalBackend final : public GenerationBackend {
  private:
   Engine engine_;
   EngineStats before_;
+  int64_t prompt_tokens_ = 0;  // of requests since the last metrics()
 };
 
 }  // namespace hone

@@ -100,7 +100,7 @@ std::vector<EvalResult> evaluate_tasks(Run& run, int64_t step) {
   const EngineConfig engine = run.recipe.rollout.as_exact();  // the model itself is evaluated
   for (const EvalEntry& entry : run.recipe.eval) {
     const EvalTaskSpec spec = load_eval_task(entry.task);
-    EvalTarget on{run.context, *run.model, *run.tokenizer, engine};
+    EvalTarget on{run.context, *run.model, *run.tokenizer, engine, run.ranks};
     EvalResult result = spec.evaluate(on, entry.options);
     result.samples.clear();
     const std::string prefix = "eval/" + spec.name + "/";
@@ -137,11 +137,11 @@ void note_peak(const Run& run, RunState& state) {
   state.about.set("memory", std::move(updated));
 }
 
-// Evaluates on rank 0; the other ranks get no results.
+// The ranks share the work.
 std::vector<EvalResult> evaluate(Run& run, int64_t step) {
   std::vector<EvalResult> out;
   if (run.recipe.eval.empty()) return out;
-  run.ranks.do_on_first(concat("evaluation of step ", step), [&] { out = evaluate_tasks(run, step); });
+  run.ranks.do_on_all(concat("evaluation of step ", step), [&] { out = evaluate_tasks(run, step); });
   return out;
 }
 
@@ -312,8 +312,8 @@ fs::path execute(const Recipe& recipe, const std::vector<std::string>& devices, 
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
   if (devices.size() > 1)
-    log::info(devices.size(), " ranks on ", join(devices), ": every rank trains on all micro-batches; rank 0 samples, ",
-              "evaluates and writes");
+    log::info(devices.size(), " ranks on ", join(devices), ": each samples, scores and evaluates a part; every rank ",
+              "trains on all micro-batches");
   std::vector<Recipe> recipes;  // stages and objectives carry state, so each rank has its own
   for (size_t rank = 0; rank < devices.size(); ++rank) recipes.push_back(read_again(recipe));
   LaunchOptions launch{.timeout = recipe.parallel.timeout};

@@ -2,13 +2,13 @@
 
 #include <cmath>
 
-#include "model/token_logprobs.h"
 #include "train/micro_batch.h"
+#include "train/shared_scores.h"
 
 namespace hone {
 
 Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double temperature,
-                     std::span<const Sample* const> samples, const Objective& objective) {
+                     std::span<const Sample* const> samples, const Objective& objective, const Ranks& ranks) {
   const Needs needs = objective.needs();
   std::vector<std::vector<int32_t>> sequences;
   double count = 0;
@@ -16,8 +16,9 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
     sequences.push_back(sample->tokens);
     count += count_of(needs.unit, sample->columns.find(columns::mask));
   }
-  const std::vector<TokenLogprobs> scores = compute_logprobs(
-      context, model, sequences, {.temperature = temperature, .entropy = needs.entropy, .hit = needs.token_accuracy});
+  const std::vector<TokenLogprobs> scores =
+      shared_logprobs(ranks, context, model, sequences,
+                      {.temperature = temperature, .entropy = needs.entropy, .hit = needs.token_accuracy});
   MicroBatchData staging;
   staging.fill(samples);
   staging.logp.clear();
@@ -26,7 +27,7 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
     staging.entropy.insert(staging.entropy.end(), score.entropy.begin(), score.entropy.end());
   }
   if (needs.critic)
-    for (const std::vector<float>& values : trainer.values(samples))
+    for (const std::vector<float>& values : shared_values(ranks, trainer, samples))
       staging.value.insert(staging.value.end(), values.begin(), values.end());
   const TokenGrad unused = staging.zeroed_grad();
   const TokenBatch batch = staging.batch(scale_of(count));

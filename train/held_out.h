@@ -3,6 +3,7 @@
 // ends and which step was the best (transformers' EarlyStoppingCallback).
 #include <span>
 
+#include "core/comm/ranks.h"
 #include "core/config/fields.h"
 #include "core/io/checkpoint.h"
 #include "train/objective.h"
@@ -11,9 +12,10 @@
 namespace hone {
 
 // The objective's metrics and "loss" over all samples under the current model, averaged as in one optimizer step.
-// Members of a pair are adjacent. Results do not depend on packing.
+// Members of a pair are adjacent. Results do not depend on packing. The ranks share the passes, and all of them call
+// it.
 Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double temperature,
-                     std::span<const Sample* const> samples, const Objective& objective);
+                     std::span<const Sample* const> samples, const Objective& objective, const Ranks& ranks = {});
 
 struct EarlyStopConfig {
   int64_t early_stopping_patience = 0;  // measurements without a lower loss; 0 = never stop

@@ -9,6 +9,7 @@ namespace hone {
 struct RankThread {
   int rank = 0;
   std::atomic<uint64_t>* progress = nullptr;  // of the rank; null: nobody waits for it
+  const char* device = nullptr;               // name of the rank's device, "cuda:1"; null: none was chosen
 };
 // Of the calling thread. A thread that works for a rank's thread takes over its value.
 RankThread rank_thread();

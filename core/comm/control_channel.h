@@ -43,6 +43,12 @@ class ControlChannel {
   // Says that this rank's work failed. It will say so at its next call, so that all ranks can stop alike. Ranks that
   // cannot reach that call, because they wait for this one elsewhere, throw RankFailed with this error.
   virtual void note_failure(const std::string& error) = 0;
+  // A channel between the same ranks for another thread of each. All ranks call it in the same order. It may outlive
+  // this one.
+  virtual std::unique_ptr<ControlChannel> split() = 0;
+  // Ends this channel: calls that cannot complete without a further call of this rank throw RankFailed with this
+  // reason, on every rank. Any thread may call it. For channels made by split().
+  virtual void close(const std::string& reason) = 0;
   // Ends the run: calls of other ranks throw RankFailed with this message, the current ones too. Only the first counts.
   virtual void abort(const std::string& message) = 0;
 };

@@ -15,6 +15,8 @@ class EchoChannel : public ControlChannel {
   }
   void set_phase(const std::string&) override {}
   void note_failure(const std::string&) override {}
+  std::unique_ptr<ControlChannel> split() override { return std::make_unique<EchoChannel>(size_); }
+  void close(const std::string&) override {}
   void abort(const std::string&) override {}
 
  private:

@@ -43,7 +43,8 @@ class Launch {
 
  private:
   void run_rank(int rank) {
-    set_rank_thread({.rank = rank, .progress = &hub_.progress(rank)});
+    set_rank_thread(
+        {.rank = rank, .progress = &hub_.progress(rank), .device = devices_[static_cast<size_t>(rank)].c_str()});
     try {
       const std::unique_ptr<Device> device = options_.open(devices_[static_cast<size_t>(rank)]);
       const std::unique_ptr<ProcessGroup> group = make_local_group(exchange_, rank, *device);

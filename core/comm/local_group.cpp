@@ -4,6 +4,7 @@
 #include "core/comm/local_group.h"
 
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "core/device/device_peers.h"
@@ -19,7 +20,11 @@ int neighbor(int rank, int distance, int size) { return (rank + distance) % size
 class LocalExchange {
  public:
   explicit LocalExchange(LocalHub& hub)
-      : hub_(hub), boxes_(size() * size()), slots_{Slots(size()), Slots(size())}, calls_(size()) {}
+      : hub_(hub),
+        boxes_(size() * size()),
+        slots_{Slots(size()), Slots(size())},
+        calls_(size()),
+        splits_made_(size()) {}
 
   // A part on its way from one rank to another. The sender fills it; the receiver queues its copy and sets `read`.
   struct Box {
@@ -48,7 +53,10 @@ class LocalExchange {
     hub_.notify();
     hub_.wait(lock, rank, what, [&] {
       for (size_t other = 0; other < size(); ++other) {
-        if (slots[other].call != call) return static_cast<int>(other);
+        if (slots[other].call != call) {
+          if (closed_) throw RankFailed(*closed_);
+          return static_cast<int>(other);
+        }
         check_same(slots[other].what, what, static_cast<int>(other), rank);
       }
       return -1;
@@ -56,6 +64,20 @@ class LocalExchange {
     std::vector<std::string> out;
     for (const Slot& slot : slots) out.push_back(slot.bytes);
     return out;
+  }
+
+  // The exchange of a rank's next split. The first rank that comes makes it.
+  std::shared_ptr<LocalExchange> split(int rank) {
+    const auto lock = hub_.lock();
+    const size_t number = splits_made_[static_cast<size_t>(rank)]++;
+    if (number == splits_.size()) splits_.push_back(std::make_shared<LocalExchange>(hub_));
+    return splits_[number];
+  }
+
+  void close(const std::string& reason) {
+    const auto lock = hub_.lock();
+    if (!closed_) closed_ = reason;
+    hub_.notify();
   }
 
   // Empties the boxes of a sender that failed, and waits for receivers that copy just now.
@@ -86,6 +108,9 @@ class LocalExchange {
   std::vector<Box> boxes_;
   Slots slots_[2];
   std::vector<uint64_t> calls_;  // of the control channel, by rank
+  std::optional<std::string> closed_;
+  std::vector<std::shared_ptr<LocalExchange>> splits_;
+  std::vector<size_t> splits_made_;  // by rank
 };
 
 std::shared_ptr<LocalExchange> make_local_exchange(LocalHub& hub) { return std::make_shared<LocalExchange>(hub); }
@@ -94,19 +119,23 @@ namespace {
 
 class LocalChannel : public ControlChannel {
  public:
-  LocalChannel(LocalExchange& exchange, int rank) : exchange_(exchange), rank_(rank) {}
+  LocalChannel(std::shared_ptr<LocalExchange> exchange, int rank) : exchange_(std::move(exchange)), rank_(rank) {}
   int rank() const override { return rank_; }
-  int size() const override { return exchange_.hub().size(); }
-  std::string label() const override { return exchange_.hub().label(rank_); }
+  int size() const override { return exchange_->hub().size(); }
+  std::string label() const override { return exchange_->hub().label(rank_); }
   std::vector<std::string> all_gather(std::string own, const std::string& what) override {
-    return exchange_.all_gather(rank_, std::move(own), what);
+    return exchange_->all_gather(rank_, std::move(own), what);
   }
-  void set_phase(const std::string& phase) override { exchange_.hub().set_phase(rank_, phase); }
-  void note_failure(const std::string& error) override { exchange_.hub().note_failure(rank_, error); }
-  void abort(const std::string& message) override { exchange_.hub().abort(message); }
+  void set_phase(const std::string& phase) override { exchange_->hub().set_phase(rank_, phase); }
+  void note_failure(const std::string& error) override { exchange_->hub().note_failure(rank_, error); }
+  std::unique_ptr<ControlChannel> split() override {
+    return std::make_unique<LocalChannel>(exchange_->split(rank_), rank_);
+  }
+  void close(const std::string& reason) override { exchange_->close(reason); }
+  void abort(const std::string& message) override { exchange_->hub().abort(message); }
 
  private:
-  LocalExchange& exchange_;
+  const std::shared_ptr<LocalExchange> exchange_;
   const int rank_;
 };
 
@@ -114,7 +143,7 @@ class LocalGroup : public ProcessGroup {
  public:
   LocalGroup(std::shared_ptr<LocalExchange> exchange, int rank, Device& device)
       : exchange_(std::move(exchange)),
-        channel_(*exchange_, rank),
+        channel_(exchange_, rank),
         rank_(rank),
         peers_(peers_of(device.kind())),
         ready_(device.make_event()) {

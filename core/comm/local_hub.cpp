@@ -20,7 +20,7 @@ void LocalHub::throw_if_failed() const {
 }
 
 bool LocalHub::all_wait() const {
-  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.waiting; });
+  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.waiting > 0; });
 }
 
 // Says what is missing every 30 seconds, and gives up after the timeout. A rank that itself waits is not the one that
@@ -38,7 +38,7 @@ void LocalHub::look_at(Watch& watch, int missing, int rank, const std::string& w
     log::info(label(rank), " waits at '", what, "' for ", label(missing), ", which is at '", other.phase, "'");
   }
   if (std::chrono::duration<double>(now - watch.since).count() < timeout_) return;
-  if (other.waiting && !all_wait()) return;
+  if (other.waiting > 0 && !all_wait()) return;
   fail_all(concat(label(missing), " has made no progress for ", timeout_, " s (parallel.timeout) at '", other.phase,
                   "'; ", label(rank), " waits for it at '", what, "'"));
 }
@@ -67,7 +67,7 @@ void LocalHub::wait(std::unique_lock<std::mutex>& lock, int rank, const std::str
   for (bool first = true;; first = false) {
     const int other = missing();
     if (other < 0) break;
-    own.waiting = true;
+    ++own.waiting;
     look_at(watch, other, rank, what);
     if (!failed_) {
       const uint64_t seen = changes_.load(std::memory_order_relaxed);
@@ -77,7 +77,7 @@ void LocalHub::wait(std::unique_lock<std::mutex>& lock, int rank, const std::str
         changed_.wait_for(lock, std::chrono::milliseconds(100),
                           [&] { return changes_.load(std::memory_order_relaxed) != seen; });
     }
-    own.waiting = false;
+    --own.waiting;
     throw_if_failed();
   }
 }

@@ -45,7 +45,8 @@ class LocalHub {
   struct Rank {
     std::atomic<uint64_t> progress{0};
     std::string phase = "its start", noted = {};
-    bool waiting = false, ended = false;
+    int waiting = 0;  // threads that wait for other ranks
+    bool ended = false;
   };
   // When a waiting rank saw the progress of the rank that it waits for last.
   struct Watch {

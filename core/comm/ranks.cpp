@@ -45,6 +45,29 @@ void Ranks::do_on_first(const std::string& what, const std::function<void()>& wo
   });
 }
 
+void Ranks::do_on_all(const std::string& what, const std::function<void()>& work) const {
+  if (!group_) return work();
+  set_phase(what);
+  // The first byte says what follows: nothing or an error.
+  std::string own = "+";
+  try {
+    work();
+  } catch (const RankFailed&) {
+    throw;
+  } catch (const std::exception& error) {  // thrown by every rank below
+    own = concat("-", error.what());
+    note_failure(error.what());
+  }
+  const std::vector<std::string> outcomes = all_gather(concat(own, '\0', label()), concat("end of: ", what));
+  const auto failed = [](const std::string& outcome) { return outcome.starts_with('-'); };
+  const auto first = std::ranges::find_if(outcomes, failed);
+  if (first == outcomes.end()) return;
+  const size_t end = first->rfind('\0');
+  const std::string message = first->substr(1, end - 1);
+  if (std::ranges::all_of(outcomes, failed)) throw AgreedError(message);
+  throw AgreedError(concat(first->substr(end + 1), ": ", message));
+}
+
 bool Ranks::any(bool fact, const std::string& what) const {
   const std::vector<std::string> facts = all_gather(fact ? "1" : "0", what);
   return std::ranges::find(facts, "1") != facts.end();

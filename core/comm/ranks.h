@@ -22,6 +22,9 @@ class Ranks {
   // "rank 3 (cuda:3)".
   std::string label() const;
 
+  // Host bytes between the ranks; null: one rank.
+  ControlChannel* control() const { return group_ ? &group_->control() : nullptr; }
+
   // ControlChannel's.
   std::vector<std::string> all_gather(std::string own, const std::string& what) const;
   void set_phase(const std::string& phase) const;
@@ -31,6 +34,10 @@ class Ranks {
   std::string on_first(const std::string& what, const std::function<std::string()>& work) const;
   // The same for work without a result.
   void do_on_first(const std::string& what, const std::function<void()>& work) const;
+  // Calls work() on every rank, which may make calls of its own. If it throws on every rank, all throw an AgreedError
+  // with rank 0's message. If it throws on some, an Error names the first of them. One rank throws the exception
+  // itself.
+  void do_on_all(const std::string& what, const std::function<void()>& work) const;
   // True if the fact holds on any rank.
   bool any(bool fact, const std::string& what) const;
 

@@ -1,9 +1,13 @@
 #include "posttrain/rl/collector.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "core/base/log.h"
+#include "core/io/metrics.h"
+#include "posttrain/rl/group_bytes.h"
 
 namespace hone {
 
@@ -23,12 +27,14 @@ void CollectorConfig::fields(Fields& f) {
             "max_reward_failure_rate must be in [0, 1]");
 }
 
-Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config)
+Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config,
+                     ControlChannel* ranks)
     : sampler_(sampler),
       config_(config),
       tokenizer_(tokenizer),
       encoder_(config.format, tokenizer),
-      reward_runner_(config.reward, config.max_failure_rate) {
+      reward_runner_(config.reward, config.max_failure_rate),
+      ranks_(ranks && ranks->size() > 1 ? ranks : nullptr) {
   config.reward.check();
   for (const auto& [source, format] : config.source_formats)
     source_encoders_.emplace(source, PromptEncoder(format, tokenizer));
@@ -90,8 +96,9 @@ void Collector::PendingGroups::answer(size_t i, std::vector<CompletionOutput> co
   missing_ -= std::ssize(completions);
   Group& group = groups_[i];
   for (CompletionOutput& completion : completions) {
-    if (completion.failed && collector_.failed_++ == 0)
+    if (completion.failed && !std::exchange(collector_.warned_, true))
       log::warning("rollout: ", group.task.id, ": ", completion.finish_reason);
+    failed_ += completion.failed;
     group.samples.push_back(to_training_sample(requests_[i], std::move(completion)));
   }
   round_.submit(i);
@@ -107,16 +114,64 @@ bool Collector::PendingGroups::complete(std::chrono::milliseconds timeout) {
 
 std::vector<Group> Collector::PendingGroups::take() {
   HONE_CHECK(missing_ == 0, "collector: ", missing_, " completions of a batch are not finished");
-  round_.finish();
+  ScoringOutcome outcome = round_.collect();
+  if (collector_.ranks_) exchange(outcome);
+  collector_.reward_runner_.check(outcome);
+  collector_.failed_ += failed_;
   return std::move(groups_);
+}
+
+// What a rank sends: the length of a JSON text as u64, the text {"rewards": its outcome, "failed": completions that
+// could not be sampled}, its groups. Every rank, the sender too, takes the groups from these bytes.
+void Collector::PendingGroups::exchange(ScoringOutcome& outcome) {
+  const size_t rank = collector_.rank(), num_ranks = collector_.num_ranks();
+  std::vector<Group> own;
+  for (size_t i = rank; i < groups_.size() && !outcome.error_group; i += num_ranks)
+    own.push_back(std::move(groups_[i]));
+  const std::string header = Json(JsonObject{{"rewards", outcome.to_json()}, {"failed", failed_}}).dump();
+  const uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
+  bytes += header + pack_groups(own);
+  const std::vector<std::string> all = collector_.ranks_->all_gather(std::move(bytes), "completions");
+  failed_ = 0;
+  for (size_t r = 0; r < num_ranks; ++r) {
+    uint64_t header_length = 0;
+    std::memcpy(&header_length, all[r].data(), sizeof header_length);
+    const std::string_view text = std::string_view(all[r]).substr(sizeof header_length);
+    const Json from = parse_json(text.substr(0, header_length), "completions of another rank");
+    failed_ += from.at("failed", "completions").as_int("failed");
+    if (r != rank) outcome.join(ScoringOutcome::from_json(from.at("rewards", "completions")));
+    size_t next = r;
+    const auto task_of = [&](const std::string& id) -> const Task& {
+      HONE_CHECK(next < tasks_.size() && tasks_[next].id == id, "collector: rank ", r, " sent a completion of ", id,
+                 ", another task is due: the ranks have different tasks");
+      return tasks_[std::exchange(next, next + num_ranks)];
+    };
+    size_t place = r;
+    for (Group& group : unpack_groups(text.substr(header_length), task_of)) {
+      groups_[place] = std::move(group);
+      place += num_ranks;
+    }
+  }
+}
+
+Metrics Collector::metrics() {
+  Metrics own = sampler_.metrics();
+  if (!ranks_) return own;
+  Metrics out;
+  for (const std::string& of : ranks_->all_gather(metrics_json(own).dump(), "metrics of completions"))
+    for (const auto& [name, value] : metrics_of(parse_json(of, "metrics of a rank"))) out[name] += value;
+  return out;
 }
 
 std::unique_ptr<Collector::PendingGroups> Collector::start(std::span<const Task* const> tasks,
                                                            std::span<const uint64_t> ids, int64_t oldest_version) {
   std::unique_ptr<PendingGroups> batch(new PendingGroups(*this, tasks.size()));
   batch->oldest_version_ = oldest_version;
-  batch->missing_ = std::ssize(tasks) * config_.num_generations;
-  for (size_t i = 0; i < tasks.size(); ++i) {
+  if (ranks_)
+    for (const Task* task : tasks) batch->tasks_.push_back(*task);
+  for (size_t i = rank(); i < tasks.size(); i += num_ranks()) batch->missing_ += config_.num_generations;
+  for (size_t i = rank(); i < tasks.size(); i += num_ranks()) {
     PromptEncoder& encoder = encoder_of(*tasks[i]);
     std::vector<int32_t> prompt = encoder.prompt(*tasks[i]);
     batch->groups_[i].task = *tasks[i];

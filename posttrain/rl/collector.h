@@ -1,6 +1,10 @@
 #pragma once
 // Collector: tasks in, scored groups out. Completions come from a generation backend; complete groups are scored while
 // others are still being sampled.
+//
+// Several ranks may share the work. All of them then ask for the same tasks. Rank r of N samples and scores the tasks
+// with i % N == r, and every rank gets all groups. Groups do not depend on the number of ranks, since a request's id
+// and the seed decide its random numbers.
 #include <chrono>
 #include <functional>
 #include <map>
@@ -10,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/control_channel.h"
 #include "data/dataset.h"
 #include "posttrain/rl/reward_runner.h"
 #include "rollout/backend.h"
@@ -34,19 +39,22 @@ Sample to_training_sample(const GenerationRequest& request, CompletionOutput com
 // Samples and scores the completions of tasks. One thread.
 class Collector {
  public:
-  // All arguments must outlive the collector. An Error if the reward cannot run on this machine.
-  Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config);
+  // All arguments must outlive the collector. ranks: those that share the work, of the thread that uses the collector;
+  // null: this one does it all. An Error if the reward cannot run on this machine.
+  Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config,
+            ControlChannel* ranks = nullptr);
 
-  // Groups in progress: one for each task, in order.
+  // Groups in progress: one for each task, in order. With several ranks, completions and groups below are this rank's
+  // unless a comment says otherwise.
   class PendingGroups {
    public:
     // Cancels the requests that are not finished.
     ~PendingGroups();
     // True if all completions are finished and scored. Waits up to `timeout` for rewards, never for completions.
     bool complete(std::chrono::milliseconds timeout = {});
-    // Returns the groups; all completions must be finished. Samples have behavior_logp, mask, reward and reward parts.
-    // A completion that could not be sampled is in its group without a score. Waits for rewards; throws what
-    // RewardRunner::ScoringRound::finish does.
+    // Returns the groups of all ranks, and waits for these; all completions must be finished. Samples have
+    // behavior_logp, mask, reward and reward parts. A completion that could not be sampled is in its group without a
+    // score. Waits for rewards; throws what RewardRunner::check() does, on every rank alike.
     std::vector<Group> take();
     int64_t missing() const { return missing_; }      // unfinished completions
     int64_t retried() const { return asked_again_; }  // completions sampled again, because their weights were too old
@@ -61,15 +69,18 @@ class Collector {
           tickets_(size) {}
     void ask(size_t i);
     void answer(size_t i, std::vector<CompletionOutput> completions);
+    void exchange(ScoringOutcome& outcome);
 
     Collector& collector_;
     int64_t oldest_version_ = 0;
+    std::vector<Task> tasks_;  // of all ranks; empty with one rank
     std::vector<Group> groups_;
     RewardRunner::ScoringRound round_;
     std::vector<GenerationRequest> requests_;
     std::vector<std::optional<uint64_t>> tickets_;  // of unfinished requests
     std::vector<size_t> stale_;                     // requests to submit again
     int64_t missing_ = 0, asked_again_ = 0;
+    int64_t failed_ = 0;  // completions that could not be sampled
   };
   // Submits a request for each task. The request's id and the seed decide all its random numbers. A request with a
   // token sampled by weights older than oldest_version is submitted again. The tasks are copied.
@@ -82,10 +93,15 @@ class Collector {
   // call may be made again.
   std::vector<Group> gather(std::span<const Task* const> tasks, uint64_t first_id);
   std::vector<Group> gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids);
+  // Completions of groups that take() returned.
   int64_t failed_completions() const { return failed_; }
+  // GenerationBackend::metrics(), summed over the ranks. All ranks call it.
+  Metrics metrics();
 
  private:
   PromptEncoder& encoder_of(const Task& task);
+  size_t rank() const { return ranks_ ? static_cast<size_t>(ranks_->rank()) : 0; }
+  size_t num_ranks() const { return ranks_ ? static_cast<size_t>(ranks_->size()) : 1; }
 
   GenerationBackend& sampler_;
   const CollectorConfig& config_;
@@ -93,7 +109,9 @@ class Collector {
   PromptEncoder encoder_;
   std::map<std::string, PromptEncoder> source_encoders_;  // by Task::source
   RewardRunner reward_runner_;
+  ControlChannel* const ranks_;
   int64_t failed_ = 0;
+  bool warned_ = false;
 };
 
 // Calls take(i, group) for each task, in order. At most 256 groups are in memory at once. ids: a number for each

@@ -59,6 +59,8 @@ struct RewardRunner::ScoringRound::Work {
   void run();
   void score_one(Job& job);
   void score_on_device();
+  void wait_for_scores();
+  void write(size_t group, ScoringOutcome& out);
 };
 
 RewardRunner::ScoringRound::ScoringRound(RewardRunner& runner, std::span<Group> groups)
@@ -138,30 +140,93 @@ bool RewardRunner::ScoringRound::scored(std::chrono::milliseconds timeout) {
   return work_->changed.wait_for(lock, timeout, [this] { return work_->unfinished == 0; });
 }
 
-void RewardRunner::ScoringRound::finish() {
-  if (!work_->runner.reward_.reward->on_host()) {
-    work_->score_on_device();
-  } else {
-    std::unique_lock lock(work_->mutex);
-    work_->changed.wait(lock, [this] { return work_->unfinished == 0; });
-  }
-  RewardRunner& runner = work_->runner;
-  int64_t total = 0, failed = 0;
-  std::string first;
-  for (Job& job : work_->jobs) {
-    if (job.error) std::rethrow_exception(job.error);
-    for (size_t i = 0; i < job.samples.size(); ++i, ++total) {
-      const RewardScore& score = job.scores[i];
-      if (score.failed && failed++ == 0) first = concat(job.task->id, ": ", score.note);
-      HONE_CHECK(score.failed || score.skipped || std::isfinite(score.score), "reward: the score of ", job.task->id,
-                 " is ", score.score);
-      write_score(runner.reward_.label(), job.scores[i], *job.samples[i]);
+void RewardRunner::ScoringRound::Work::wait_for_scores() {
+  if (!runner.reward_.reward->on_host()) return score_on_device();
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [this] { return unfinished == 0; });
+}
+
+// Writes the scores of one group.
+void RewardRunner::ScoringRound::Work::write(size_t group, ScoringOutcome& out) {
+  Job& job = jobs[group];
+  if (job.error) std::rethrow_exception(job.error);
+  for (size_t i = 0; i < job.samples.size(); ++i, ++out.completions) {
+    const RewardScore& score = job.scores[i];
+    if (score.failed && out.failed++ == 0) {
+      out.failed_group = group;
+      out.failure = concat(job.task->id, ": ", score.note);
     }
+    HONE_CHECK(score.failed || score.skipped || std::isfinite(score.score), "reward: the score of ", job.task->id,
+               " is ", score.score);
+    write_score(runner.reward_.label(), job.scores[i], *job.samples[i]);
   }
-  if (static_cast<double>(failed) > runner.max_failure_rate_ * static_cast<double>(total))
-    throw StepAborted(concat("reward ", runner.reward_.label(), ": ", failed, " of ", total,
-                             " completions could not be scored, max_reward_failure_rate is ", runner.max_failure_rate_,
-                             "; ", first));
+}
+
+ScoringOutcome RewardRunner::ScoringRound::collect() {
+  ScoringOutcome out;
+  size_t group = 0;
+  try {
+    work_->wait_for_scores();
+    for (; group < work_->jobs.size(); ++group) work_->write(group, out);
+  } catch (const std::exception& error) {  // thrown again by check(), on every rank
+    out.error_group = group;
+    out.error = error.what();
+    out.exception = std::current_exception();
+  }
+  return out;
+}
+
+void RewardRunner::ScoringRound::finish() { work_->runner.check(collect()); }
+
+void RewardRunner::check(const ScoringOutcome& outcome) const {
+  if (outcome.exception) std::rethrow_exception(outcome.exception);
+  if (outcome.error_group) throw Error(outcome.error);
+  if (static_cast<double>(outcome.failed) > max_failure_rate_ * static_cast<double>(outcome.completions))
+    throw StepAborted(concat("reward ", reward_.label(), ": ", outcome.failed, " of ", outcome.completions,
+                             " completions could not be scored, max_reward_failure_rate is ", max_failure_rate_, "; ",
+                             outcome.failure));
+}
+
+void ScoringOutcome::join(ScoringOutcome other) {
+  const auto is_earlier = [](const std::optional<size_t>& a, const std::optional<size_t>& b) {
+    return a && (!b || *a < *b);
+  };
+  if (is_earlier(other.error_group, error_group)) {
+    error_group = other.error_group;
+    error = std::move(other.error);
+    exception = std::move(other.exception);
+  }
+  if (is_earlier(other.failed_group, failed_group)) {
+    failed_group = other.failed_group;
+    failure = std::move(other.failure);
+  }
+  completions += other.completions;
+  failed += other.failed;
+}
+
+static Json index_json(const std::optional<size_t>& index) { return index ? Json(*index) : Json(); }
+
+static std::optional<size_t> index_of(const Json& json, const char* name) {
+  const Json& value = json.at(name, "outcome of rewards");
+  if (value.is_null()) return std::nullopt;
+  return static_cast<size_t>(value.as_int(name));
+}
+
+Json ScoringOutcome::to_json() const {
+  return JsonObject{
+      {"error_group", index_json(error_group)},   {"error", error},    {"completions", completions}, {"failed", failed},
+      {"failed_group", index_json(failed_group)}, {"failure", failure}};
+}
+
+ScoringOutcome ScoringOutcome::from_json(const Json& json) {
+  ScoringOutcome out;
+  out.error_group = index_of(json, "error_group");
+  out.error = json.at("error", "outcome of rewards").as_string("error");
+  out.completions = json.at("completions", "outcome of rewards").as_int("completions");
+  out.failed = json.at("failed", "outcome of rewards").as_int("failed");
+  out.failed_group = index_of(json, "failed_group");
+  out.failure = json.at("failure", "outcome of rewards").as_string("failure");
+  return out;
 }
 
 void RewardRunner::show(const Task& task, const RewardScore& score) {

@@ -6,6 +6,7 @@
 #include "data/index_loader.h"
 #include "model/token_logprobs.h"
 #include "posttrain/losses/advantage.h"
+#include "train/shared_scores.h"
 
 namespace hone {
 
@@ -30,7 +31,7 @@ void RolloutBatch::set_values(std::vector<std::vector<float>> values) {
 }
 
 void RolloutBatch::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
-                                bool exact_sampler) {
+                                bool exact_sampler, const Ranks& ranks) {
   const bool exact = exact_sampler && context.numerics() == Numerics::exact;
   std::vector<Sample*> foreign;
   std::vector<std::vector<int32_t>> sequences;
@@ -45,7 +46,7 @@ void RolloutBatch::set_old_logp(Context& context, Model& model, double temperatu
       }
     }
   if (foreign.empty()) return;
-  std::vector<TokenLogprobs> scores = compute_logprobs(context, model, sequences, {.temperature = temperature});
+  std::vector<TokenLogprobs> scores = shared_logprobs(ranks, context, model, sequences, {.temperature = temperature});
   for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->columns.set(columns::old_logp, std::move(scores[i].logp));
 }
 

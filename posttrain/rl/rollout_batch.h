@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/comm/ranks.h"
 #include "core/io/json.h"
 #include "data/sample.h"
 #include "model/model.h"
@@ -22,9 +23,9 @@ struct RolloutBatch {
   // Writes old_logp: log-probs under the model as it is now, before the epochs. If exactly these weights sampled a
   // completion (weight_version) with the learner's arithmetic (Numerics::exact, and exact_sampler:
   // EngineConfig::exact() and no SamplingParams::distribution_changes()), its behavior_logp has the same bits and is
-  // copied. The other samples take a scoring pass.
+  // copied. The other samples take a scoring pass, which the ranks share.
   void set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
-                    bool exact_sampler = true);
+                    bool exact_sampler = true, const Ranks& ranks = {});
   // One epoch: the samples in a random order of (seed, pass), cut into `count` updates. If `unit` is pair, groups stay
   // together and in order. A single update keeps the samples' own order.
   std::vector<std::vector<const Sample*>> mini_batches(int64_t count, LossUnit unit, uint64_t seed,

@@ -48,7 +48,7 @@ void RolloutProducer::advance(PendingBatch& pending) {
 }
 
 ProducedBatch RolloutProducer::finish_batch(PendingBatch pending) {
-  ProducedBatch out{.number = pending.number, .groups = {}, .metrics = sampler_.metrics()};
+  ProducedBatch out{.number = pending.number, .groups = {}, .metrics = collector_.metrics()};
   if (const auto tokens = out.metrics.find("rollout/generated_tokens");
       tokens != out.metrics.end() && writing_seconds_ > 0)
     out.metrics["rollout/tokens_per_second"] = tokens->second / std::exchange(writing_seconds_, 0);

@@ -26,14 +26,15 @@ struct ProducedBatch {
 // One thread.
 class RolloutProducer {
  public:
-  // next_batch: number of the first batch to generate. All arguments passed by reference must outlive this object. The
-  // backend has no policy version yet.
+  // next_batch: number of the first batch to generate. collector: of the backend. All arguments passed by reference
+  // must outlive this object. The backend has no policy version yet. Ranks that share the collector's work must have
+  // equal schedules and, above all, a deterministic policy.
   RolloutProducer(const StalenessPolicy& staleness_policy, int64_t next_batch, GenerationBackend& sampler,
-                  const CollectorConfig& config, const Tokenizer& tokenizer, TaskSchedule& rounds)
+                  Collector& collector, TaskSchedule& rounds)
       : staleness_policy_(staleness_policy),
         next_(next_batch),
         sampler_(sampler),
-        collector_(sampler, tokenizer, config),
+        collector_(collector),
         rounds_(rounds) {}
 
   // True if there is nothing to do until a version above `newest` exists.
@@ -62,7 +63,7 @@ class RolloutProducer {
   const StalenessPolicy staleness_policy_;
   int64_t next_;
   GenerationBackend& sampler_;
-  Collector collector_;
+  Collector& collector_;
   TaskSchedule& rounds_;
   int64_t version_ = -1;        // the backend's policy version; -1: none
   double writing_seconds_ = 0;  // since the last complete batch

@@ -44,12 +44,16 @@ RolloutQueue::RolloutQueue(const RolloutQueueConfig& config, const CollectorConf
       tokenizer_(tokenizer),
       rounds_(rounds),
       num_steps_(num_steps),
-      source_(std::move(source)) {}
+      source_(std::move(source)) {
+  HONE_CHECK(!source_.ranks || !ahead() || config.deterministic,
+             "rollouts: several ranks share batches, and deterministic is false");
+}
 
 RolloutQueue::~RolloutQueue() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
+  if (source_.ranks && ahead()) source_.ranks->close("rollouts: the stage has ended");
 }
 
 void RolloutQueue::make_producer(int64_t step) {
@@ -58,7 +62,14 @@ void RolloutQueue::make_producer(int64_t step) {
                                          .first = step,
                                          .num_steps = num_steps_};
   sampler_ = source_.make();
-  producer_.emplace(staleness_policy, step + std::ssize(ready_), *sampler_, collector_config_, tokenizer_, rounds_);
+  collector_.emplace(*sampler_, tokenizer_, collector_config_, source_.ranks);
+  producer_.emplace(staleness_policy, step + std::ssize(ready_), *sampler_, *collector_, rounds_);
+}
+
+void RolloutQueue::drop_producer() {
+  producer_.reset();
+  collector_.reset();
+  sampler_.reset();
 }
 
 // After an exception no batch is in progress.
@@ -95,12 +106,23 @@ void RolloutQueue::run() {
       lock.lock();
     }
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    failure_ = std::current_exception();
-    changed_.notify_all();
+    note_failure(std::current_exception());
   }
-  producer_.reset();
-  sampler_.reset();
+  drop_producer();
+}
+
+// Other ranks' threads may wait for this one's groups.
+void RolloutQueue::note_failure(std::exception_ptr failure) {
+  if (source_.ranks) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {  // its message goes to the other ranks
+      source_.ranks->close(concat(source_.ranks->label(), ": ", error.what()));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(failure);
+  changed_.notify_all();
 }
 
 RolloutQueue::NextBatch RolloutQueue::take_ready(int64_t step) {
@@ -122,8 +144,7 @@ void RolloutQueue::return_batch() {
   if (taken_) ready_.push_front(std::move(*taken_));
   if (before_) {
     rounds_ = std::move(*before_);
-    producer_.reset();  // the next producer starts with that batch
-    sampler_.reset();
+    drop_producer();  // the next producer starts with that batch
   }
   taken_.reset();
   before_.reset();

@@ -37,6 +37,9 @@ struct RolloutSource {
   std::function<std::unique_ptr<GenerationBackend>()> make;
   // With max_staleness above 0, on the learner's thread: keeps the current weights as this version for the backend.
   std::function<void(int64_t version)> keep = {};
+  // The ranks that share the work of each batch (Collector); null: this one does it all. Needs a deterministic queue.
+  // With max_staleness above 0 it is a channel of the queue's thread (ControlChannel::split), which the queue closes.
+  ControlChannel* ranks = nullptr;
 };
 
 // State: the task schedule, and the batches ahead of the learner. Saving waits until they are generated.
@@ -67,7 +70,9 @@ class RolloutQueue : public Stateful {
  private:
   bool ahead() const { return config_.max_staleness > 0; }
   void make_producer(int64_t step);
+  void drop_producer();
   void run();
+  void note_failure(std::exception_ptr failure);
   void take_turn(int64_t newest);
   NextBatch take_ready(int64_t step);
 
@@ -80,6 +85,7 @@ class RolloutQueue : public Stateful {
 
   // Used by the thread that generates batches: next()'s caller, or thread_.
   std::unique_ptr<GenerationBackend> sampler_;
+  std::optional<Collector> collector_;
   std::optional<RolloutProducer> producer_;
   std::optional<TaskSchedule> before_;  // without staleness: the state before the last next()
 

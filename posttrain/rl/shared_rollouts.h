@@ -1,6 +1,10 @@
 #pragma once
-// SharedRollouts: rollout batches for every rank. Rank 0 samples and scores them, and sends the scored groups to the
-// others: a reward with effects outside of the run has them once.
+// SharedRollouts: rollout batches for every rank.
+//
+// Dealt: every rank has a queue, whose collector samples and scores this rank's part of the requests and gathers the
+// groups of all ranks. The batches are equal on all ranks.
+// Otherwise rank 0 alone has a queue. It samples and scores all requests, and sends the scored groups to the others.
+// Used if the completions have one source: workers, a device of their own, or an engine whose results depend on time.
 #include <memory>
 
 #include "core/comm/ranks.h"
@@ -8,26 +12,23 @@
 
 namespace hone {
 
-// The groups of a rollout batch as bytes, and back. `tasks` has the tasks of the groups, by id.
-std::string pack_groups(std::span<const Group> groups);
-std::vector<Group> unpack_groups(std::string_view bytes, const TaskSchedule& tasks);
-
 // One per rank. All ranks make the same calls. What it is made with must outlive it.
 class SharedRollouts {
  public:
-  // queue: null on ranks other than 0. tasks: of all ranks.
-  SharedRollouts(const Ranks& ranks, std::unique_ptr<RolloutQueue> queue, const TaskSchedule& tasks)
-      : ranks_(ranks), queue_(std::move(queue)), tasks_(tasks) {}
+  // queue: null on ranks other than 0 unless `dealt`. tasks: of all ranks.
+  SharedRollouts(const Ranks& ranks, bool dealt, std::unique_ptr<RolloutQueue> queue, const TaskSchedule& tasks)
+      : ranks_(ranks), dealt_(dealt), queue_(std::move(queue)), tasks_(tasks) {}
 
-  // RolloutQueue::next() of rank 0. Ranks other than 0 get no metrics.
+  // RolloutQueue::next(). Ranks without a queue get no metrics.
   RolloutQueue::NextBatch next(int64_t step);
-  // RolloutQueue::return_batch() of rank 0.
+  // RolloutQueue::return_batch() of the ranks with a queue.
   void return_batch();
-  // The state to save and restore: rank 0's queue; null on the others.
+  // The state to save and restore; null: this rank has none.
   RolloutQueue* queue() { return queue_.get(); }
 
  private:
   const Ranks ranks_;
+  const bool dealt_;
   const std::unique_ptr<RolloutQueue> queue_;
   const TaskSchedule& tasks_;
 };

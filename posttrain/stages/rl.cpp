@@ -21,6 +21,7 @@
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
 #include "train/objective.h"
+#include "train/shared_scores.h"
 #include "train/shown_sample.h"
 #include "train/stage.h"
 
@@ -206,11 +207,16 @@ class Rl : public Stage {
     TaskSchedule rounds(rounds_, tasks, seed, parts);
     WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
+    const bool dealt = deals_rollouts(stage);
+    RolloutSource completions = source(stage, weights);
+    std::unique_ptr<ControlChannel> ahead;  // of the queue's thread
+    if (dealt && rollouts_.max_staleness > 0) ahead = stage.ranks.control()->split();
+    if (dealt) completions.ranks = ahead ? ahead.get() : stage.ranks.control();
     std::unique_ptr<RolloutQueue> queue;
-    if (stage.ranks.is_first())
+    if (dealt || stage.ranks.is_first())
       queue = std::make_unique<RolloutQueue>(rollouts_, actor_config, *stage.tokenizer, rounds, loop.steps,
-                                             source(stage, weights));
-    SharedRollouts rollouts(stage.ranks, std::move(queue), rounds);
+                                             std::move(completions));
+    SharedRollouts rollouts(stage.ranks, dealt, std::move(queue), rounds);
     Learning learning{.stage = stage,
                       .objective = objective,
                       .trainer = trainer,
@@ -221,7 +227,7 @@ class Rl : public Stage {
     if (rollouts.queue()) sections["rounds"] = rollouts.queue();
     train_loop(stage, loop, trainer, sections,
                [&](int64_t step, double learning_rate) { return make_step(learning, step, learning_rate); });
-    if (rollouts.queue() && rollouts.queue()->failed_completions() > 0)
+    if (stage.ranks.is_first() && rollouts.queue()->failed_completions() > 0)
       log::warning("rl: ", rollouts.queue()->failed_completions(), " completions could not be sampled");
   }
 
@@ -365,9 +371,9 @@ class Rl : public Stage {
     const Needs needs = of.objective.needs();
     of.watch.observe(experience.groups);
     if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
-      experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact);
+      experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact, stage.ranks);
     if (of.reference) of.reference->score_into(experience.groups);
-    if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
+    if (needs.critic) experience.set_values(shared_values(stage.ranks, of.trainer, experience.samples()));
     MetricSums credit;
     of.objective.compute_advantages(experience.groups, credit);
     if (keep_rollouts_ && stage.ranks.is_first())
@@ -382,6 +388,13 @@ class Rl : public Stage {
     report.metrics.merge(experience.metrics());
     for (const Json& row : experience.sample_rows(stage.first_step + step + 1, log_samples_)) stage.log.sample(row);
     return report;
+  }
+
+  // True if every rank samples and scores a part of each batch. Workers and rollout.device are one source, which rank 0
+  // uses. Without `deterministic`, batches depend on time, so that ranks would not agree about them.
+  bool deals_rollouts(const StageContext& stage) const {
+    return stage.ranks.size() > 1 && stage.rollout->pool.workers.empty() && stage.rollout->device.empty() &&
+           (rollouts_.max_staleness == 0 || rollouts_.deterministic);
   }
 
   // Makes the source of completions: an engine on the learner's weights, an engine on a copy of them, or workers.

@@ -4,6 +4,7 @@
 #include "posttrain/losses/pair_loss.h"
 #include "posttrain/offline.h"
 #include "posttrain/preference_data.h"
+#include "train/shared_scores.h"
 
 namespace hone {
 namespace {
@@ -29,8 +30,8 @@ class UnpairedPreference : public OfflineStage<UnpairedSource> {
         credited.push_back(*group);
         mismatched.push_back(group->samples.at(1).tokens);
       }
-      std::vector<TokenLogprobs> scores =
-          compute_logprobs(stage.context, *stage.model, mismatched, {.temperature = training_.trainer().temperature});
+      std::vector<TokenLogprobs> scores = shared_logprobs(stage.ranks, stage.context, *stage.model, mismatched,
+                                                          {.temperature = training_.trainer().temperature});
       for (size_t i = 0; i < credited.size(); ++i)
         credited[i].samples[1].columns.set(columns::mismatched_logp, std::move(scores[i].logp));
       objective.compute_advantages(credited, metrics);

@@ -26,6 +26,14 @@ micro_batch_tokens = 48
 
 // Odd sizes, several micro-batches with a short last one.
 const std::string recipe = tiny_recipe("ranks", 2, pretrain + R"(
+[[eval]]
+task = "arithmetic"
+limit = 5
+samples = 2
+[[eval]]
+task = "FOLDER/choice.toml"
+[[eval]]
+task = "FOLDER/text.toml"
 [[stage]]
 kind = "sft"
 generator = { kind = "arithmetic", digits = 1, heldout = 20 }
@@ -77,6 +85,12 @@ class RanksTest : public WholeRun {
     std::ofstream pairs(folder.path() / "pairs.jsonl");
     for (int i = 0; i < 9; ++i)
       pairs << R"({"prompt": "1+)" << i << R"(=", "chosen": ")" << i + 1 << R"(", "rejected": "0"})" << '\n';
+    const std::string files = concat("files = ['", (folder.path() / "sums.jsonl").string(), "']\n");
+    std::ofstream(folder.path() / "choice.toml") << "kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'\n"
+                                                 << files;
+    std::ofstream(folder.path() / "text.toml") << "kind = 'perplexity'\ntext = '{q}1'\n" << files;
+    std::ofstream sums(folder.path() / "sums.jsonl");
+    for (int i = 0; i < 7; ++i) sums << R"({"q": "2+)" << i << R"(=", "choices": ["1", "23"], "gold": 1})" << '\n';
   }
   fs::path run_on(int ranks, const std::vector<std::string>& more = {}) const {
     const std::string name = concat("on-", ranks);
@@ -113,6 +127,22 @@ std::vector<std::string> rows_of(const fs::path& run) {
   return out;
 }
 
+// What run.json says of the evaluations, without times.
+std::vector<std::string> eval_results(const fs::path& run) {
+  std::vector<std::string> out;
+  const Json saved = parse_json(read_file(run / "run.json"), "run.json");
+  const auto add = [&](const Json& results) {
+    for (const Json& result : results.as_array("results")) {
+      Json kept = result;
+      kept.set("seconds", 0);
+      out.push_back(kept.dump());
+    }
+  };
+  add(saved.at("initial"));
+  for (const Json& stage : saved.at("stages").as_array("stages")) add(stage.at("eval"));
+  return out;
+}
+
 void expect_same_run(const fs::path& a, const fs::path& b) {
   EXPECT_EQ(files_of(a), files_of(b));
   expect_same_checkpoints(a, b, files_of(a));
@@ -131,6 +161,10 @@ TEST_F(RanksTest, TwoAndThreeRanksHaveTheBitsOfOne) {
     EXPECT_NE(log.find(concat(ranks, " ranks on cpu")), std::string::npos) << log;
     const Json report = parse_json(read_file(many / "report.json"), "report.json");
     EXPECT_EQ(report.at("stages").as_array().size(), 5u);
+    EXPECT_EQ(eval_results(many), eval_results(one));
+    EXPECT_GT(eval_results(one).size(), 5u);
+    for (const auto& entry : fs::directory_iterator(one / "rollouts"))
+      EXPECT_TRUE(read_file(entry.path()) == read_file(many / "rollouts" / entry.path().filename())) << entry.path();
   }
 }
 
@@ -179,7 +213,8 @@ sampling = { max_tokens = 6 }
 reward = { kind = "process", command = ["python3", "FOLDER/judge.py"], retries = 0, workers = 1 }
 )");
 
-// Scores four calls; then it does what the file "ending" says. It counts its processes.
+// Scores four calls; then the first process that finds the file "ending" does what it says. It counts its processes and
+// scored groups.
 constexpr const char* judge = R"(
 import json, os, sys, time
 here = os.path.dirname(__file__) + "/"
@@ -192,11 +227,18 @@ for line in sys.stdin:
         continue
     calls += 1
     if calls > 4:
-        ending = open(here + "ending").read() if os.path.exists(here + "ending") else ""
+        ending = ""
+        try:
+            os.rename(here + "ending", here + "ended-by-%d" % os.getpid())
+        except FileNotFoundError:
+            pass
+        if os.path.exists(here + "ended-by-%d" % os.getpid()):
+            ending = open(here + "ended-by-%d" % os.getpid()).read()
         if ending == "hang":
             time.sleep(60)
         if ending == "exit":
             sys.exit("the judge has gone")
+    open(here + "scored", "a").write("x")
     print(json.dumps({"id": request["id"], "scores": [len(c) % 5 for c in request["completions"]]}), flush=True)
 )";
 
@@ -208,7 +250,8 @@ class RankFailuresTest : public WholeRun {
   }
 };
 
-// The rank that scores is not the only one that must stop, and what it has done is not lost.
+// Each rank scores one group of a step. The judge of one of them ends in step 5; the others must stop, too, and what
+// was done is not lost.
 TEST_F(RankFailuresTest, ARewardThatFailsStopsAllRanksAndTheResumedRunIsTheSame) {
   const fs::path whole = run("whole");
   fs::remove(folder.path() / "started");
@@ -216,9 +259,8 @@ TEST_F(RankFailuresTest, ARewardThatFailsStopsAllRanksAndTheResumedRunIsTheSame)
   const Finished stopped = run_hone(arguments("stopped", {"parallel.ranks=2"}));
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("completions could not be scored"), std::string::npos) << stopped.err;
-  EXPECT_NE(stopped.err.find("stopped after step 2 of stage grpo, everything is saved"), std::string::npos)
+  EXPECT_NE(stopped.err.find("stopped after step 4 of stage grpo, everything is saved"), std::string::npos)
       << stopped.err;
-  fs::remove(folder.path() / "ending");
   const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string(), "parallel.ranks=3"});
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_checkpoints(whole, folder.path() / "stopped",
@@ -226,14 +268,39 @@ TEST_F(RankFailuresTest, ARewardThatFailsStopsAllRanksAndTheResumedRunIsTheSame)
   expect_same_rows(whole / "metrics.jsonl", folder.path() / "stopped" / "metrics.jsonl");
 }
 
-TEST_F(RankFailuresTest, RewardsRunOnceForAllRanks) {
-  const auto starts = [&](const std::string& name, int ranks) {
+// Each rank with a group to score has a process of its own.
+TEST_F(RankFailuresTest, EachGroupIsScoredOnceByOneOfTheRanks) {
+  const auto counts = [&](const std::string& name, int ranks) {
     fs::remove(folder.path() / "started");
+    fs::remove(folder.path() / "scored");
     const Finished done = run_hone(arguments(name, {concat("parallel.ranks=", ranks)}));
     EXPECT_EQ(done.code, 0) << done.err;
-    return read_file(folder.path() / "started");
+    return std::pair(read_file(folder.path() / "scored").size(), read_file(folder.path() / "started").size());
   };
-  EXPECT_EQ(starts("one", 1), starts("three", 3));
+  const auto one = counts("one", 1), three = counts("three", 3);
+  EXPECT_EQ(one.first, 12u);
+  EXPECT_EQ(three.first, 12u);
+  EXPECT_GE(three.second, one.second + 1);
+  EXPECT_LE(three.second, one.second + 2);
+  expect_same_rows(folder.path() / "one" / "samples.jsonl", folder.path() / "three" / "samples.jsonl");
+}
+
+// The sampler finishes the step before the run stops.
+TEST_F(RankFailuresTest, ASignalWhileRanksSampleSavesOnceAndTheResumedRunIsTheSame) {
+  const fs::path whole = run("whole");
+  fs::remove(folder.path() / "scored");
+  Process process(arguments("stopped", {"parallel.ranks=2"}));
+  ASSERT_TRUE(soon([&] { return fs::exists(folder.path() / "scored"); }, 60));
+  process.signal(SIGTERM);
+  const Finished stopped = process.wait();
+  if (stopped.code != 0) {
+    EXPECT_NE(stopped.err.find("of stage grpo, everything is saved; resume with"), std::string::npos) << stopped.err;
+    const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string(), "parallel.ranks=3"});
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+  }
+  expect_same_checkpoints(whole, folder.path() / "stopped",
+                          {"grpo/step-6/model.safetensors", "grpo/step-6/trainer/trainer.safetensors"});
+  expect_same_rows(whole / "metrics.jsonl", folder.path() / "stopped" / "metrics.jsonl");
 }
 
 TEST_F(RankFailuresTest, ARankThatHangsIsNamedWithItsPhaseWithinTheTimeout) {
@@ -244,8 +311,7 @@ TEST_F(RankFailuresTest, ARankThatHangsIsNamedWithItsPhaseWithinTheTimeout) {
   const Finished ended = process.wait();
   EXPECT_LT(watch.seconds(), 3 + 5 + 5);  // with the steps before it
   EXPECT_EQ(ended.code, 1);
-  EXPECT_NE(ended.err.find("rank 0 (cpu) has made no progress for 3 s (parallel.timeout) at 'rollouts of step 3'; rank "
-                           "1 (cpu) waits for it"),
+  EXPECT_NE(ended.err.find(" (cpu) has made no progress for 3 s (parallel.timeout) at 'rollouts of step 5'; rank "),
             std::string::npos)
       << ended.err;
 }

@@ -62,6 +62,56 @@ TEST(ControlChannel, AnErrorOfTheFirstRanksWorkIsThrownByAll) {
   EXPECT_EQ(caught, 3);
 }
 
+TEST(ControlChannel, WorkOfAllRanksThatFailsOnAllIsOneError) {
+  const auto body = [](const Ranks& ranks, Context&) {
+    int done = 0;
+    ranks.do_on_all("evaluation", [&] { done += static_cast<int>(ranks.all_gather("x", "inner").size()); });
+    EXPECT_EQ(done, 2);
+    ranks.do_on_all("evaluation", [] { fail("there is no such task"); });
+  };
+  EXPECT_EQ(error_of([&] { on_ranks(2, body); }), "there is no such task");
+}
+
+// The other rank may be at a call inside of the work, or at its end.
+TEST(ControlChannel, WorkOfAllRanksThatFailsOnOneNamesIt) {
+  for (const bool inside : {false, true}) {
+    const std::string error = error_of([&] {
+      on_ranks(2, [&](const Ranks& ranks, Context&) {
+        ranks.do_on_all("evaluation", [&] {
+          if (ranks.rank() == 1) fail("its device is lost");
+          if (inside) ranks.all_gather("", "inner");
+        });
+      });
+    });
+    EXPECT_EQ(error, "rank 1 (cpu): its device is lost") << inside;
+  }
+}
+
+TEST(ControlChannel, ASplitChannelServesAnotherThread) {
+  on_ranks(3, [](const Ranks& ranks, Context&) {
+    const std::unique_ptr<ControlChannel> other = ranks.control()->split(), third = ranks.control()->split();
+    std::thread thread([&] {
+      for (int i = 0; i < 50; ++i)
+        EXPECT_EQ(other->all_gather(concat("other ", i), "their call").at(2), concat("other ", i));
+    });
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(ranks.all_gather(concat(i), "my call").at(1), concat(i));
+    thread.join();
+    EXPECT_EQ(third->all_gather(concat(third->rank()), "once"), (std::vector<std::string>{"0", "1", "2"}));
+  });
+}
+
+TEST(ControlChannel, AClosedChannelEndsCallsThatCannotComplete) {
+  on_ranks(2, [](const Ranks& ranks, Context&) {
+    const std::unique_ptr<ControlChannel> other = ranks.control()->split();
+    EXPECT_EQ(other->all_gather("x", "first").size(), 2u);  // complete: both have come
+    if (ranks.is_first())
+      other->close("the stage has ended");
+    else
+      EXPECT_EQ(error_of([&] { other->all_gather("x", "second"); }), "the stage has ended");
+    EXPECT_EQ(ranks.all_gather("x", "the run goes on").size(), 2u);
+  });
+}
+
 TEST(ControlChannel, ARankThatThrowsEndsTheOthersWithItsNameAndMessage) {
   const Stopwatch watch;
   std::atomic<int> failed{0};

@@ -1,7 +1,8 @@
-#include "posttrain/rl/shared_rollouts.h"
+#include "posttrain/rl/group_bytes.h"
 
 #include <gtest/gtest.h>
 
+#include "posttrain/rl/task_schedule.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {
@@ -14,6 +15,10 @@ std::vector<Task> tasks() {
     out[i].prompt = "2 + 2";
   }
   return out;
+}
+
+TaskOfId of(const TaskSchedule& schedule) {
+  return [&schedule](const std::string& id) -> const Task& { return schedule.task(id); };
 }
 
 Sample sample_of(size_t tokens, size_t completion, double reward) {
@@ -35,7 +40,7 @@ Sample sample_of(size_t tokens, size_t completion, double reward) {
   return out;
 }
 
-TEST(SharedRollouts, GroupsArriveAsTheyWere) {
+TEST(GroupBytes, GroupsArriveAsTheyWere) {
   const std::vector<Task> all = tasks();
   const TaskSchedule schedule({}, all, 1);
   std::vector<Group> groups(2);
@@ -44,7 +49,7 @@ TEST(SharedRollouts, GroupsArriveAsTheyWere) {
   groups[0].samples = {sample_of(9, 4, 1.0 / 3), sample_of(5, 1, 0)};
   groups[1].task = all[0];
   groups[1].samples = {sample_of(7, 3, -2)};
-  const std::vector<Group> there = unpack_groups(pack_groups(groups), schedule);
+  const std::vector<Group> there = unpack_groups(pack_groups(groups), of(schedule));
   ASSERT_EQ(there.size(), 2u);
   EXPECT_EQ(pack_groups(there), pack_groups(groups));
   EXPECT_EQ(there[0].task.id, "task-2");
@@ -53,10 +58,10 @@ TEST(SharedRollouts, GroupsArriveAsTheyWere) {
   EXPECT_EQ(there[0].samples[0].tokens, groups[0].samples[0].tokens);
   EXPECT_EQ(there[1].samples[0].completion.text, "four\n\"4\"");
   EXPECT_EQ(there[1].samples[0].weight_version, 3);
-  EXPECT_TRUE(unpack_groups(pack_groups({}), schedule).empty());
+  EXPECT_TRUE(unpack_groups(pack_groups({}), of(schedule)).empty());
 }
 
-TEST(SharedRollouts, DamagedBytesAreErrors) {
+TEST(GroupBytes, DamagedBytesAreErrors) {
   const std::vector<Task> all = tasks();
   const TaskSchedule schedule({}, all, 1);
   std::vector<Group> groups(1);
@@ -64,7 +69,7 @@ TEST(SharedRollouts, DamagedBytesAreErrors) {
   groups[0].samples = {sample_of(9, 4, 1)};
   const std::string bytes = pack_groups(groups);
   for (size_t length = 0; length < bytes.size(); length += 5)
-    EXPECT_NE(error_of([&] { unpack_groups(std::string_view(bytes).substr(0, length), schedule); }), "no error")
+    EXPECT_NE(error_of([&] { unpack_groups(std::string_view(bytes).substr(0, length), of(schedule)); }), "no error")
         << length;
 }
 

@@ -1,0 +1,107 @@
+#include "train/shared_scores.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string_view>
+
+namespace hone {
+namespace {
+
+// A rank's results, one float after another.
+void append(std::string& bytes, std::span<const float> values) {
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+}
+
+class FloatReader {
+ public:
+  FloatReader(std::string_view bytes, int rank) : bytes_(bytes), rank_(rank) {}
+  std::vector<float> next(size_t count) {
+    HONE_CHECK(bytes_.size() / sizeof(float) >= count, "scores of rank ", rank_, ": ", bytes_.size(),
+               " bytes are left, ", count, " numbers are due");
+    std::vector<float> out(count);
+    if (count > 0) std::memcpy(out.data(), bytes_.data(), count * sizeof(float));
+    bytes_.remove_prefix(count * sizeof(float));
+    return out;
+  }
+
+ private:
+  std::string_view bytes_;
+  const int rank_;
+};
+
+std::vector<size_t> items_of(std::span<const int> owners, int rank) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < owners.size(); ++i)
+    if (owners[i] == rank) out.push_back(i);
+  return out;
+}
+
+// Calls read(i, reader) for each item, with the reader of the rank that computed it.
+void read_all(const Ranks& ranks, std::span<const int> owners, std::string own, const std::string& what,
+              const std::function<void(size_t, FloatReader&)>& read) {
+  const std::vector<std::string> all = ranks.all_gather(std::move(own), what);
+  std::vector<FloatReader> readers;
+  for (int rank = 0; rank < ranks.size(); ++rank) readers.emplace_back(all[static_cast<size_t>(rank)], rank);
+  for (size_t i = 0; i < owners.size(); ++i) read(i, readers[static_cast<size_t>(owners[i])]);
+}
+
+}  // namespace
+
+std::vector<int> deal_by_cost(std::span<const int64_t> costs, int num_ranks) {
+  std::vector<size_t> order(costs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return costs[a] > costs[b]; });
+  std::vector<int64_t> loads(static_cast<size_t>(num_ranks));
+  std::vector<int> out(costs.size());
+  for (const size_t i : order) {
+    const auto least = std::ranges::min_element(loads);
+    *least += costs[i];
+    out[i] = static_cast<int>(least - loads.begin());
+  }
+  return out;
+}
+
+std::vector<TokenLogprobs> shared_logprobs(const Ranks& ranks, Context& context, Model& model,
+                                           std::span<const std::vector<int32_t>> sequences,
+                                           const LogprobOptions& options) {
+  if (ranks.size() == 1) return compute_logprobs(context, model, sequences, options);
+  std::vector<int64_t> costs;
+  for (const std::vector<int32_t>& sequence : sequences) costs.push_back(std::ssize(sequence));
+  const std::vector<int> owners = deal_by_cost(costs, ranks.size());
+  std::vector<std::vector<int32_t>> own;
+  for (const size_t i : items_of(owners, ranks.rank())) own.push_back(sequences[i]);
+  std::string bytes;
+  for (const TokenLogprobs& scores : compute_logprobs(context, model, own, options)) {
+    append(bytes, scores.logp);
+    append(bytes, scores.entropy);
+    append(bytes, scores.hit);
+  }
+  std::vector<TokenLogprobs> out(sequences.size());
+  read_all(ranks, owners, std::move(bytes), "log-probs", [&](size_t i, FloatReader& reader) {
+    const size_t tokens = sequences[i].size();
+    out[i].logp = reader.next(tokens);
+    if (options.entropy) out[i].entropy = reader.next(tokens);
+    if (options.hit) out[i].hit = reader.next(tokens);
+  });
+  return out;
+}
+
+std::vector<std::vector<float>> shared_values(const Ranks& ranks, Trainer& trainer,
+                                              std::span<const Sample* const> samples) {
+  if (ranks.size() == 1) return trainer.values(samples);
+  std::vector<int64_t> costs;
+  for (const Sample* sample : samples) costs.push_back(std::ssize(sample->tokens));
+  const std::vector<int> owners = deal_by_cost(costs, ranks.size());
+  std::vector<const Sample*> own;
+  for (const size_t i : items_of(owners, ranks.rank())) own.push_back(samples[i]);
+  std::string bytes;
+  for (const std::vector<float>& values : trainer.values(own)) append(bytes, values);
+  std::vector<std::vector<float>> out(samples.size());
+  read_all(ranks, owners, std::move(bytes), "values",
+           [&](size_t i, FloatReader& reader) { out[i] = reader.next(samples[i]->tokens.size()); });
+  return out;
+}
+
+}  // namespace hone
