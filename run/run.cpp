@@ -211,6 +211,9 @@ void run_stage(Run& run, size_t index, RunState& state) {
     StateSection section;
     section.values = state.log;
     run.log.load_state(section);
+    const Json digests = row_digests(spec);
+    for (const auto& [key, digest] : digests.as_object()) state.inputs.set(key, digest);
+    state.save(run.folder, run.recipe);
   }
   if (stage.trains()) prepare_model(run, stage, context, resumed, state);
   use_chat_template(run, stage);
