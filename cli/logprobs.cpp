@@ -61,8 +61,9 @@ class LogprobsCommand : public Command {
   std::pair<std::vector<int32_t>, size_t> ids_of(const Json& row, const std::string& where) const {
     if (const Json* ids = row.find("ids")) return {parse_ids(*ids, model_.model().shape().vocab_size, where), 1};
     if (const Json* text = row.find("text")) return {model_.tokenizer().encode_document(text->as_string(where)), 1};
-    PromptWithCompletion encoded = encode_completion(row.at("prompt", where).as_string(where),
-                                                     row.at("completion", where).as_string(where), model_.tokenizer());
+    const std::string& prompt = row.at("prompt", where).as_string(where);
+    const std::string& completion = row.at("completion", where).as_string(where);
+    PromptWithCompletion encoded = encode_completion(prompt, completion, model_.tokenizer());
     return {std::move(encoded.ids), encoded.prompt_length};
   }
   // nll is the sum over the tokens after the prompt, or after the first token if there is no prompt. The first token

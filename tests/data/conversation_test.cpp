@@ -104,7 +104,7 @@ TEST(Conversation, ACallsArgumentsAreAnObjectOrItsJsonText) {
            {R"("Paris")", ":1:1: syntax error"},
            {R"("[1]")", " must be an object or its JSON text, not an array"},
            {"[1]", " must be an object or its JSON text, not an array"},
-           {"3", " must be an object or its JSON text, not a number"}})
+           {"3", " must be an object or its JSON text, not an integer"}})
     EXPECT_NE(error(call(broken)).find(where + words), std::string::npos) << error(call(broken));
 }
 

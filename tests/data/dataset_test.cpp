@@ -256,7 +256,7 @@ TEST_F(DatasetTest, TracesSayTheRoleOfEachTokenAndLeaveNoRowOut) {
 
 // Tokenizers of SentencePiece's kind put a space in front of a text, which the text does not have.
 TEST_F(DatasetTest, RolesAreThoseOfTheTextWithoutTheSpaceThatATokenizerPutsInFront) {
-  const Tokenizer tokenizer =
+  const Tokenizer pieces =
       Tokenizer::from_json(parse_json(R"({"added_tokens": [{"id": 1, "content": "<s>", "special": true},
         {"id": 2, "content": "</s>", "special": true}], "normalizer": {"type": "Sequence", "normalizers": [
         {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
@@ -273,20 +273,20 @@ TEST_F(DatasetTest, RolesAreThoseOfTheTextWithoutTheSpaceThatATokenizerPutsInFro
   source.assistant_only_loss = true;
   source.sample.format.settings.chat_template =
       file("t.jinja",
-           "{% for m in messages %}{{ '<s>' if m.role == 'user' else '' }}:{{ m.content }}"
+           "{% for m in messages %}{{ '<s>:' if m.role == 'user' else '' }}{{ m.content }}"
            "{{ '</s>' if m.role == 'assistant' else '\n' }}{% endfor %}");
   source.sample.traces = &traces;
-  const std::vector<Sample> samples = load_sft(source, tokenizer);
+  const std::vector<Sample> samples = load_sft(source, pieces);
   const std::vector<TokenRole>& roles = traces.at(0).roles;
   ASSERT_EQ(roles.size(), samples.at(0).tokens.size());
   std::map<TokenRole, std::string> text;
   for (size_t t = 0; t < roles.size(); ++t) {
-    text[roles[t]] += tokenizer.token(samples[0].tokens[t]);
+    text[roles[t]] += pieces.token(samples[0].tokens[t]);
     EXPECT_EQ(samples[0].columns[columns::mask][t] != 0, roles[t] == TokenRole::assistant) << t;
   }
   EXPECT_EQ(text[TokenRole::user], "aba▁b");
   EXPECT_EQ(text[TokenRole::assistant], "cd</s>c</s>");
-  EXPECT_EQ(text[TokenRole::format], "<s>▁:\n:<s>▁:\n:");
+  EXPECT_EQ(text[TokenRole::format], "<s>▁:\n<s>▁:\n");
 }
 
 TEST_F(DatasetTest, TasksKeepTheRowAndNeedNoAnswer) {

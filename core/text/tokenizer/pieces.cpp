@@ -1,6 +1,8 @@
 #include "core/text/tokenizer/pieces.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string>
 
 namespace hone {
@@ -39,26 +41,28 @@ PromptWithCompletion encode_completion(std::string_view prompt, std::string_view
   return out;
 }
 
+// The end of a token's bytes in the text, with and without the space that the tokenizer put in front: at `at`, else in
+// the bytes from `from` on that an added token or a normalizer may have taken.
+static std::optional<size_t> end_of_bytes(std::string_view text, std::string_view bytes, size_t at, size_t from) {
+  constexpr size_t max_taken = 16;
+  const std::array<std::string_view, 2> spellings = {bytes, bytes.substr(bytes.starts_with(' ') ? 1 : 0)};
+  for (const std::string_view spelling : spellings)
+    if (text.substr(at).starts_with(spelling)) return at + spelling.size();
+  for (const std::string_view spelling : spellings) {
+    const size_t found = text.substr(0, std::min(text.size(), at + max_taken + spelling.size())).find(spelling, from);
+    if (found != text.npos) return found + spelling.size();
+  }
+  return std::nullopt;
+}
+
 std::vector<size_t> token_ends(std::span<const int32_t> ids, std::string_view text, const Tokenizer& tokenizer) {
-  constexpr size_t max_skipped = 16;  // bytes of white space or of changed characters between two tokens
   std::vector<size_t> out;
   size_t at = 0, found_end = 0;  // found_end: of the last token whose bytes are in the text
   for (const int32_t id : ids) {
     const std::string bytes = tokenizer.token_bytes(id);
-    std::string_view own = bytes;
-    if (own.starts_with(' ') && !text.substr(at).starts_with(own) && text.substr(at).starts_with(own.substr(1)))
-      own.remove_prefix(1);  // the space that the tokenizer put before the text
-    if (!text.substr(at).starts_with(own)) {
-      const size_t found = text.substr(0, std::min(text.size(), at + max_skipped + own.size())).find(own, found_end);
-      if (found == text.npos) {
-        at = std::min(text.size(), at + own.size());
-        out.push_back(at);
-        continue;
-      }
-      at = found;
-    }
-    at += own.size();
-    found_end = at;
+    const std::optional<size_t> end = end_of_bytes(text, bytes, at, found_end);
+    at = end.value_or(std::min(text.size(), at + bytes.size()));
+    if (end) found_end = *end;
     out.push_back(at);
   }
   return out;
