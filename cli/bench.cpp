@@ -1,12 +1,14 @@
 // hone bench: the speed of ops, models and rewards.
 #include <cstdio>
 
+#include "cli/bench/comm.h"
 #include "cli/bench/model_bench.h"
 #include "cli/bench/op_bench.h"
 #include "cli/bench/rewards.h"
 #include "cli/command.h"
 #include "cli/model_arguments.h"
 #include "model/known_shapes.h"
+#include "run/recipe.h"
 
 namespace hone {
 namespace {
@@ -22,10 +24,12 @@ class BenchCommand : public Command {
   }
   void arguments(Arguments& a) override {
     std::vector<std::string> kinds = model_benches().names();
-    kinds.insert(kinds.end(), {"ops", "rewards"});
+    kinds.insert(kinds.end(), {"comm", "ops", "rewards"});
     a.choice("what", what_, kinds, "what to measure");
     a.option("filter", filter_, "only ops or rewards whose name contains this; empty = all");
-    a.option("seconds", seconds_, "measuring time of each op body and shape, or of each reward case");
+    a.option("seconds", seconds_,
+             "measuring time of each op body and shape, of each reward case, or of each exchange between ranks");
+    a.option("ranks", ranks_, "comm: number of ranks; 0 = one per GPU, and 2 on a CPU or with one GPU");
     a.option("shape", model_.shape,
              ("model: " + join(known_shapes()) + ", a config.json, a model folder, or a .gguf file").c_str());
     a.option("batch", model_.batch, "number of sequences");
@@ -64,7 +68,10 @@ class BenchCommand : public Command {
       require_usage(count >= 0 && count <= 65536, "bench: --", name, " is ", count, "; it must be in [0, 65536]");
     require_usage(model_.micro_batch_tokens >= 0 && model_.micro_batch_tokens <= int64_t{1} << 24,
                   "bench: --micro-batch-tokens is ", model_.micro_batch_tokens, "; it must be in [0, 16777216]");
+    require_usage(ranks_ >= 0 && ranks_ <= 64 && ranks_ != 1, "bench: --ranks is ", ranks_,
+                  "; it must be 0 or in [2, 64]");
     if (what_ == "rewards") return rewards();
+    if (what_ == "comm") return comm();
     const std::unique_ptr<Device> device = open_device(device_);
     Context context(*device);
     if (what_ != "ops") return model(context);
@@ -85,6 +92,18 @@ class BenchCommand : public Command {
                 .c_str());
       else
         std::printf("%-10s %-26s %10.0f judgements/s\n", row.reward.c_str(), row.what.c_str(), row.per_second);
+    return 0;
+  }
+  int comm() const {
+    Recipe recipe;
+    recipe.device.kind = device_;
+    recipe.parallel.ranks = ranks_;
+    std::vector<std::string> devices = rank_devices(recipe);
+    if (devices.size() == 1) devices.push_back(devices.front());
+    const std::vector<CommBench> rows = bench_comm(devices, seconds_);
+    if (!json_) std::printf("%s", comm_table(rows, devices).c_str());
+    for (const CommBench& row : rows)
+      if (json_) std::printf("%s\n", row.json().dump().c_str());
     return 0;
   }
   int ops(Context& context, const MachineLimits& limits) const {
@@ -114,6 +133,7 @@ class BenchCommand : public Command {
   }
   std::string what_, filter_, device_ = "auto";
   double seconds_ = 0.3;
+  int64_t ranks_ = 0;
   ModelBenchOptions model_;
   bool json_ = false;
 };

@@ -1,5 +1,6 @@
 #include "model/forward.h"
 
+#include "core/base/rank_thread.h"
 #include "kernels/elementwise/embedding.h"
 #include "kernels/elementwise/noise.h"
 
@@ -11,47 +12,94 @@ void check_positions(const Model& model, const Batch& batch) {
              " tokens; the model has ", model.shape().max_positions, " positions");
 }
 
+// The hooks of a pass that has none.
+UnitHooks* no_hooks() {
+  static UnitHooks none;
+  return &none;
+}
+
 }  // namespace
 
-TrainingPass::TrainingPass(Context& context, Model& model, Recompute recompute)
+TrainingPass::TrainingPass(Context& context, Model& model, Recompute recompute, UnitHooks* hooks)
     : context_(context),
       model_(model),
       recompute_(recompute),
+      hooks_(hooks ? hooks : no_hooks()),
       tape_(context.device(), recompute == Recompute::selective ? SavePolicy::selective : SavePolicy::all) {}
 
 Tensor TrainingPass::forward(const Batch& batch, Tensor rows) { return forward(batch, rows, {}, {}); }
 
 Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
                              const std::optional<DropoutStream>& draws) {
+  note_progress();
   const OpRange range(context_, "forward");
   const DropoutScope dropout(model_, draws);
   check_positions(model_, batch);
   batch_ = batch;
   rows_ = rows;
   draws_ = draws;
+  began_backward_ = false;
   tape_.clear();
   inputs_.clear();
   const int64_t width = model_.shape().hidden_size;
   const auto push = [&](int64_t count) { return tape_.push(model_.dtype(), {count, width}); };
   inputs_.push_back(push(batch.num_tokens));
+  hooks_->before(context_, 0, Direction::forward);
   model_.embed(context_, batch, inputs_.back());
   if (noise.alpha > 0) add_embedding_noise(context_, inputs_.back(), batch.offsets, noise);
   for (int64_t layer = 0; layer < model_.shape().num_layers; ++layer) {
     const Tensor in = inputs_.back(), out = push(batch.num_tokens);
+    const size_t unit = static_cast<size_t>(layer) + 1;
+    hooks_->before(context_, unit, Direction::forward);
     model_.forward_layer(layer, context_, batch, out, in, recompute_ == Recompute::full ? nullptr : &tape_, nullptr);
+    hooks_->after(context_, unit, Direction::forward);
     inputs_.push_back(out);
   }
   read_ = push(rows.dim(0));
   const Tensor hidden = push(rows.dim(0));
   gather_rows(context_, read_, inputs_.back(), rows);
+  hooks_->before(context_, back_unit(), Direction::forward);
   model_.final_norm(context_, hidden, read_, &tape_);
   return hidden;
+}
+
+void TrainingPass::begin_backward() {
+  if (head_is_tied()) hooks_->before(context_, 0, Direction::backward);
+  hooks_->before(context_, back_unit(), Direction::backward);
+  began_backward_ = true;
+}
+
+void TrainingPass::begin_front_backward() {
+  if (!head_is_tied()) hooks_->before(context_, 0, Direction::backward);
+}
+
+void TrainingPass::skip_backward() {
+  if (!began_backward_) begin_backward();
+  began_backward_ = false;
+  hooks_->after(context_, back_unit(), Direction::backward);
+  for (size_t unit = back_unit() - 1; unit > 0; --unit) {
+    hooks_->before(context_, unit, Direction::backward);
+    hooks_->after(context_, unit, Direction::backward);
+  }
+  begin_front_backward();
+  hooks_->after(context_, 0, Direction::backward);
+}
+
+void TrainingPass::skip_forward() {
+  hooks_->before(context_, 0, Direction::forward);
+  for (size_t unit = 1; unit < back_unit(); ++unit) {
+    hooks_->before(context_, unit, Direction::forward);
+    hooks_->after(context_, unit, Direction::forward);
+  }
+  hooks_->before(context_, back_unit(), Direction::forward);
 }
 
 void TrainingPass::backward(Tensor dhidden) {
   const OpRange range(context_, "backward");
   const DropoutScope dropout(model_, draws_);
   ScratchScope scope(context_);
+  if (!began_backward_) begin_backward();
+  began_backward_ = false;
   const int64_t width = model_.shape().hidden_size;
   const Tensor dx = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
   {
@@ -60,19 +108,25 @@ void TrainingPass::backward(Tensor dhidden) {
     model_.final_norm_backward(context_, dread, dhidden, read_, tape_);
     scatter_rows(context_, dx, dread, rows_);
   }
+  hooks_->after(context_, back_unit(), Direction::backward);
   tape_.pop();  // hidden
   tape_.pop();  // read
   for (int64_t layer = model_.shape().num_layers - 1; layer >= 0; --layer) {
     const Tensor in = inputs_[static_cast<size_t>(layer)];
+    const size_t unit = static_cast<size_t>(layer) + 1;
+    hooks_->before(context_, unit, Direction::backward);
     if (recompute_ == Recompute::full) {
       ScratchScope inner(context_);
       const Tensor out = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
       model_.forward_layer(layer, context_, batch_, out, in, &tape_, nullptr);
     }
     model_.backward_layer(layer, context_, batch_, dx, in, tape_);
+    hooks_->after(context_, unit, Direction::backward);
     tape_.pop();  // the layer's output
   }
+  begin_front_backward();
   model_.embed_backward(context_, batch_, dx);
+  hooks_->after(context_, 0, Direction::backward);
   tape_.pop();
 }
 

@@ -4,6 +4,7 @@
 
 #include "model/lora.h"
 #include "model/model.h"
+#include "model/units.h"
 
 namespace hone {
 
@@ -17,24 +18,37 @@ enum class Recompute : uint8_t { none, selective, full };
 // its largest batch.
 class TrainingPass {
  public:
-  TrainingPass(Context& context, Model& model, Recompute recompute);
+  // hooks: called at the borders of units; null: none. All arguments must outlive the pass.
+  TrainingPass(Context& context, Model& model, Recompute recompute, UnitHooks* hooks = nullptr);
   // Returns hidden [R, D] of the tokens `rows` ([R] i32 on the device): lm_head is computed for rows with a loss only.
   // Valid until backward. `noise` is added to the embeddings; the embedding gradient is that of the sum. With `draws`
   // the adapters use dropout, in backward too.
   Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
                  const std::optional<DropoutStream>& draws);
   Tensor forward(const Batch& batch, Tensor rows);  // without noise and dropout
-  // Adds to the parameters' gradients. The caller computes the gradient of lm_head (kernels/lm_head/logprob.h).
+  // Begins the backward pass of the units that lm_head's gradient and that of its input belong to. Call it before work
+  // that adds to lm_head's gradient (kernels/lm_head/logprob.h); otherwise backward() calls it.
+  void begin_backward();
+  // Adds to the parameters' gradients.
   void backward(Tensor dhidden);
+  // Call the hooks of forward(), or of backward(), and compute nothing: only other ranks have something to compute.
+  void skip_forward();
+  void skip_backward();
   // Reserves `bytes` for saved tensors in one block. Call it between passes.
   void reserve(size_t bytes) { tape_.reserve(bytes); }
   size_t peak_bytes() const { return tape_.peak_bytes(); }
   size_t capacity_bytes() const { return tape_.capacity_bytes(); }
 
  private:
+  size_t back_unit() const { return static_cast<size_t>(model_.shape().num_layers) + 1; }
+  bool head_is_tied() const { return model_.lm_head().lookup; }
+  void begin_front_backward();
+
   Context& context_;
   Model& model_;
   Recompute recompute_;
+  UnitHooks* hooks_;
+  bool began_backward_ = false;
   Tape tape_;
   std::vector<Tensor> inputs_;  // of each layer, on the tape; last the output of the last layer
   Batch batch_;

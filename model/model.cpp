@@ -11,17 +11,8 @@
 namespace hone {
 namespace {
 
-constexpr int64_t alignment = 64;  // elements
 constexpr int64_t most_staged_elements = int64_t{1}
                                          << 22;  // of a parameter on its way from the host, unless one row has more
-
-int64_t element_count(const Param& param) {
-  int64_t n = 1;
-  for (const int64_t dim : param.shape) n *= dim;
-  return n;
-}
-
-int64_t aligned_count(const Param& param) { return (element_count(param) + alignment - 1) / alignment * alignment; }
 
 // Zeroed memory of `size` elements, with the gaps between parameters: the optimizer reads them.
 Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
@@ -32,8 +23,8 @@ Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
 }
 // The next parameter's part of the flat memory.
 Tensor take_place(const Param& param, Tensor flat, int64_t& from) {
-  const Tensor out(flat.rows(from, element_count(param)).data, flat.dtype, flat.device, param.shape);
-  from += aligned_count(param);
+  const Tensor out(flat.rows(from, param.num_elements()).data, flat.dtype, flat.device, param.shape);
+  from += param.padded_elements();
   return out;
 }
 
@@ -63,6 +54,16 @@ void fill_uniform(std::span<float> out, uint64_t seed, uint64_t stream, double b
 
 }  // namespace
 
+int64_t Param::num_elements() const {
+  int64_t n = 1;
+  for (const int64_t dim : shape) n *= dim;
+  return n;
+}
+
+int64_t Param::padded_elements() const {
+  return (num_elements() + param_alignment - 1) / param_alignment * param_alignment;
+}
+
 std::vector<Param*> Model::params() {
   std::vector<Param*> out = base_params();
   if (lora_)
@@ -83,8 +84,8 @@ void Model::infer_layers(Context& context, const Batch& batch, Tensor x, const K
 void Model::allocate(Context& context, DType dtype, bool gradients) {
   int64_t count = 0, trained = 0;
   for (const Param* param : params()) {
-    count += aligned_count(*param);
-    if (param->trainable) trained += aligned_count(*param);
+    count += param->padded_elements();
+    if (param->trainable) trained += param->padded_elements();
   }
   values_ = make_flat(context, value_bytes_, dtype, count);
   grads_ = gradients ? make_flat(context, grad_bytes_, DType::f32, trained) : Tensor();
@@ -113,7 +114,7 @@ void Model::free_values(Context& context, std::span<Param* const> dropped) {
   std::vector<Param*> kept = params();
   std::erase_if(kept, [&](Param* param) { return std::ranges::find(dropped, param) != dropped.end(); });
   int64_t count = 0, at = 0;
-  for (const Param* param : kept) count += aligned_count(*param);
+  for (const Param* param : kept) count += param->padded_elements();
   Buffer bytes;
   const Tensor flat = make_flat(context, bytes, dtype(), count);
   for (Param* param : kept) {
@@ -159,16 +160,24 @@ void Model::zero_grad(Context& context) {
   if (grads_) context.zero(grads_);
 }
 
+void Model::free_gradients(Context& context) {
+  context.synchronize();  // queued work may still write them
+  for (Param* param : params())
+    if (param->grad) param->grad.data = nullptr;
+  grads_.data = nullptr;
+  grad_bytes_ = Buffer();
+}
+
 Tensor Model::trainable_values() {
   if (!lora_) return values_;
   int64_t count = 0;
-  for (const Param* param : adapter_params()) count += aligned_count(*param);
+  for (const Param* param : adapter_params()) count += param->padded_elements();
   return values_.rows(values_.dim(0) - count, count);
 }
 
 int64_t Model::num_params() {
   int64_t count = 0;
-  for (const Param* param : params()) count += element_count(*param);
+  for (const Param* param : params()) count += param->num_elements();
   return count;
 }
 

@@ -18,6 +18,9 @@ class Tokenizer;
 struct Linear;
 struct Lora;
 
+// Parameters begin at multiples of this number of elements in the model's flat memory.
+inline constexpr int64_t param_alignment = 64;
+
 // A parameter: [rows, cols] or [n]. A fused matrix has several slices, in row order (q, k, v).
 struct Param {
   struct Slice {
@@ -33,8 +36,11 @@ struct Param {
   double init_uniform = 0;  // if above 0: uniform in [-init_uniform, init_uniform] instead
   bool lookup = false;      // rows are read by index (an embedding), not multiplied
   bool trainable = true;    // has a gradient and optimizer states
-  Tensor value{};           // set by Model::allocate
-  Tensor grad{};            // f32; empty if frozen or allocated without gradients
+
+  int64_t num_elements() const;
+  int64_t padded_elements() const;  // in flat memory: a multiple of param_alignment
+  Tensor value{};                   // set by Model::allocate
+  Tensor grad{};                    // f32; empty if frozen or allocated without gradients
 };
 
 // Sizes that code outside the model reads.
@@ -56,6 +62,9 @@ class Model {
   std::vector<Param*> adapter_params();
   // The matrices of the layers, in order.
   virtual std::vector<Linear*> linear_modules() = 0;
+  // The parameters and the matrices of one layer, in the order of base_params() and linear_modules().
+  virtual std::vector<Param*> layer_params(int64_t layer) = 0;
+  virtual std::vector<Linear*> layer_linears(int64_t layer) = 0;
 
   // Writes x [T, D].
   virtual void embed(Context&, const Batch&, Tensor x) = 0;
@@ -92,9 +101,14 @@ class Model {
   // Random values from (seed, parameter name): the same weights on every device.
   void initialize(Context&, uint64_t seed);
   void zero_grad(Context&);
-  Tensor flat_values() const { return values_; }  // [n]: all parameters end to end, each aligned to 64 elements
-  Tensor trainable_values();                      // the trainable range of flat_values(): all, or the adapters
-  Tensor flat_grads() const { return grads_; }    // gradients of that range, same layout
+  // Frees the memory of the gradients. The parameters' gradients keep their shapes; whoever runs a backward pass gives
+  // them memory (UnitHooks).
+  void free_gradients(Context&);
+  Tensor flat_values() const {
+    return values_;
+  }                                             // [n]: all parameters end to end, each at a multiple of param_alignment
+  Tensor trainable_values();                    // the trainable range of flat_values(): all, or the adapters
+  Tensor flat_grads() const { return grads_; }  // gradients of that range, same layout
   DType dtype() const { return values_.dtype; }
   int64_t num_params();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/rank_thread.h"
 #include "kernels/lm_head/logprob.h"
 #include "kernels/sampling/sample.h"
 #include "model/forward.h"
@@ -82,6 +83,7 @@ std::vector<TokenLogprobs> compute_logprobs(Context& context, Model& model,
     int64_t tokens = 0;
     do tokens += static_cast<int64_t>(sequences[end++].size());
     while (end < sequences.size() && tokens + static_cast<int64_t>(sequences[end].size()) <= options.batch_tokens);
+    note_progress();
     score_pack(context, model, sequences.subspan(begin, end - begin), options,
                std::span(out).subspan(begin, end - begin));
     begin = end;

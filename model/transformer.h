@@ -113,6 +113,16 @@ class Transformer : public Model {
     for (auto& layer : layers_) layer.add_linears(out);
     return out;
   }
+  std::vector<Param*> layer_params(int64_t layer) override {
+    std::vector<Param*> out;
+    layers_[static_cast<size_t>(layer)].add_params(out);
+    return out;
+  }
+  std::vector<Linear*> layer_linears(int64_t layer) override {
+    std::vector<Linear*> out;
+    layers_[static_cast<size_t>(layer)].add_linears(out);
+    return out;
+  }
   Param& lm_head() override { return head_.shape.empty() ? embedding_ : head_; }
 
   void embed(Context& context, const Batch& batch, Tensor x) override {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/rank_thread.h"
 #include "model/batch.h"
 #include "model/forward.h"
 #include "model/quantized_model.h"
@@ -312,6 +313,7 @@ bool Engine::Impl::step() {
 bool Engine::Impl::compute_planned() {
   std::vector<Scheduler::ScheduledSequence> parts = scheduler.schedule();
   if (parts.empty()) return !scheduler.idle();
+  note_progress();
   if (proposer) propose(parts);
   stats.preemptions = scheduler.preemptions();
   stats.cached_tokens = scheduler.cached_tokens();

@@ -144,6 +144,7 @@ void Recipe::fields(Fields& f) {
     "tokenizer folder or file, or .gguf file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
   f("rollout", rollout, "the inference engine that samples");
+  f("parallel", parallel, "the ranks that run the recipe together");
   f("tracker", tracker, "a process that receives the metrics, for example for Weights & Biases");
   f("eval", eval, "evaluation tasks, run before the first training stage, after each, and every eval_steps steps");
   f("stage", stage, "stages, in order");
@@ -183,6 +184,12 @@ Recipe read_recipe(Config config) {
     spec.name = spec.label();
     spec.stage.update([&](Stage& stage) { stage.resolve(out.stage_settings()); });
   }
+  return out;
+}
+
+Recipe read_again(const Recipe& recipe) {
+  Recipe out = read_recipe(Config::from_text(recipe.toml(), recipe.source.empty() ? "recipe" : recipe.source));
+  out.source = recipe.source;
   return out;
 }
 

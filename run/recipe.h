@@ -12,6 +12,7 @@
 #include "eval/task.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
+#include "run/parallel.h"
 #include "run/tracker.h"
 #include "train/stage.h"
 
@@ -72,6 +73,7 @@ struct Recipe {
   DeviceSettings device;
   ModelSource model;
   RolloutConfig rollout;
+  ParallelConfig parallel;
   TrackerConfig tracker;
   std::vector<EvalEntry> eval;
   std::vector<StageSpec> stage;
@@ -89,5 +91,7 @@ struct Recipe {
 // Reads a recipe, names its stages and resolves them.
 Recipe read_recipe(Config config);
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides);
+// The same recipe, read again: its stages are objects of their own.
+Recipe read_again(const Recipe& recipe);
 
 }  // namespace hone

@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
 #include "core/base/stopwatch.h"
+#include "core/comm/launch.h"
 #include "core/device/device_library.h"
 #include "core/device/limited_device.h"
 #include "core/io/file.h"
@@ -36,12 +37,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One execution of a recipe: what its stages hand on.
+// One execution of a recipe on one rank: what its stages hand on. All ranks do the same; rank 0 alone writes.
 struct Run {
   const Recipe& recipe;
   fs::path folder;
   Context& context;
   MetricsLog& log;
+  Ranks ranks;
   std::optional<Tokenizer> tokenizer = {};
   std::unique_ptr<Model> model = {};
   // Where the next stage's model comes from: the last training stage's final checkpoint, the recipe's model folder, or
@@ -92,7 +94,7 @@ std::unique_ptr<Model> load_or_initialize(const Run& run, const Stage& stage, co
 }
 
 // Evaluates every [[eval]] task and logs the metrics as one row of `step`.
-std::vector<EvalResult> evaluate(Run& run, int64_t step) {
+std::vector<EvalResult> evaluate_tasks(Run& run, int64_t step) {
   std::vector<EvalResult> out;
   Metrics row;
   const EngineConfig engine = run.recipe.rollout.as_exact();  // the model itself is evaluated
@@ -135,12 +137,22 @@ void note_peak(const Run& run, RunState& state) {
   state.about.set("memory", std::move(updated));
 }
 
+// Evaluates on rank 0; the other ranks get no results.
+std::vector<EvalResult> evaluate(Run& run, int64_t step) {
+  std::vector<EvalResult> out;
+  if (run.recipe.eval.empty()) return out;
+  run.ranks.do_on_first(concat("evaluation of step ", step), [&] { out = evaluate_tasks(run, step); });
+  return out;
+}
+
 void save_progress(Run& run, RunState& state) {
-  note_peak(run, state);
-  StateSection section;
-  run.log.save_state(section);
-  state.log = section.values;
-  state.save(run.folder, run.recipe);
+  run.ranks.do_on_first("saving run.json", [&] {
+    note_peak(run, state);
+    StateSection section;
+    run.log.save_state(section);
+    state.log = section.values;
+    state.save(run.folder, run.recipe);
+  });
 }
 
 StageContext context_of(Run& run, size_t index) {
@@ -164,6 +176,7 @@ StageContext context_of(Run& run, size_t index) {
           .rollout = &run.recipe.rollout,
           .load_start_model = [&run, &stage = *spec.stage, start = run.start_folder](
                                   bool gradients) { return load_or_initialize(run, stage, start, gradients); },
+          .ranks = run.ranks,
           .evaluate = [&run](int64_t step) { evaluate(run, step); }};
 }
 
@@ -206,7 +219,7 @@ void run_stage(Run& run, size_t index, RunState& state) {
   const StageSpec& spec = run.recipe.stage[index];
   const Stage& stage = *spec.stage;
   StageContext context = context_of(run, index);
-  const fs::path resumed = newest_checkpoint(context.checkpoints);
+  const fs::path resumed = newest_checkpoint(run.ranks, context.checkpoints);
   if (resumed.empty()) {
     StateSection section;
     section.values = state.log;
@@ -227,7 +240,8 @@ void run_stage(Run& run, size_t index, RunState& state) {
     run.start_folder = context.checkpoints / concat("step-", report.result.final_step);
     if (report.result.final_step != report.result.steps)
       run.model = load_or_initialize(run, stage, run.start_folder, true);
-    if (run.recipe.model.lora.merge && run.model->lora()) write_merged(run, context.checkpoints);
+    if (run.recipe.model.lora.merge && run.model->lora())
+      run.ranks.do_on_first("merging adapters", [&] { write_merged(run, context.checkpoints); });
     report.eval = evaluate(run, run.first_step + report.result.steps);
   } else if (stage.trains()) {
     run.model.reset();  // loaded again from start_folder
@@ -267,17 +281,18 @@ void skip_stage(Run& run, size_t index, const RunState& state) {
   run.first_step += planned ? planned->as_int("planned_steps") : spec.stage->steps();
 }
 
-fs::path execute(const Recipe& recipe, Device& device, const fs::path& folder, RunState state) {
-  install_interrupt_handlers();
-  if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
-  log::also_to_file((folder / "hone.log").string());
+// Runs the stages on one rank.
+void run_stages(const Recipe& recipe, const fs::path& folder, RunState state, const Ranks& ranks, Device& device) {
   Context context(device);
   context.set_numerics(numerics_of(recipe.numerics));
-  MetricsLog run_log(folder);
-  Tracker tracker(recipe.tracker, folder,
-                  JsonObject{{"name", recipe.name}, {"version", version_text()}, {"config", recipe.json()}});
-  run_log.on_row([&](int64_t begin) { tracker.notify(begin); });
-  Run run{.recipe = recipe, .folder = folder, .context = context, .log = run_log};
+  MetricsLog run_log = ranks.is_first() ? MetricsLog(folder) : MetricsLog();
+  std::optional<Tracker> tracker;
+  if (ranks.is_first()) {
+    tracker.emplace(recipe.tracker, folder,
+                    JsonObject{{"name", recipe.name}, {"version", version_text()}, {"config", recipe.json()}});
+    run_log.on_row([&](int64_t begin) { tracker->notify(begin); });
+  }
+  Run run{.recipe = recipe, .folder = folder, .context = context, .log = run_log, .ranks = ranks};
   if (const Json* memory = state.about.find("memory"); memory && memory->is_object())
     if (const Json* planned = memory->find("planned_bytes")) run.planned_bytes = planned->as_int("planned_bytes");
   if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
@@ -288,9 +303,30 @@ fs::path execute(const Recipe& recipe, Device& device, const fs::path& folder, R
       skip_stage(run, i, state);
     } else {
       run_stage(run, i, state);
-      if (interrupted()) stop_run(folder, "stage " + recipe.stage[i].name);
+      if (ranks.any(interrupted(), "end of a stage")) stop_run(folder, "stage " + recipe.stage[i].name);
     }
   }
+}
+
+// limit: of the memory of each rank's device; none: no limit.
+fs::path execute(const Recipe& recipe, const std::vector<std::string>& devices, std::optional<int64_t> limit,
+                 const fs::path& folder, const RunState& state) {
+  install_interrupt_handlers();
+  if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
+  log::also_to_file((folder / "hone.log").string());
+  if (devices.size() > 1)
+    log::info(devices.size(), " ranks on ", join(devices), ": every rank trains on all micro-batches; rank 0 samples, ",
+              "evaluates and writes");
+  std::vector<Recipe> recipes;  // stages and objectives carry state, so each rank has its own
+  for (size_t rank = 0; rank < devices.size(); ++rank) recipes.push_back(read_again(recipe));
+  LaunchOptions launch{.timeout = recipe.parallel.timeout};
+  launch.open = [limit](const std::string& name) {
+    std::unique_ptr<Device> device = open_device(name);
+    return limit ? limit_memory(std::move(device), static_cast<size_t>(*limit)) : std::move(device);
+  };
+  run_ranks(devices, launch, [&](const Ranks& ranks, Device& device) {
+    run_stages(recipes[static_cast<size_t>(ranks.rank())], folder, state, ranks, device);
+  });
   write_report(folder);
   return folder;
 }
@@ -320,8 +356,8 @@ void remove_temporaries(const std::filesystem::path& folder) {
 }
 
 // Throws Error before anything is computed if the device, or a library that training on it needs, is not there.
-std::unique_ptr<Device> open_run_device(const Recipe& recipe) {
-  std::unique_ptr<Device> device = open_device(recipe.device.kind);
+std::unique_ptr<Device> open_run_device(const Recipe& recipe, const std::string& name) {
+  std::unique_ptr<Device> device = open_device(name);
   const bool trains =
       std::any_of(recipe.stage.begin(), recipe.stage.end(), [](const StageSpec& spec) { return spec.stage->trains(); });
   if (trains) require_training_libraries(*device);
@@ -330,38 +366,41 @@ std::unique_ptr<Device> open_run_device(const Recipe& recipe) {
 
 }  // namespace
 
-// Fits the recipe into the memory of its device before anything is computed, and limits the device.
-static MemoryFit limit_run(Recipe& recipe, std::unique_ptr<Device>& device) {
+// Fits the recipe into the memory of its device before anything is computed.
+static MemoryFit limit_run(Recipe& recipe, Device& device) {
   const std::string kind = recipe.device.kind;
-  recipe.device.kind = name_of(device->kind());  // "auto" may have found no GPU
-  const int64_t limit = memory_limit(recipe.device, *device);
+  recipe.device.kind = name_of(device.kind());  // "auto" may have found no GPU
+  const int64_t limit = memory_limit(recipe.device, device);
   MemoryFit out = fit_memory(recipe, limit);
   recipe.device.kind = kind;
   std::string text = fit_text(out);
   text.pop_back();  // the last line break
   log::info(text);
-  device = limit_memory(std::move(device), static_cast<size_t>(limit));
   return out;
 }
 
 // A resumed run has the settings that were chosen when it began. With "auto" it may take what it had then, if that is
 // still free.
-static void limit_resumed(const Recipe& recipe, const RunState& state, std::unique_ptr<Device>& device) {
-  int64_t limit = memory_limit(recipe.device, *device);
+static int64_t limit_resumed(const Recipe& recipe, const RunState& state, const Device& device) {
+  int64_t limit = memory_limit(recipe.device, device);
   if (const Json* before = state.about.find("memory"); before && recipe.device.memory == "auto")
     if (const Json* bytes = before->find("limit_bytes"))
-      limit = std::max(limit, std::min(bytes->as_int("limit_bytes"), static_cast<int64_t>(device->free_bytes())));
-  device = limit_memory(std::move(device), static_cast<size_t>(limit));
+      limit = std::max(limit, std::min(bytes->as_int("limit_bytes"), static_cast<int64_t>(device.free_bytes())));
+  return limit;
 }
 
 std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& observer) {
+  check_launcher();
   check_recipe(recipe);
-  std::unique_ptr<Device> device = open_run_device(recipe);
+  const std::vector<std::string> devices = rank_devices(recipe);
+  for (const std::string& name : devices) open_device(name);  // each rank opens its own again
+  const std::unique_ptr<Device> device = open_run_device(recipe, devices.front());
   if (!recipe.rollout.device.empty()) open_device(recipe.rollout.device);  // the rl stage opens it again
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
+  resolved.parallel.micro_batch_multiple = std::max<int64_t>(1, recipe.parallel.micro_batch_multiple);
   std::optional<MemoryFit> fit;
-  if (recipe.device.limits_memory()) fit = limit_run(resolved, device);
+  if (recipe.device.limits_memory()) fit = limit_run(resolved, *device);
   const std::filesystem::path folder = new_folder(recipe);
   const FolderLock lock(folder);
   write_file_atomic(folder / "recipe.toml", resolved.toml());
@@ -372,19 +411,22 @@ std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& obs
   state.save(folder, resolved);
   log::info("run folder: ", folder.string());
   if (observer) observer(folder);
-  return execute(resolved, *device, folder, state);
+  return execute(resolved, devices, fit ? std::optional(fit->limit_bytes) : std::nullopt, folder, state);
 }
 
 std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides) {
   HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"),
              folder.string(), ": not a run folder (recipe.toml and run.json are not there)");
+  check_launcher();
   const FolderLock lock(folder);
   const Recipe recipe = read_run_recipe(folder, overrides);
   RunState state = RunState::load(folder, recipe);
   check_same_recipe(state, folder, recipe);
   remove_temporaries(folder);
-  std::unique_ptr<Device> device = open_run_device(recipe);
-  if (recipe.device.limits_memory()) limit_resumed(recipe, state, device);
+  const std::vector<std::string> devices = rank_devices(recipe);
+  const std::unique_ptr<Device> device = open_run_device(recipe, devices.front());
+  std::optional<int64_t> limit;
+  if (recipe.device.limits_memory()) limit = limit_resumed(recipe, state, *device);
   if (state.stages_done < std::ssize(recipe.stage))
     check_resumed(recipe, folder, state.stages_done, handed_on(recipe, folder, state));
   if (!state.has_results()) state.inputs = input_digests(recipe);
@@ -394,7 +436,7 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   resumed.array_ref().push_back(run_facts(*device));
   state.about.set("resumed", resumed);
   state.save(folder, recipe);
-  return execute(recipe, *device, folder, state);
+  return execute(recipe, devices, limit, folder, state);
 }
 
 }  // namespace hone

@@ -121,7 +121,7 @@ bool is_place(const std::string& key) {
 
 // Keys that decide the weights and the random streams of a run.
 bool is_fixed_for_run(const std::string& key) {
-  constexpr std::array<std::string_view, 3> fixed{"seed", "dtype", "model"};
+  constexpr std::array<std::string_view, 4> fixed{"seed", "dtype", "model", "parallel.micro_batch_multiple"};
   constexpr std::array<std::string_view, 2> free{"model.save_dtype", "model.lora.merge"};
   return is_one_of(key, fixed) && !is_one_of(key, free) && !is_place(key);
 }

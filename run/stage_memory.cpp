@@ -190,6 +190,9 @@ TrainerBytes measure_training(Context& context, Model& model, const PlannedStep&
     batch.push_back(&sample);
     tokens += std::ssize(sample.tokens);
   }
+  // The step has more micro-batches. A second one takes the staging memory of gradients (train/gradient_sum.h).
+  if (std::ssize(samples) < step.sequences)
+    for (const Sample& sample : samples) batch.push_back(&sample);
   trainer.step(batch, *step.objective, 0);
   const TrainerMemory memory = trainer.memory();
   const int64_t peak = signed_bytes(trainer.peak().scratch) + uncounted_scratch(context.target(), shape, tokens, true),

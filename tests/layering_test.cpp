@@ -33,7 +33,7 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 | 0 | `core/config/` | TOML settings (`fields()`) | core/{base,io} |
 | 0 | `core/text/` | tokenizer, Jinja, chat formats, detokenizer | core/{base,io,config} |
 | 1 | `core/net/` | HTTP client and server | core/{base,io,config} |
-| 1 | `core/comm/` | links and collectives between devices | core/{base,device,config} |
+| 1 | `core/comm/` | ranks of a run, exchanges between them, links between processes | core/{base,device,config} |
 | 1 | `data/` | tasks, samples, columns, rows, data order | core/{base,io,config,text} |
 | 1 | `rewards/` | verifiers of completions; no device, no model | core/{base,io,config,text,net}, data |
 | 1 | `kernels/` | operations on tensors | core/{base,device} |

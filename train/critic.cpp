@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "core/io/file.h"
+#include "kernels/adds_once.h"
 #include "kernels/elementwise/cast.h"
 #include "kernels/gemm/gemm.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
 #include "model/io/model_folder.h"
 #include "model/lora.h"
+#include "train/step_exchange.h"
 
 namespace hone {
 
@@ -54,12 +56,9 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
 }
 
 Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
-               std::unique_ptr<Optimizer> optimizer)
-    : context_(context),
-      policy_(policy),
-      learning_rate_factor_(config.learning_rate_factor),
-      optimizer_(std::move(optimizer)) {
-  if (config.separate()) trunk_ = std::make_unique<Trunk>(context, make_trunk(context, policy, config.path), recompute);
+               std::unique_ptr<Optimizer> optimizer, StepExchange& ranks, int64_t piece)
+    : context_(context), policy_(policy), learning_rate_factor_(config.learning_rate_factor) {
+  if (config.separate()) trunk_ = std::make_unique<Trunk>(Trunk{make_trunk(context, policy, config.path)});
   const int64_t width = (trunk_ ? *trunk_->model : policy).shape().hidden_size;
   bytes_ = Buffer(context.device(), 2 * static_cast<size_t>(width) * sizeof(float));
   const Tensor all(bytes_.data(), DType::f32, context.kind(), {2, width});
@@ -71,10 +70,17 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
   if (!config.path.empty() && context.kind() != DeviceKind::meta)
     if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty())
       set_value_head(head);
-  std::vector<Param*> params;
-  if (trunk_) params = trunk_->model->params();
-  params.push_back(&head_);
-  optimizer_->attach(context, params);
+  std::vector<GradUnit> units;
+  if (trunk_) units = grad_units(context, *trunk_->model);
+  head_unit_ = units.size();
+  units.push_back({.trained = {&head_},
+                   .values = head_.value.view({width}),
+                   .grads = head_.grad.view({width}),
+                   .adds_once = adds_once(gemm_backward_weight, context.target())});
+  update_ = std::make_unique<ParamUpdate>(context, ranks.make_gradient_sum(context, std::move(units), piece),
+                                          std::move(optimizer), "critic");
+  if (trunk_ && ranks.size() > 1) trunk_->model->free_gradients(context);
+  if (trunk_) trunk_->pass = std::make_unique<TrainingPass>(context, *trunk_->model, recompute, &hooks());
 }
 
 Tensor Critic::in_f32(Tensor x) {
@@ -90,7 +96,7 @@ void Critic::apply_head(Tensor value, Tensor hidden) {
 }
 
 void Critic::forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden) {
-  if (trunk_) trunk_->hidden = trunk_->pass.forward(batch, rows);
+  if (trunk_) trunk_->hidden = trunk_->pass->forward(batch, rows);
   apply_head(value, trunk_ ? trunk_->hidden : hidden);
 }
 
@@ -101,7 +107,9 @@ void Critic::score(Tensor value, const Batch& batch, Tensor rows) {
 void Critic::backward(Tensor dhidden, Tensor dvalue, Tensor hidden) {
   const ScratchScope scope(context_);
   const Tensor read = trunk_ ? trunk_->hidden : hidden;
+  hooks().before(context_, head_unit_, Direction::backward);
   gemm_backward_weight(context_, head_.grad, Tensor(), dvalue, in_f32(read));
+  hooks().after(context_, head_unit_, Direction::backward);
   Tensor dread = context_.scratch().take(DType::f32, read.dims());
   gemm_backward_input(context_, dread, dvalue, head_.value);
   if (!trunk_) {
@@ -115,16 +123,21 @@ void Critic::backward(Tensor dhidden, Tensor dvalue, Tensor hidden) {
     cast(context_, rounded, dread);
     dread = rounded;
   }
-  trunk_->pass.backward(dread);
+  trunk_->pass->backward(dread);
 }
 
-void Critic::zero_grad() {
-  context_.zero(head_.grad);
-  if (trunk_) trunk_->model->zero_grad(context_);
+void Critic::skip_backward() {
+  hooks().before(context_, head_unit_, Direction::backward);
+  hooks().after(context_, head_unit_, Direction::backward);
+  if (trunk_) trunk_->pass->skip_backward();
 }
 
-void Critic::update(Tensor clip, int64_t step, double learning_rate) {
-  optimizer_->update(context_, clip, step, learning_rate_factor_ * learning_rate);
+void Critic::skip_forward() {
+  if (trunk_) trunk_->pass->skip_forward();
+}
+
+void Critic::update(const GradNorm& norm, int64_t step, double learning_rate) {
+  update_->apply(norm, step, learning_rate_factor_ * learning_rate);
 }
 
 std::vector<float> Critic::value_head() const {
@@ -141,13 +154,13 @@ void Critic::set_value_head(std::span<const float> weight) {
 }
 
 int64_t Critic::weight_bytes() const {
-  int64_t out = static_cast<int64_t>(bytes_.size());
+  int64_t out = static_cast<int64_t>(bytes_.size()) + update_->gradients().bytes();
   if (trunk_) out += static_cast<int64_t>(trunk_->model->flat_values().bytes() + trunk_->model->flat_grads().bytes());
   return out;
 }
 
 void Critic::reserve(size_t bytes) {
-  if (trunk_) trunk_->pass.reserve(bytes);
+  if (trunk_) trunk_->pass->reserve(bytes);
 }
 
 std::vector<NamedTensor> Critic::values() const {
@@ -164,7 +177,7 @@ void Critic::save_state(StateSection& section) const {
     context_.copy(host, named.tensor);
     section.tensors.push_back({named.name, host});
   }
-  optimizer_->save_state(section);
+  update_->save_state(section);
 }
 
 void Critic::load_state(const StateSection& section) {
@@ -176,7 +189,7 @@ void Critic::load_state(const StateSection& section) {
                " numbers; this critic has ", own.tensor.size(), " ", name_of(own.tensor.dtype));
     context_.copy(own.tensor, saved->tensor);
   }
-  optimizer_->load_state(section);
+  update_->load_state(section);
 }
 
 }  // namespace hone

@@ -7,9 +7,11 @@
 
 #include "core/config/fields.h"
 #include "model/forward.h"
-#include "train/optim/optimizer.h"
+#include "train/param_update.h"
 
 namespace hone {
+
+class StepExchange;  // train/step_exchange.h
 
 struct CriticConfig {
   std::string trunk = "shared";
@@ -28,8 +30,9 @@ void check_critic(const CriticConfig& config, int64_t vocab_size);
 // policy's. A separate trunk is a second model with its own gradient norm and clip. One thread.
 class Critic : public Stateful {
  public:
+  // ranks: as the trainer's; piece: elements of a piece of the gradient norm.
   Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
-         std::unique_ptr<Optimizer> optimizer);
+         std::unique_ptr<Optimizer> optimizer, StepExchange& ranks, int64_t piece = norm_piece);
 
   bool separate() const { return trunk_ != nullptr; }
 
@@ -39,12 +42,15 @@ class Critic : public Stateful {
   // Backward of the last forward. dvalue: [R, 1]. Adds to the parameters' gradients and, with a shared trunk, to
   // dhidden [R, D].
   void backward(Tensor dhidden, Tensor dvalue, Tensor hidden);
+  // Call the hooks of forward(), or of backward(), and compute nothing.
+  void skip_forward();
+  void skip_backward();
   // Writes value [R, 1] without a tape. Needs a ScratchScope of the caller.
   void score(Tensor value, const Batch& batch, Tensor rows);
 
-  void zero_grad();
-  void add_squares(Tensor sum) { optimizer_->add_squares(context_, sum); }
-  void update(Tensor clip, int64_t step, double learning_rate);
+  // Gradients and optimizer of the trunk, if it is separate, and the head.
+  ParamUpdate& params() { return *update_; }
+  void update(const GradNorm& norm, int64_t step, double learning_rate);
 
   // The weight of the head: D numbers.
   std::vector<float> value_head() const;
@@ -53,9 +59,9 @@ class Critic : public Stateful {
   // Bytes. weight_bytes: weights and gradients. state_bytes: optimizer states. peak_bytes and capacity_bytes:
   // activations of a separate trunk.
   int64_t weight_bytes() const;
-  int64_t state_bytes() const { return optimizer_->state_bytes(); }
-  size_t peak_bytes() const { return trunk_ ? trunk_->pass.peak_bytes() : 0; }
-  size_t capacity_bytes() const { return trunk_ ? trunk_->pass.capacity_bytes() : 0; }
+  int64_t state_bytes() const { return update_->state_bytes(); }
+  size_t peak_bytes() const { return trunk_ ? trunk_->pass->peak_bytes() : 0; }
+  size_t capacity_bytes() const { return trunk_ ? trunk_->pass->capacity_bytes() : 0; }
   void reserve(size_t bytes);
 
   void save_state(StateSection& section) const override;
@@ -63,12 +69,11 @@ class Critic : public Stateful {
 
  private:
   struct Trunk {
-    Trunk(Context& context, std::unique_ptr<Model> made, Recompute recompute)
-        : model(std::move(made)), pass(context, *model, recompute) {}
     std::unique_ptr<Model> model;
-    TrainingPass pass;
-    Tensor hidden;  // of the last forward
+    std::unique_ptr<TrainingPass> pass = nullptr;
+    Tensor hidden{};  // of the last forward
   };
+  UnitHooks& hooks() { return update_->gradients(); }
   // x if it is f32, else an f32 copy in scratch.
   Tensor in_f32(Tensor x);
   void apply_head(Tensor value, Tensor hidden);
@@ -80,7 +85,8 @@ class Critic : public Stateful {
   std::unique_ptr<Trunk> trunk_;
   Buffer bytes_;
   Param head_;
-  std::unique_ptr<Optimizer> optimizer_;
+  size_t head_unit_ = 0;  // in the list of units: the last
+  std::unique_ptr<ParamUpdate> update_;
   // Of values(); a saved section refers to them until the next save_state().
   mutable std::vector<std::vector<std::byte>> host_copies_;
 };

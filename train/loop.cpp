@@ -11,6 +11,7 @@
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
+#include "train/step_record.h"
 
 namespace hone {
 
@@ -71,9 +72,13 @@ void save_model_folder(const StageContext& stage, const std::filesystem::path& f
   if (stage.tokenizer) stage.tokenizer->save(folder);
 }
 
+std::filesystem::path newest_checkpoint(const Ranks& ranks, const std::filesystem::path& root) {
+  return ranks.on_first("newest checkpoint", [&] { return newest_checkpoint(root).string(); });
+}
+
 void stop_run(const std::filesystem::path& run_folder, const std::string& after, const std::string& why) {
-  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; resume with: hone run --resume ",
-       run_folder.string());
+  throw AgreedError(concat(why, why.empty() ? "" : "; ", "stopped after ", after,
+                           ", everything is saved; resume with: hone run --resume ", run_folder.string()));
 }
 
 namespace {
@@ -136,110 +141,200 @@ std::string note_of(const Metrics& row) {
   return out;
 }
 
+// One execution of the loop.
+class Loop {
+ public:
+  Loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
+       const std::map<std::string, Stateful*>& sections, const HeldOut& held_out,
+       const std::function<void(const std::filesystem::path&)>& save_model)
+      : stage_(stage),
+        config_(config),
+        trainer_(trainer),
+        held_out_(held_out),
+        save_model_(save_model),
+        early_stop_(held_out.early_stop),
+        sections_(sections) {
+    if (stage.ranks.is_first()) trainer.dump_to(stage.run_folder / "bad_batch.jsonl");
+    sections_["trainer"] = &trainer;
+    sections_["log"] = &stage.log;
+    sections_["totals"] = &totals_;
+    if (held_out.measure) sections_["early_stop"] = &early_stop_;
+    resume();
+  }
+
+  void run(const std::function<StepReport(int64_t, double)>& body) {
+    log::Progress progress(stage_.name, config_.steps, "step");
+    while (step_ < config_.steps && !early_stop_.stop()) {
+      StepDecision decision = make_step(body, progress);
+      if (evaluates() || measures()) decision = evaluate();
+      if ((due(config_.save_steps) || decision.save) && last_saved_ != step_) save();
+      if (decision.stop && step_ < config_.steps) stop("");
+    }
+    if (last_saved_ != step_ || step_ == 0) save();
+    finish();
+  }
+
+ private:
+  void resume() {
+    if (const std::filesystem::path folder = newest_checkpoint(stage_.ranks, stage_.checkpoints); !folder.empty()) {
+      load_sections(folder, sections_);
+      log::info("stage ", stage_.name, " resumes at step ", step_, " (", folder.string(), ")");
+      if (held_out_.early_stop.load_best_model_at_end && early_stop_.best_step() > 0) keep(early_stop_.best_step());
+    }
+    last_saved_ = step_;
+  }
+
+  std::filesystem::path kept_file(int64_t at) const { return stage_.checkpoints / concat("step-", at) / "keep"; }
+  void keep(int64_t at) const {
+    stage_.ranks.do_on_first("marking a checkpoint", [&] { write_file_atomic(kept_file(at), ""); });
+  }
+
+  void save() {
+    stage_.ranks.do_on_first(concat("checkpoint of step ", step_), [&] {
+      save_checkpoint(
+          stage_.checkpoints, step_, static_cast<int>(config_.save_total_limit),
+          [&](const std::filesystem::path& folder) {
+            save_model_ ? save_model_(folder) : save_model_folder(stage_, folder);
+          },
+          std::map<std::string, const Stateful*>(sections_.begin(), sections_.end()));
+    });
+    last_saved_ = step_;
+    since_saved_ = {};
+  }
+
+  [[noreturn]] void stop(const std::string& why) {
+    if (last_saved_ != step_) save();
+    stop_run(stage_.run_folder, concat("step ", step_, " of stage ", stage_.name), why);
+  }
+
+  bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
+  bool evaluates() const { return due(config_.eval_steps) && step_ < config_.steps && stage_.evaluate; }
+  bool measures() const { return held_out_.measure && (step_ == config_.steps || due(config_.eval_steps)); }
+
+  // Calls work() and exchanges records with the other ranks. An error must not cost completed steps: if the state is
+  // that of a completed step on every rank, it is saved before the run stops.
+  StepDecision together(StepRecord& record, const std::function<void()>& work) {
+    const int64_t updates = trainer_.steps_done();
+    try {
+      work();
+    } catch (const RankFailed&) {  // the run has failed: nothing can be agreed on
+      throw;
+    } catch (const std::exception& error) {  // becomes a part of the record
+      record.error = error.what();
+      stage_.ranks.note_failure(record.error);
+    }
+    record.changed_weights = trainer_.steps_done() != updates;
+    record.interrupted = interrupted();
+    record.save_due = config_.save_minutes > 0 && since_saved_.seconds() >= 60 * config_.save_minutes;
+    const StepDecision out = exchange_records(stage_.ranks, record);
+    if (!out.error.empty()) end_by(out);
+    return out;
+  }
+
+  [[noreturn]] void end_by(const StepDecision& decision) {
+    const std::string& why = decision.error;
+    if (!decision.is_consistent)
+      throw AgreedError(concat(why, "; step ", step_ + 1, " of stage ", stage_.name,
+                               " had begun to change the weights, which are not saved; resume from the last ",
+                               "checkpoint with: hone run --resume ", stage_.run_folder.string()));
+    try {
+      if (last_saved_ != step_) save();
+    } catch (const RankFailed&) {
+      throw;
+    } catch (const std::exception& unsaved) {  // adds the first error
+      throw AgreedError(
+          concat(why, "; and step ", step_, " of stage ", stage_.name, " could not be saved: ", unsaved.what()));
+    }
+    stop(why);
+  }
+
+  StepDecision make_step(const std::function<StepReport(int64_t, double)>& body, log::Progress& progress) {
+    const Stopwatch watch;
+    StepReport report;
+    StepRecord record{.step = step_ + 1};
+    stage_.ranks.set_phase(concat("work of step ", step_ + 1));
+    const StepDecision decision = together(record, [&] {
+      report = body(step_, learning_rate_at(config_.schedule, step_, config_.steps));
+      record.loss = report.loss;
+      record.grad_norm = report.grad_norm;
+      record.num_tokens = report.num_tokens;
+      record.lengths_digest = report.lengths_digest;
+      record.loader = loader_state();
+    });
+    const double seconds = watch.seconds();
+    ++step_;
+    totals_.tokens += report.num_tokens;
+    totals_.seconds += seconds;
+    const Metrics row = row_of(stage_, report, totals_, seconds);
+    if (step_ % config_.logging_steps == 0 || step_ == config_.steps)
+      stage_.log.metrics(stage_.first_step + step_, row);
+    progress.update(step_, note_of(row));
+    return decision;
+  }
+
+  // The position in the data, for the comparison of ranks.
+  std::string loader_state() const {
+    const auto loader = sections_.find("loader");
+    if (loader == sections_.end() || stage_.ranks.size() == 1) return "";
+    StateSection section;
+    loader->second->save_state(section);
+    return section.values.dump();
+  }
+
+  // Evaluates the tasks and measures the held-out data after a step that is due for it.
+  StepDecision evaluate() {
+    StepRecord record{.step = step_};
+    return together(record, [&] {
+      if (evaluates()) stage_.evaluate(stage_.first_step + step_);
+      if (measures()) measure();
+    });
+  }
+
+  // Measures the held-out data. The checkpoint with the lowest loss is kept until a later one is lower.
+  void measure() {
+    const Metrics measured = held_out_.measure();
+    Metrics row;
+    for (const auto& [name, value] : measured) row["eval_" + name] = value;
+    stage_.log.metrics(stage_.first_step + step_, row);
+    const int64_t before = early_stop_.best_step();
+    const bool best = early_stop_.observe(step_, measured.at("loss"));
+    log::info("step ", step_, ": eval_loss ", measured.at("loss"), best ? ", the lowest so far" : "");
+    if (!best || !held_out_.early_stop.load_best_model_at_end) return;
+    save();
+    keep(step_);
+    if (before > 0)
+      stage_.ranks.do_on_first("releasing a checkpoint", [&] { std::filesystem::remove(kept_file(before)); });
+  }
+
+  void finish() {
+    stage_.result.steps = step_;
+    stage_.result.planned_steps = std::max(config_.steps, step_);  // a resumed run may set fewer steps than it has done
+    stage_.result.final_step = early_stop_.kept_step(step_);
+    keep(stage_.result.final_step);  // the next stage starts from it, so it is never removed
+    stage_.result.tokens = totals_.tokens;
+    stage_.result.seconds = totals_.seconds;
+  }
+
+  StageContext& stage_;
+  const LoopConfig& config_;
+  Trainer& trainer_;
+  const HeldOut& held_out_;
+  const std::function<void(const std::filesystem::path&)>& save_model_;
+  Totals totals_;
+  int64_t& step_ = totals_.steps;
+  EarlyStop early_stop_;
+  std::map<std::string, Stateful*> sections_;
+  int64_t last_saved_ = 0;
+  Stopwatch since_saved_;
+};
+
 }  // namespace
 
 void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
                 const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t, double)>& body, const HeldOut& held_out,
                 const std::function<void(const std::filesystem::path&)>& save_model) {
-  Totals totals;
-  EarlyStop early_stop(held_out.early_stop);
-  std::map<std::string, Stateful*> all = sections;
-  all["trainer"] = &trainer;
-  trainer.dump_to(stage.run_folder / "bad_batch.jsonl");
-  all["log"] = &stage.log;
-  all["totals"] = &totals;
-  if (held_out.measure) all["early_stop"] = &early_stop;
-  const std::map<std::string, const Stateful*> saved(all.begin(), all.end());
-
-  const auto keep = [&](int64_t at) { write_file_atomic(stage.checkpoints / concat("step-", at) / "keep", ""); };
-  int64_t& step = totals.steps;
-  if (const std::filesystem::path folder = newest_checkpoint(stage.checkpoints); !folder.empty()) {
-    load_sections(folder, all);
-    log::info("stage ", stage.name, " resumes at step ", step, " (", folder.string(), ")");
-    if (held_out.early_stop.load_best_model_at_end && early_stop.best_step() > 0) keep(early_stop.best_step());
-  }
-  int64_t last_saved = step;
-  Stopwatch since_saved;
-  const auto save = [&] {
-    save_checkpoint(
-        stage.checkpoints, step, static_cast<int>(config.save_total_limit),
-        [&](const std::filesystem::path& folder) {
-          save_model ? save_model(folder) : save_model_folder(stage, folder);
-        },
-        saved);
-    last_saved = step;
-    since_saved = {};
-  };
-
-  // Measures the held-out data. The checkpoint with the lowest loss is kept until a later one is lower.
-  const auto measure = [&] {
-    const Metrics measured = held_out.measure();
-    Metrics row;
-    for (const auto& [name, value] : measured) row["eval_" + name] = value;
-    stage.log.metrics(stage.first_step + step, row);
-    const int64_t before = early_stop.best_step();
-    const bool best = early_stop.observe(step, measured.at("loss"));
-    log::info("step ", step, ": eval_loss ", measured.at("loss"), best ? ", the lowest so far" : "");
-    if (!best || !held_out.early_stop.load_best_model_at_end) return;
-    save();
-    keep(step);
-    if (before > 0) std::filesystem::remove(stage.checkpoints / concat("step-", before) / "keep");
-  };
-  const auto stop = [&](const std::string& why) {
-    if (last_saved != step) save();
-    stop_run(stage.run_folder, concat("step ", step, " of stage ", stage.name), why);
-  };
-  // An error must not cost completed steps. If the state is that of a completed step, it is saved before the run
-  // stops.
-  const auto or_stop = [&](const auto& what) {
-    const int64_t updates = trainer.steps_done();
-    try {
-      what();
-    } catch (const std::exception& error) {
-      const std::string why = error.what();
-      if (trainer.steps_done() != updates)
-        fail(why, "; step ", step + 1, " of stage ", stage.name,
-             " had begun to change the weights, which are not saved; resume from the last checkpoint with: ",
-             "hone run --resume ", stage.run_folder.string());
-      try {
-        if (last_saved != step) save();
-      } catch (const std::exception& unsaved) {
-        fail(why, "; and step ", step, " of stage ", stage.name, " could not be saved: ", unsaved.what());
-      }
-      stop(why);
-    }
-  };
-  const auto due = [&](int64_t every) { return every > 0 && step % every == 0; };
-  const auto after_step = [&] {
-    if (due(config.eval_steps) && step < config.steps && stage.evaluate) stage.evaluate(stage.first_step + step);
-    if (held_out.measure && (step == config.steps || due(config.eval_steps))) measure();
-  };
-
-  log::Progress progress(stage.name, config.steps, "step");
-  while (step < config.steps && !early_stop.stop()) {
-    const Stopwatch watch;
-    StepReport report;
-    or_stop([&] { report = body(step, learning_rate_at(config.schedule, step, config.steps)); });
-    const double seconds = watch.seconds();
-    ++step;
-    totals.tokens += report.num_tokens;
-    totals.seconds += seconds;
-    const Metrics row = row_of(stage, report, totals, seconds);
-    if (step % config.logging_steps == 0 || step == config.steps) stage.log.metrics(stage.first_step + step, row);
-    progress.update(step, note_of(row));
-    or_stop(after_step);
-    const bool late = config.save_minutes > 0 && since_saved.seconds() >= 60 * config.save_minutes;
-    if ((due(config.save_steps) || late) && last_saved != step) save();
-    if (interrupted() && step < config.steps) stop("");
-  }
-  if (last_saved != step || step == 0) save();
-  stage.result.steps = step;
-  stage.result.planned_steps = std::max(config.steps, step);  // a resumed run may set fewer steps than it has done
-  stage.result.final_step = early_stop.kept_step(step);
-  keep(stage.result.final_step);  // the next stage starts from it, so it is never removed
-  stage.result.tokens = totals.tokens;
-  stage.result.seconds = totals.seconds;
+  Loop(stage, config, trainer, sections, held_out, save_model).run(body);
 }
 
 }  // namespace hone

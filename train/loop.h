@@ -78,6 +78,8 @@ struct HeldOut {
 // - Held-out data is measured every eval_steps and after the last step. The checkpoint with the lowest loss is kept.
 // - save_model writes the model folder of a checkpoint; null: save_model_folder().
 // - Writes stage.result: the number of steps and the step whose weights the stage ends with.
+// - With several ranks (stage.ranks) all of them call it. After each step they exchange a StepRecord. Rank 0 writes the
+//   checkpoints, so `sections` may differ between ranks: a section that rank 0 alone has is loaded there alone.
 void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
                 const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {},
@@ -88,8 +90,11 @@ void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
 void save_model_folder(const StageContext& stage, const std::filesystem::path& folder,
                        std::span<const float> value_head = {});
 
-// Ends a run whose state is saved: throws an Error that says how to resume. `after`: what was completed last. `why`:
-// the cause; empty after a signal.
+// The newest checkpoint under root (core/io/checkpoint.h), chosen by rank 0.
+std::filesystem::path newest_checkpoint(const Ranks& ranks, const std::filesystem::path& root);
+
+// Ends a run whose state is saved: throws an AgreedError that says how to resume. `after`: what was completed last.
+// `why`: the cause; empty after a signal.
 [[noreturn]] void stop_run(const std::filesystem::path& run_folder, const std::string& after,
                            const std::string& why = "");
 

@@ -18,6 +18,7 @@ PeakBytes count_step(Context& context, const Model& model, TrainerConfig config,
   const std::unique_ptr<Model> shape = model.same_shape();
   shape->allocate(counting, model.dtype(), true);
   config.micro_batch_tokens = tokens;
+  config.micro_batch_multiple = 1;
   Trainer trainer(counting, *shape, config);
   std::vector<Sample> widest(sequences);
   std::vector<const Sample*> batch;
@@ -34,16 +35,12 @@ PeakBytes count_step(Context& context, const Model& model, TrainerConfig config,
 }  // namespace
 
 std::optional<PeakBytes> MemoryPlan::grow_to_fit(Context& context, const Model& model, const TrainerConfig& config,
-                                                 const Objective& objective, std::span<const Sample* const> samples,
-                                                 std::span<const MicroBatch> micro_batches) {
+                                                 const Objective& objective, const StepPlan& plan) {
   if (context.kind() == DeviceKind::meta) return std::nullopt;
   int64_t tokens = 0;
   size_t sequences = 0;
-  for (const MicroBatch& micro : micro_batches) {
-    int64_t sum = 0;
-    for (const Sample* sample : samples.subspan(micro.begin, micro.end - micro.begin))
-      sum += static_cast<int64_t>(sample->tokens.size());
-    tokens = std::max(tokens, sum);
+  for (const PlannedMicroBatch& micro : plan.micro_batches) {
+    tokens = std::max(tokens, micro.num_tokens);
     sequences = std::max(sequences, micro.end - micro.begin);
   }
   if (tokens <= tokens_) return std::nullopt;

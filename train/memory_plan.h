@@ -2,12 +2,10 @@
 // MemoryPlan: measures the memory of a trainer's micro-batches before the first one runs. Arenas that grow step by step
 // would hold more than they need.
 #include <optional>
-#include <span>
-#include <vector>
 
 #include "model/model.h"
-#include "train/micro_batch.h"
 #include "train/objective.h"
+#include "train/step_plan.h"
 
 namespace hone {
 
@@ -23,11 +21,10 @@ struct PeakBytes {
 
 class MemoryPlan {
  public:
-  // Peak bytes of the largest of these micro-batches, measured by a step of an equal trainer on the meta device.
+  // Peak bytes of the largest micro-batch of the plan, measured by a step of an equal trainer on the meta device.
   // nullopt if an earlier measurement is enough, or if `context` is on the meta device.
   std::optional<PeakBytes> grow_to_fit(Context& context, const Model& model, const TrainerConfig& config,
-                                       const Objective& objective, std::span<const Sample* const> samples,
-                                       std::span<const MicroBatch> micro_batches);
+                                       const Objective& objective, const StepPlan& plan);
 
  private:
   int64_t tokens_ = 0;  // of the largest measured micro-batch

@@ -19,6 +19,7 @@ void MetricsLog::open(int64_t step) {
 }
 
 void MetricsLog::metrics(int64_t step, const Metrics& row) {
+  if (folder_.empty()) return;
   open(step);
   const int64_t begin = on_row_ ? length_of(folder_ / "metrics.jsonl") : 0;
   metrics_->write(step, row);
@@ -28,6 +29,7 @@ void MetricsLog::metrics(int64_t step, const Metrics& row) {
 }
 
 void MetricsLog::sample(const Json& row) {
+  if (folder_.empty()) return;
   if (!samples_) samples_ = std::make_unique<JsonlWriter>(folder_ / "samples.jsonl", FileWriter::Mode::append);
   samples_->write(row);
 }
@@ -41,6 +43,7 @@ static void cut(const std::filesystem::path& path, const StateSection& section, 
 }
 
 void MetricsLog::save_state(StateSection& section) const {
+  if (folder_.empty()) return;
   if (metrics_) {
     metrics_->flush();
     tensorboard_->flush();
@@ -51,6 +54,7 @@ void MetricsLog::save_state(StateSection& section) const {
 }
 
 void MetricsLog::load_state(const StateSection& section) {
+  if (folder_.empty()) return;
   metrics_.reset();
   tensorboard_.reset();
   samples_.reset();

@@ -1,6 +1,6 @@
 #pragma once
 // MetricsLog: writes metrics.jsonl, TensorBoard files and samples.jsonl of a run. Its state is the lengths of the JSON
-// Lines files: resuming cuts what was written after the checkpoint.
+// Lines files: resuming cuts what was written after the checkpoint. Rank 0 alone has a log that writes.
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -13,6 +13,8 @@ namespace hone {
 
 class MetricsLog : public Stateful {
  public:
+  // Writes nothing and has no state: the log of ranks other than 0.
+  MetricsLog() = default;
   explicit MetricsLog(std::filesystem::path folder) : folder_(std::move(folder)) {}
   // Called after each row of metrics.jsonl with the length of the file before the row.
   void on_row(std::function<void(int64_t begin)> action) { on_row_ = std::move(action); }

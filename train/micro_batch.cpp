@@ -1,6 +1,7 @@
 #include "train/micro_batch.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/base/check.h"
@@ -71,6 +72,74 @@ void make_micro_batches(std::span<const Sample* const> samples, size_t unit, int
     out.back().end = i + unit;
     tokens += next;
   }
+}
+
+namespace {
+
+// Samples that stay together, with the sums of their sizes.
+struct SampleUnit {
+  size_t index = 0;
+  int64_t tokens = 0, cost = 0;
+};
+
+struct Bin {
+  std::vector<size_t> units;  // ascending
+  int64_t tokens = 0, cost = 0;
+};
+
+// Puts the units, which are in the order of falling tokens, into `count` bins; empty: some unit has no room.
+std::vector<Bin> fill_bins(std::span<const SampleUnit> units, size_t count, int64_t max_tokens) {
+  std::vector<Bin> bins(count);
+  for (const SampleUnit& unit : units) {
+    Bin* best = nullptr;
+    for (Bin& bin : bins)
+      if ((bin.units.empty() || bin.tokens + unit.tokens <= max_tokens) && (!best || bin.cost < best->cost))
+        best = &bin;
+    if (!best) return {};
+    best->units.push_back(unit.index);
+    best->tokens += unit.tokens;
+    best->cost += unit.cost;
+  }
+  std::erase_if(bins, [](const Bin& bin) { return bin.units.empty(); });
+  for (Bin& bin : bins) std::ranges::sort(bin.units);
+  std::ranges::sort(bins, {}, [](const Bin& bin) { return bin.units.front(); });
+  return bins;
+}
+
+}  // namespace
+
+std::vector<MicroBatch> cut_micro_batches(std::vector<const Sample*>& samples, const CutConfig& config) {
+  std::vector<MicroBatch> out;
+  if (config.multiple <= 1 || samples.empty()) {
+    make_micro_batches(samples, config.unit, config.max_tokens, out);
+    return out;
+  }
+  HONE_CHECK(samples.size() % config.unit == 0, "trainer: ", samples.size(), " samples do not make pairs");
+  std::vector<SampleUnit> units(samples.size() / config.unit);
+  int64_t tokens = 0;
+  for (size_t u = 0; u < units.size(); ++u) {
+    units[u].index = u;
+    for (size_t j = 0; j < config.unit; ++j) {
+      const auto length = static_cast<int64_t>(samples[u * config.unit + j]->tokens.size());
+      units[u].tokens += length;
+      units[u].cost += config.cost(length);
+    }
+    tokens += std::min(units[u].tokens, config.max_tokens);
+  }
+  std::ranges::stable_sort(units, std::ranges::greater(), &SampleUnit::tokens);
+  const int64_t rounds = std::max<int64_t>(1, (tokens - 1) / (config.max_tokens * config.multiple) + 1);
+  std::vector<Bin> bins;
+  for (int64_t count = rounds * config.multiple; bins.empty(); count += config.multiple)
+    bins = fill_bins(units, static_cast<size_t>(count), config.max_tokens);
+  std::vector<const Sample*> permuted;
+  for (const Bin& bin : bins) {
+    const size_t begin = permuted.size();
+    for (const size_t u : bin.units)
+      for (size_t j = 0; j < config.unit; ++j) permuted.push_back(samples[u * config.unit + j]);
+    out.push_back({begin, permuted.size()});
+  }
+  samples = std::move(permuted);
+  return out;
 }
 
 }  // namespace hone

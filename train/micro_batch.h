@@ -2,6 +2,7 @@
 // Micro-batches: the samples of one forward and backward pass. make_micro_batches() splits a step into micro-batches.
 // MicroBatchData packs the samples of one micro-batch.
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -51,5 +52,20 @@ struct MicroBatch {
 // and it must not end a run. out is written.
 void make_micro_batches(std::span<const Sample* const> samples, size_t unit, int64_t max_tokens,
                         std::vector<MicroBatch>& out);
+
+struct CutConfig {
+  size_t unit = 1;            // neighbors that stay together: 1, or 2 for pairs
+  int64_t max_tokens = 8192;  // of a micro-batch
+  int64_t multiple = 1;
+  std::function<int64_t(int64_t length)> cost;  // of a sample, for multiple > 1
+};
+// Splits a step into micro-batches of balanced cost whose number is a multiple of `multiple`, so that as many ranks
+// work side by side. Permutes the samples so that each micro-batch is a range.
+//
+// multiple = 1 is make_micro_batches(). Else the number is the least multiple for which this succeeds: the units, in
+// order of falling tokens, each go to the micro-batch of the least cost that has room. A unit of more than max_tokens
+// tokens is a micro-batch of its own. Micro-batches are in the order of their first samples, and keep the samples'
+// order. Empty ones are left out. The result depends on samples and config alone.
+std::vector<MicroBatch> cut_micro_batches(std::vector<const Sample*>& samples, const CutConfig& config);
 
 }  // namespace hone

@@ -12,11 +12,12 @@ static bool any(std::span<const float> values) {
   return std::any_of(values.begin(), values.end(), [](float v) { return v != 0; });
 }
 
-MicroBatchRunner::MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases)
+MicroBatchRunner::MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases,
+                                   UnitHooks* hooks)
     : context_(context),
       model_(model),
       phases_(phases),
-      pass_(context, model, config.recomputation()),
+      pass_(context, model, config.recomputation(), hooks),
       arena_(context.device()),
       host_(context),
       z_loss_(static_cast<float>(config.z_loss)),
@@ -96,7 +97,8 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
   const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
   const Tensor hidden = forward(packed, place);
   const Tensor lse = arena_.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
-  Param& head = model_.lm_head();
+  const Param& head = model_.lm_head();
+  pass_.begin_backward();
   logprob_fused(context_, {.logp = logp,
                            .lse = lse,
                            .hit = hit,
@@ -121,7 +123,7 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   const Tensor entropy = needs.entropy ? arena_.take(DType::f32, {rows}) : Tensor();
   const Tensor value = needs.critic ? arena_.take(DType::f32, {rows, 1}) : Tensor();
   const Tensor hit = needs.token_accuracy ? arena_.take(DType::f32, {rows}) : Tensor();
-  Param& head = model_.lm_head();
+  const Param& head = model_.lm_head();
   logprob_forward(context_, {.logp = logp,
                              .lse = lse,
                              .entropy = entropy,
@@ -148,6 +150,7 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
   phases_.mark(Phase::data);
+  pass_.begin_backward();
   logprob_backward(context_, {.dhidden = dhidden,
                               .dw = head.grad,
                               .grad = grad,
@@ -171,10 +174,25 @@ double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective
   const Packed packed = pack(staging);
   const Tensor hidden = forward(packed, place), dhidden = dhidden_for(packed.rows);
   const double loss = run_lm_head(staging, objective, scale, critic, metrics, packed, hidden, dhidden);
-  if (!std::isfinite(loss)) return loss;
-  pass_.backward(dhidden);
+  if (std::isfinite(loss)) {
+    pass_.backward(dhidden);
+  } else {
+    skip_backward(critic);
+  }
   phases_.mark(Phase::backward);
   return loss;
+}
+
+void MicroBatchRunner::skip(Critic* critic) {
+  pass_.skip_forward();
+  if (critic) critic->skip_forward();
+  skip_backward(critic);
+}
+
+void MicroBatchRunner::skip_backward(Critic* critic) {
+  pass_.begin_backward();
+  if (critic) critic->skip_backward();
+  pass_.skip_backward();
 }
 
 void MicroBatchRunner::measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) {

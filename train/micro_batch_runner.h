@@ -40,8 +40,10 @@ struct MicroBatchPosition {
 // log-probs and losses are 0.
 class MicroBatchRunner {
  public:
-  // All arguments but the config must outlive this object. Queued work is marked in `phases`.
-  MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases);
+  // All arguments but the config must outlive this object. Queued work is marked in `phases`. hooks: of the model's
+  // passes; null: none.
+  MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases,
+                   UnitHooks* hooks = nullptr);
 
   // For an objective whose loss is linear in logp: its gradient is known before the log-probs, so the host does not
   // wait. Writes logp and, unless empty, hit (kernels/lm_head/logprob.h) [R] f32 on the device; R is the number of
@@ -49,11 +51,13 @@ class MicroBatchRunner {
   void queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
                          const MicroBatchPosition& place, Tensor logp, Tensor hit);
   // For any objective; waits for the log-probs. `critic` may be null if the objective needs none. Returns the loss; if
-  // it is not finite, no backward pass runs.
+  // it is not finite, the backward pass computes nothing.
   double run(MicroBatchData& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
              Critic* critic, MetricSums& metrics);
   // Returns the objective's loss of the micro-batch's columns and writes its gradient into `staging`.
   double evaluate(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) const;
+  // Calls the hooks of a micro-batch's passes and computes nothing: only other ranks have one in this round.
+  void skip(Critic* critic);
   // Adds the objective's metrics after a forward pass without a backward pass. Waits for the device.
   void measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics);
   // The critic's values of the micro-batch's tokens (0 where the mask is 0). Waits for the device.
@@ -84,6 +88,8 @@ class MicroBatchRunner {
   // lm_head, objective, and the backward of lm_head into dhidden. Returns the loss.
   double run_lm_head(MicroBatchData& staging, const Objective& objective, double scale, Critic* critic,
                      MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden);
+  // Calls the hooks of the backward passes in the order of run().
+  void skip_backward(Critic* critic);
   bool is_dry_run() const { return context_.kind() == DeviceKind::meta; }
 
   Context& context_;

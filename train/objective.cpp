@@ -1,6 +1,7 @@
 #include "train/objective.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 namespace hone {
@@ -59,6 +60,75 @@ void check_batch(const Needs& needs, const TokenBatch& batch) {
   }
   HONE_CHECK(needs.unit != LossUnit::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(),
              " sequences do not make pairs");
+}
+
+void MetricSums::merge(const MetricSums& other) {
+  for (const auto& [name, sum] : other.sums_) add(name, sum.first, sum.second);
+  for (const auto& [name, value] : other.extremes_) name.ends_with("min") ? minimum(name, value) : maximum(name, value);
+}
+
+namespace {
+
+// Appends and reads numbers in this machine's byte order, and names with their length.
+void put_number(std::string& out, double value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); }
+void put_name(std::string& out, const std::string& name) {
+  put_number(out, static_cast<double>(name.size()));
+  out += name;
+}
+
+struct NumberReader {
+  std::string_view bytes;
+  std::string_view take(size_t count) {
+    HONE_CHECK(count <= bytes.size(), "metric sums: ", bytes.size(), " bytes are left of ", count);
+    const std::string_view out = bytes.substr(0, count);
+    bytes.remove_prefix(count);
+    return out;
+  }
+  double number() {
+    double out = 0;
+    std::memcpy(&out, take(sizeof out).data(), sizeof out);
+    return out;
+  }
+  size_t count() {
+    const double value = number();
+    HONE_CHECK(value >= 0 && value <= static_cast<double>(bytes.size()), "metric sums: a count of ", value);
+    return static_cast<size_t>(value);
+  }
+  std::string name() { return std::string(take(count())); }
+};
+
+}  // namespace
+
+std::string MetricSums::to_bytes() const {
+  std::string out;
+  put_number(out, static_cast<double>(sums_.size()));
+  for (const auto& [name, sum] : sums_) {
+    put_name(out, name);
+    put_number(out, sum.first);
+    put_number(out, sum.second);
+  }
+  put_number(out, static_cast<double>(extremes_.size()));
+  for (const auto& [name, value] : extremes_) {
+    put_name(out, name);
+    put_number(out, value);
+  }
+  return out;
+}
+
+MetricSums MetricSums::from_bytes(std::string_view bytes) {
+  NumberReader in{bytes};
+  MetricSums out;
+  for (size_t left = in.count(); left > 0; --left) {
+    const std::string name = in.name();
+    const double sum = in.number();
+    out.sums_[name] = {sum, in.number()};
+  }
+  for (size_t left = in.count(); left > 0; --left) {
+    const std::string name = in.name();
+    out.extremes_[name] = in.number();
+  }
+  HONE_CHECK(in.bytes.empty(), "metric sums: ", in.bytes.size(), " bytes too many");
+  return out;
 }
 
 Metrics MetricSums::means() const {

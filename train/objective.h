@@ -101,6 +101,12 @@ class MetricSums {
     auto [at, fresh] = extremes_.emplace(name, value);
     if (!fresh && value > at->second) at->second = value;
   }
+  // Adds the sums of another micro-batch. The order of calls decides the last bits of the sums.
+  void merge(const MetricSums& other);
+  // Bytes that from_bytes() reads back exactly, for other ranks. Throws an Error for bytes that to_bytes() did not
+  // write.
+  std::string to_bytes() const;
+  static MetricSums from_bytes(std::string_view bytes);
   // A name whose weights sum to 0 is left out.
   Metrics means() const;
 

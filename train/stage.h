@@ -13,6 +13,7 @@
 
 #include "core/base/registry.h"
 #include "core/base/rng.h"
+#include "core/comm/ranks.h"
 #include "core/config/fields.h"
 #include "core/config/problems.h"
 #include "core/text/tokenizer/tokenizer.h"
@@ -54,7 +55,8 @@ struct StageResult {
   double seconds = 0;
 };
 
-// What a stage works on. It must outlive the stage's run().
+// What a stage works on. It must outlive the stage's run(). With several ranks each has its own, and all of them run
+// the stage; rank 0 alone writes files (ranks.do_on_first), and its `log` alone writes.
 struct StageContext {
   Context& context;  // device, stream, scratch, numerics
   MetricsLog& log;
@@ -75,7 +77,10 @@ struct StageContext {
   const RolloutConfig* rollout = nullptr;
   // Loads another copy of the model as it was when the stage began.
   std::function<std::unique_ptr<Model>(bool gradients)> load_start_model = {};
-  // Evaluates the recipe's tasks and logs their metrics as a row of `step`; null: the recipe has no tasks.
+  // The ranks that run the stage together.
+  Ranks ranks = {};
+  // Evaluates the recipe's tasks and logs their metrics as a row of `step`; null: the recipe has no tasks. All ranks
+  // call it.
   std::function<void(int64_t step)> evaluate = {};
   StageResult result = {};
 };

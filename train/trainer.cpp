@@ -6,238 +6,266 @@
 #include "core/base/stopwatch.h"
 #include "core/device/device_library.h"
 #include "data/sample_json.h"
-#include "kernels/optimizer/optimizer.h"
-#include "model/flops.h"
+#include "kernels/op.h"
 #include "train/micro_batch.h"
 #include "train/micro_batch_runner.h"
+#include "train/param_update.h"
+#include "train/step_exchange.h"
+#include "train/step_plan.h"
 
 namespace hone {
 
 namespace {
 
-// Checks what outside data can get wrong about a sample.
-void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
-  const auto length = static_cast<int64_t>(sample.tokens.size());
-  HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length,
-             " tokens, the model ", shape.max_positions, " positions");
-  const std::span<const float> mask = sample.columns.find(columns::mask);
-  HONE_CHECK(mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length, " tokens and a mask of ",
-             mask.size());
-  HONE_CHECK(length == 0 || mask[0] == 0, "trainer: sample ", index,
-             " trains on its first token, which nothing predicts");
-  for (const int32_t id : sample.tokens)
-    HONE_CHECK(id >= 0 && id < shape.vocab_size, "trainer: sample ", index, " has token ", id,
-               ", the model's vocabulary has ", shape.vocab_size,
-               " entries (does the tokenizer belong to another model?)");
-}
+// Sums over the micro-batches of a step, in the order of the plan.
+struct StepSums {
+  double loss = 0;
+  MetricSums metrics;
+};
 
 }  // namespace
 
 struct Trainer::Impl {
-  Impl(Context& context_, Model& model_, TrainerConfig config_)
+  Impl(Context& context_, Model& model_, TrainerConfig config_, StepExchange* ranks)
       : context(context_),
         model(model_),
         config(std::move(config_)),
-        optimizer(config.optimizer->make()),
+        exchange(ranks ? *ranks : one_rank),
+        policy(context, exchange.make_gradient_sum(context, grad_units(context, model), config.norm_piece),
+               config.optimizer->make()),
         phases(context),
         update_phases(context),
-        pass(context, model, config, phases),
+        runner(context, model, config, phases, &policy.gradients()),
         step_arena(context.device()),
-        host(context) {
+        host(context),
+        cost(cost_of(model)) {
     require_training_libraries(context.device());
-    optimizer->attach(context, model.params());
-    flops_per_token = count_flops(model, 0).causal_train_flops_per_token;
-    flops_per_context = count_flops(model, 1).causal_train_flops_per_token - flops_per_token;
+    if (exchange.size() > 1) model.free_gradients(context);
   }
 
   Critic& the_critic() {
     if (!critic)
-      critic =
-          std::make_unique<Critic>(context, model, config.critic, config.recomputation(), config.optimizer->make());
+      critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), config.optimizer->make(),
+                                        exchange, config.norm_piece);
     return *critic;
   }
   bool is_dry_run() const { return context.kind() == DeviceKind::meta; }
+  bool has_two_norms() const { return critic && critic->separate(); }
 
-  // Reserves memory for the step's largest micro-batch.
-  void reserve(const Objective& objective) {
-    const std::optional<PeakBytes> peak =
-        reservation.grow_to_fit(context, model, config, objective, active_samples, micro_batches);
-    if (!peak) return;
-    context.scratch().reserve(peak->scratch);  // first: it frees the blocks that sampling has left
-    pass.reserve(*peak);
-    if (critic && peak->critic > 0) critic->reserve(peak->critic);
-  }
-  // Clip factor [1] and norm [1] of gradients that are clipped together. A critic with a shared trunk is clipped with
-  // the policy; a separate critic on its own.
-  struct Norm {
-    Tensor clip, norm;
-  };
-  Norm queue_norm(const std::function<void(Tensor)>& add_squares);
-  // Adds the objective's metrics of samples without a gradient to those of the step.
-  void measure_idle(const Objective& objective, double scale, MetricSums& metrics);
+  // The parts of step(), in the order of their calls.
+  void reserve(const StepPlan& plan, const Objective& objective);
+  void begin(const StepPlan& plan, const Objective& objective);
+  void run_micro_batches(const StepPlan& plan, const Objective& objective);
+  void measure_idle(const StepPlan& plan, const Objective& objective);
+  void queue_norms();
+  void fetch();
+  void read_static_losses(const StepPlan& plan, const Objective& objective);
+  StepSums fold_results(const StepPlan& plan);
+  double checked_norm(Tensor fetched, const char* what, std::span<const Sample* const> samples) const;
+  void update(double learning_rate);
+
+  void run(const StepPlan& plan, size_t index, const Objective& objective);
   [[noreturn]] void reject_step(const char* what, double value, std::span<const Sample* const> samples) const;
 
   Context& context;
   Model& model;
   TrainerConfig config;
-  std::unique_ptr<Optimizer> optimizer;
+  StepExchange one_rank;
+  StepExchange& exchange;
+  ParamUpdate policy;
   std::unique_ptr<Critic> critic;
   PhaseTimer phases, update_phases;
-  MicroBatchRunner pass;
+  MicroBatchRunner runner;
   MemoryPlan reservation;
   Arena step_arena;  // of one step
   HostFetch host;
+  StepCost cost;
   std::filesystem::path dump_path;
   int64_t steps = 0;
-  double flops_per_token = 0, flops_per_context = 0;  // of a token; of a token for each token of its sample
   std::vector<MicroBatchData> stagings;
-  std::vector<MicroBatch> micro_batches;
-  std::vector<const Sample*> active_samples;  // of a step: the samples that are not idle
-  std::vector<const Sample*> idle;  // of a step: idle samples with tokens to measure, if the objective measures entropy
+
+  // Of one step. Columns of all trained rows, if the loss is linear in logp; hit: if the objective measures accuracy.
+  Tensor logp, hit, host_logp, host_hit;
+  // A critic with a shared trunk is clipped with the policy; a separate critic on its own.
+  GradNorm norm, critic_norm;
+  Tensor host_norm, host_critic_norm;
+  std::vector<MicroBatchResult> results;  // of the plan's micro-batches, then of the idle ones
 };
 
 void Trainer::Impl::reject_step(const char* what, double value, std::span<const Sample* const> samples) const {
   std::string where;
   if (!dump_path.empty()) {
-    write_samples(dump_path, samples);
+    if (exchange.rank() == 0) write_samples(dump_path, samples);  // all ranks have the same samples
     where = "; its samples are in " + dump_path.string();
   }
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
 }
 
-// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle samples they
-// would describe only prompts whose rewards differ. An idle sample has no gradient, so a forward pass is enough.
-void Trainer::Impl::measure_idle(const Objective& objective, double scale, MetricSums& metrics) {
-  if (idle.empty()) return;
-  const std::span<const Sample* const> all = idle;
-  make_micro_batches(all, 1, config.micro_batch_tokens, micro_batches);
-  for (const MicroBatch& micro : micro_batches) {
-    stagings.front().fill(all.subspan(micro.begin, micro.end - micro.begin));
-    pass.measure(stagings.front(), objective, scale, metrics);
+// Reserves memory for the step's largest micro-batch.
+void Trainer::Impl::reserve(const StepPlan& plan, const Objective& objective) {
+  const std::optional<PeakBytes> peak = reservation.grow_to_fit(context, model, config, objective, plan);
+  if (!peak) return;
+  context.scratch().reserve(peak->scratch);  // first: it frees the blocks that sampling has left
+  runner.reserve(*peak);
+  if (critic && peak->critic > 0) critic->reserve(peak->critic);
+}
+
+void Trainer::Impl::begin(const StepPlan& plan, const Objective& objective) {
+  const Needs needs = objective.needs();
+  phases.begin();
+  policy.gradients().begin_step(plan.num_active());
+  if (critic) critic->params().gradients().begin_step(plan.num_active());
+  step_arena.release({});
+  const auto column = [&](bool wanted) { return wanted ? step_arena.take(DType::f32, {plan.num_trained}) : Tensor(); };
+  logp = column(needs.loss_linear_in_logp);
+  hit = column(needs.loss_linear_in_logp && needs.token_accuracy);
+  stagings.resize(std::max(stagings.size(), needs.loss_linear_in_logp ? plan.micro_batches.size() : 1));
+  results.assign(plan.micro_batches.size() + plan.idle_micro_batches.size(), {});
+}
+
+// Ranks run side by side: micro-batches k N to k N + N - 1 are round k. All ranks call the hooks of a round in which
+// one of them learns.
+void Trainer::Impl::run_micro_batches(const StepPlan& plan, const Objective& objective) {
+  const size_t count = plan.micro_batches.size(), ranks = exchange.size();
+  std::vector<uint8_t> active(ranks);
+  for (size_t first = 0; first < count; first += ranks) {
+    for (size_t rank = 0; rank < ranks; ++rank)
+      active[rank] = first + rank < count && plan.micro_batches[first + rank].active();
+    const bool any_active = std::ranges::find(active, 1) != active.end();
+    if (any_active) {
+      policy.gradients().begin_round(active);
+      if (critic) critic->params().gradients().begin_round(active);
+    }
+    const size_t own = first + exchange.rank();
+    if (own < count) run(plan, own, objective);
+    if (any_active && active[exchange.rank()] == 0) runner.skip(critic.get());
   }
 }
 
-Trainer::Impl::Norm Trainer::Impl::queue_norm(const std::function<void(Tensor)>& add_squares) {
-  const Tensor sum = step_arena.take(DType::f64, {1});
-  const Norm out{step_arena.take(DType::f32, {1}), step_arena.take(DType::f32, {1})};
-  context.zero(sum);
-  add_squares(sum);
-  clip_factor(context, out.clip, out.norm, sum, static_cast<float>(config.max_grad_norm));
+void Trainer::Impl::run(const StepPlan& plan, size_t index, const Objective& objective) {
+  const PlannedMicroBatch& micro = plan.micro_batches[index];
+  const MicroBatchPosition place{
+      .step = steps, .first_sample = static_cast<int64_t>(micro.begin), .first_token = micro.first_token};
+  const bool is_static = static_cast<bool>(logp);
+  MicroBatchData& staging = stagings[is_static ? index : 0];
+  staging.fill(plan.samples_of(micro));
+  if (is_static)
+    runner.queue_static_grad(staging, objective, plan.scale, place, logp.rows(micro.first_row, micro.num_rows),
+                             hit ? hit.rows(micro.first_row, micro.num_rows) : Tensor());
+  else
+    results[index].loss = runner.run(staging, objective, plan.scale, place, critic.get(), results[index].metrics);
+}
+
+// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle samples they
+// would describe only prompts whose rewards differ. An idle sample has no gradient, so a forward pass is enough.
+void Trainer::Impl::measure_idle(const StepPlan& plan, const Objective& objective) {
+  for (size_t i = 0; i < plan.idle_micro_batches.size(); ++i) {
+    const size_t index = plan.micro_batches.size() + i;
+    if (!exchange.is_own(index)) continue;
+    const MicroBatch& micro = plan.idle_micro_batches[i];
+    MicroBatchData staging;
+    staging.fill(std::span(plan.idle).subspan(micro.begin, micro.end - micro.begin));
+    runner.measure(staging, objective, plan.scale, results[index].metrics);
+  }
+}
+
+void Trainer::Impl::queue_norms() {
+  ParamUpdate* const own = &policy;
+  if (has_two_norms()) {
+    ParamUpdate* const second = &critic->params();
+    norm = queue_norm(context, step_arena, {&own, 1}, config.max_grad_norm);
+    critic_norm = queue_norm(context, step_arena, {&second, 1}, config.max_grad_norm);
+    return;
+  }
+  std::vector<ParamUpdate*> all{own};
+  if (critic) all.push_back(&critic->params());
+  norm = critic_norm = queue_norm(context, step_arena, all, config.max_grad_norm);
+}
+
+// Fetches what the host reads of the step. Waits for the device.
+void Trainer::Impl::fetch() {
+  host.clear();
+  host_norm = host.fetch(norm.norm);
+  host_critic_norm = host.fetch(critic_norm.norm);
+  host_logp = logp ? host.fetch(logp) : Tensor();
+  host_hit = hit ? host.fetch(hit) : Tensor();
+  context.synchronize();
+}
+
+// The losses of micro-batches whose gradients were known before their log-probs.
+void Trainer::Impl::read_static_losses(const StepPlan& plan, const Objective& objective) {
+  if (!logp) return;
+  for (size_t i = 0; i < plan.micro_batches.size(); ++i) {
+    if (!exchange.is_own(i)) continue;
+    const PlannedMicroBatch& micro = plan.micro_batches[i];
+    MicroBatchResult& result = results[i];
+    runner.read_rows(stagings[i], host_logp.rows(micro.first_row, micro.num_rows), stagings[i].logp);
+    result.loss = runner.evaluate(stagings[i], objective, plan.scale, result.metrics);
+    if (hit) runner.add_token_accuracy(host_hit.rows(micro.first_row, micro.num_rows), result.metrics);
+  }
+}
+
+StepSums Trainer::Impl::fold_results(const StepPlan& plan) {
+  exchange.fold(results);
+  StepSums out;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!std::isfinite(results[i].loss)) reject_step("loss", results[i].loss, plan.samples_of(plan.micro_batches[i]));
+    out.loss += results[i].loss;
+    out.metrics.merge(results[i].metrics);
+  }
   return out;
 }
 
-Trainer::Trainer(Context& context, Model& model, TrainerConfig config)
-    : impl_(std::make_unique<Impl>(context, model, std::move(config))) {}
+double Trainer::Impl::checked_norm(Tensor fetched, const char* what, std::span<const Sample* const> samples) const {
+  const double out = is_dry_run() ? 0 : fetched.ptr<float>()[0];
+  if (!std::isfinite(out)) reject_step(what, out, samples);
+  return out;
+}
+
+void Trainer::Impl::update(double learning_rate) {
+  update_phases.begin();
+  const OpRange range(context, "optimizer");
+  const int64_t number = ++steps;  // from here on, an exception leaves half-updated weights
+  policy.apply(norm, number, learning_rate);
+  if (critic) critic->update(critic_norm, number, learning_rate);
+  update_phases.mark(Phase::optimizer);
+}
+
+Trainer::Trainer(Context& context, Model& model, TrainerConfig config, StepExchange* ranks)
+    : impl_(std::make_unique<Impl>(context, model, std::move(config), ranks)) {}
 Trainer::~Trainer() = default;
 
 StepReport Trainer::step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate) {
   const Stopwatch watch;
   Impl& m = *impl_;
-  const Needs needs = objective.needs();
-  HONE_CHECK(!samples.empty(), "trainer: a step needs at least one sample");
+  const StepPlan plan = plan_step(samples, objective, m.config, m.model.shape(), m.cost, m.is_dry_run());
+  if (objective.needs().critic) m.the_critic();
+  m.reserve(plan, objective);
+  m.begin(plan, objective);
+  m.run_micro_batches(plan, objective);
+  m.measure_idle(plan, objective);
+  m.queue_norms();
+  m.phases.mark(Phase::optimizer);
+  m.fetch();
+  m.read_static_losses(plan, objective);
+  const StepSums sums = m.fold_results(plan);
+
   StepReport report;
+  report.loss = sums.loss;
+  report.grad_norm = m.checked_norm(m.host_norm, "gradient norm", samples);
+  const double critic_norm = m.checked_norm(m.host_critic_norm, "critic's gradient norm", samples);
   report.learning_rate = learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());
-  double count = 0;
-  const bool may_skip = m.config.z_loss == 0 && !m.is_dry_run();  // a dry run has no numbers to look at
-  m.active_samples.clear();
-  m.idle.clear();
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const Sample& sample = *samples[i];
-    check_sample(sample, i, m.model.shape());
-    const std::span<const float> mask = sample.columns.find(columns::mask);
-    count += count_of(needs.unit, mask);
-    report.num_tokens += static_cast<int64_t>(sample.tokens.size());
-    const auto trained = std::ranges::count_if(mask, [](float v) { return v != 0; });
-    if (may_skip && objective.has_no_gradient(sample)) {
-      if (needs.entropy && trained > 0) m.idle.push_back(&sample);
-      continue;
-    }
-    m.active_samples.push_back(&sample);
-    report.num_trained_tokens += trained;
-    const auto length = static_cast<double>(sample.tokens.size());
-    report.flops += length * (m.flops_per_token + m.flops_per_context * length);
-  }
-  const std::span<const Sample* const> working = m.active_samples;
-  if (needs.critic) m.the_critic();
-  make_micro_batches(working, needs.unit == LossUnit::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
-  m.reserve(objective);
-  const auto samples_of = [&](const MicroBatch& micro) {
-    return working.subspan(micro.begin, micro.end - micro.begin);
-  };
-
-  m.phases.begin();
-  m.model.zero_grad(m.context);
-  if (m.critic) m.critic->zero_grad();
-  m.step_arena.release({});
-  MetricSums metrics;
-  const double scale = scale_of(count);
-  const auto add_loss = [&](double loss, const MicroBatch& micro) {
-    if (!std::isfinite(loss)) m.reject_step("loss", loss, samples_of(micro));
-    report.loss += loss;
-  };
-  const auto step_column = [&](bool wanted) {
-    return wanted ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
-  };
-  const bool counts_hits = needs.loss_linear_in_logp && needs.token_accuracy;
-  const Tensor logp = step_column(needs.loss_linear_in_logp), hit = step_column(counts_hits);
-  m.stagings.resize(std::max(m.stagings.size(), needs.loss_linear_in_logp ? m.micro_batches.size() : 1));
-  int64_t first_row = 0;
-  MicroBatchPosition place{.step = m.steps};
-  for (size_t i = 0; i < m.micro_batches.size(); ++i) {
-    MicroBatchData& staging = m.stagings[needs.loss_linear_in_logp ? i : 0];
-    staging.fill(samples_of(m.micro_batches[i]));
-    place.first_sample = static_cast<int64_t>(m.micro_batches[i].begin);
-    const auto rows = static_cast<int64_t>(staging.rows().size());
-    if (needs.loss_linear_in_logp)
-      m.pass.queue_static_grad(staging, objective, scale, place, logp.rows(first_row, rows),
-                               counts_hits ? hit.rows(first_row, rows) : Tensor());
-    else
-      add_loss(m.pass.run(staging, objective, scale, place, m.critic.get(), metrics), m.micro_batches[i]);
-    first_row += rows;
-    place.first_token += static_cast<int64_t>(staging.logp.size());
-  }
-
-  m.measure_idle(objective, scale, metrics);
-
-  const bool two_norms = m.critic && m.critic->separate();
-  const Impl::Norm policy = m.queue_norm([&](Tensor sum) {
-    m.optimizer->add_squares(m.context, sum);
-    if (m.critic && !two_norms) m.critic->add_squares(sum);
-  });
-  const Impl::Norm critic = two_norms ? m.queue_norm([&](Tensor sum) { m.critic->add_squares(sum); }) : policy;
-  m.phases.mark(Phase::optimizer);
-  m.host.clear();
-  const Tensor host_norm = m.host.fetch(policy.norm), host_critic_norm = m.host.fetch(critic.norm),
-               host_logp = needs.loss_linear_in_logp ? m.host.fetch(logp) : Tensor(),
-               host_hit = counts_hits ? m.host.fetch(hit) : Tensor();
-  m.context.synchronize();
-  if (needs.loss_linear_in_logp) {
-    first_row = 0;
-    for (size_t i = 0; i < m.micro_batches.size(); ++i) {
-      MicroBatchData& staging = m.stagings[i];
-      const auto rows = static_cast<int64_t>(staging.rows().size());
-      m.pass.read_rows(staging, host_logp.rows(first_row, rows), staging.logp);
-      add_loss(m.pass.evaluate(staging, objective, scale, metrics), m.micro_batches[i]);
-      first_row += rows;
-    }
-    if (counts_hits) m.pass.add_token_accuracy(host_hit, metrics);
-  }
-  const double critic_norm = m.is_dry_run() ? 0 : host_critic_norm.ptr<float>()[0];
-  if (!m.is_dry_run()) report.grad_norm = host_norm.ptr<float>()[0];
-  if (!std::isfinite(report.grad_norm)) m.reject_step("gradient norm", report.grad_norm, samples);
-  if (!std::isfinite(critic_norm)) m.reject_step("critic's gradient norm", critic_norm, samples);
+  report.num_tokens = plan.num_tokens;
+  report.lengths_digest = plan.lengths_digest;
+  report.num_trained_tokens = plan.num_trained;
+  report.flops = plan.flops;
   report.times = m.phases.read();
   report.times.optimizer += m.update_phases.read().optimizer;  // of the previous update: this one is only queued
-  m.update_phases.begin();
-  const OpRange range(m.context, "optimizer");
-  const int64_t number = ++m.steps;  // from here on, an exception leaves half-updated weights
-  m.optimizer->update(m.context, policy.clip, number, learning_rate);
-  if (m.critic) m.critic->update(critic.clip, number, learning_rate);
-  m.update_phases.mark(Phase::optimizer);
+  m.update(learning_rate);
   if (!m.is_dry_run()) m.context.scratch().reserve(0);  // merges what bodies took beyond the plan
-  report.metrics = metrics.means();
-  if (two_norms) report.metrics["critic/grad_norm"] = critic_norm;
+  report.metrics = sums.metrics.means();
+  if (m.has_two_norms()) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();
   return report;
 }
@@ -248,12 +276,12 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
   Impl& m = *impl_;
   std::vector<std::vector<float>> out;
   for (size_t i = 0; i < samples.size(); ++i) check_sample(*samples[i], i, m.model.shape());
-  make_micro_batches(samples, 1, m.config.micro_batch_tokens, m.micro_batches);
-  m.stagings.resize(std::max<size_t>(m.stagings.size(), 1));
-  MicroBatchData& staging = m.stagings.front();
-  for (const MicroBatch& micro : m.micro_batches) {
+  std::vector<MicroBatch> micro_batches;
+  make_micro_batches(samples, 1, m.config.micro_batch_tokens, micro_batches);
+  MicroBatchData staging;
+  for (const MicroBatch& micro : micro_batches) {
     staging.fill(samples.subspan(micro.begin, micro.end - micro.begin));
-    const std::vector<float> tokens = m.pass.values(staging, m.the_critic());
+    const std::vector<float> tokens = m.runner.values(staging, m.the_critic());
     auto begin = tokens.begin();
     for (size_t i = micro.begin; i < micro.end; ++i) {
       const auto end = begin + static_cast<std::ptrdiff_t>(samples[i]->tokens.size());
@@ -267,7 +295,7 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
 int64_t Trainer::steps_done() const { return impl_->steps; }
 
 PeakBytes Trainer::peak() const {
-  PeakBytes out = impl_->pass.peak();
+  PeakBytes out = impl_->runner.peak();
   out.critic = impl_->critic ? impl_->critic->peak_bytes() : 0;
   out.scratch = impl_->context.scratch().peak_bytes();
   return out;
@@ -276,16 +304,16 @@ PeakBytes Trainer::peak() const {
 TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
   const bool counted = m.is_dry_run();  // a dry run's arenas grow freely: only their peaks count
-  const PeakBytes peak = m.pass.peak();
+  const PeakBytes peak = m.runner.peak();
   size_t activations = counted ? peak.tape + peak.columns + m.step_arena.capacity_bytes()
-                               : m.pass.capacity_bytes() + m.step_arena.capacity_bytes();
-  TrainerMemory out{.optimizer = m.optimizer->state_bytes()};
+                               : m.runner.capacity_bytes() + m.step_arena.capacity_bytes();
+  TrainerMemory out{.optimizer = m.policy.state_bytes()};
   if (m.critic) {
     out.optimizer += m.critic->state_bytes();
     out.critic = m.critic->weight_bytes();
     activations += counted ? m.critic->peak_bytes() : m.critic->capacity_bytes();
   }
-  out.activations = static_cast<int64_t>(activations);
+  out.activations = static_cast<int64_t>(activations) + m.policy.gradients().bytes();
   return out;
 }
 
@@ -298,7 +326,7 @@ static constexpr std::string_view critic_prefix = "critic.";
 void Trainer::save_state(StateSection& section) const {
   section.values.set("steps", impl_->steps);
   section.values.set("critic", impl_->critic != nullptr);
-  impl_->optimizer->save_state(section);
+  impl_->policy.save_state(section);
   if (!impl_->critic) return;
   StateSection own;
   impl_->critic->save_state(own);
@@ -307,7 +335,7 @@ void Trainer::save_state(StateSection& section) const {
 
 void Trainer::load_state(const StateSection& section) {
   impl_->steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
-  impl_->optimizer->load_state(section);
+  impl_->policy.load_state(section);
   if (!section.values.at("critic", "trainer state").as_bool("trainer state: critic")) return;
   StateSection own;
   for (const NamedTensor& named : section.tensors)

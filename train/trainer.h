@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/config/choice.h"
+#include "kernels/optimizer/optimizer.h"
 #include "model/forward.h"
 #include "model/token_logprobs.h"
 #include "train/critic.h"
@@ -15,6 +16,8 @@
 #include "train/phase_timer.h"
 
 namespace hone {
+
+class StepExchange;  // train/step_exchange.h
 
 struct TrainerConfig {
   // Packed tokens of one forward and backward pass. A longer sample is a micro-batch of its own.
@@ -29,14 +32,19 @@ struct TrainerConfig {
   // in the run. 0 = none.
   double neftune_noise_alpha = 0;
   uint64_t noise_seed = 0;
-  void fields(Fields& f);           // includes the optimizer's own keys
-  Recompute recomputation() const;  // `recompute` as an enum
+  // The number of micro-batches of a step is a multiple of it (cut_micro_batches). It decides bits; the number of ranks
+  // does not.
+  int64_t micro_batch_multiple = 1;
+  int64_t norm_piece = hone::norm_piece;  // elements of a piece of the gradient norm; tests use small ones
+  void fields(Fields& f);                 // includes the optimizer's own keys
+  Recompute recomputation() const;        // `recompute` as an enum
 };
 
 struct StepReport {
   // loss: the objective's, without the z-loss. grad_norm: before the clip.
   double loss = 0, grad_norm = 0, learning_rate = 0;
   int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
+  uint64_t lengths_digest = 0;  // of the samples' lengths in order: ranks must have the same samples
   double flops = 0;  // of forward and backward passes (ModelFlops::causal_train_flops_per_token); without a critic's
   double seconds = 0, sampling_seconds = 0;  // sampling_seconds: of the completions; the caller sets it
   StepTimes times;                           // on the device; optimizer: the update before this step
@@ -53,7 +61,8 @@ struct TrainerMemory {
 // thread. State: optimizer, critic, the number of steps done.
 class Trainer : public Stateful {
  public:
-  Trainer(Context& context, Model& model, TrainerConfig config);
+  // ranks: other ranks that train the same model; it must outlive the trainer. Null: this is the only rank.
+  Trainer(Context& context, Model& model, TrainerConfig config, StepExchange* ranks = nullptr);
   ~Trainer() override;
 
   // One optimizer step over the samples. Members of a group must be adjacent if needs().unit is pair; a micro-batch

@@ -19,6 +19,7 @@ std::vector<BenchCase> packed(Context& context) {
            : std::vector<Packed>{{8, 1024, 14, 2, 64},
                                  {4, 2048, 12, 2, 128},
                                  {4, 4096, 16, 16, 128},
+                                 {4, 4096, 32, 32, 64},
                                  {1, 16384, 16, 16, 128},
                                  {1, 16384, 16, 16, 64}}) {
     const int64_t rows = S * T;

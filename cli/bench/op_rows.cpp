@@ -136,13 +136,12 @@ std::vector<BenchCase> updates(Context& context) {
   const int64_t n = int64_t{1} << (cpu ? 24 : 28);
   const Tensor value = bench_floats(context, {n}), m = bench_floats(context, {n}, 0), v = bench_floats(context, {n}, 0),
                grad = bench_floats(context, {n}), clip = bench_floats(context, {1});
-  const Tensor sum = context.scratch().take(DType::f64, {1});
-  context.zero(sum);
+  const Tensor pieces = context.scratch().take(DType::f64, {n / norm_piece});
   const auto numbers = static_cast<double>(n);
   const AdamwStep step{.learning_rate = 1e-4f};
   std::vector<BenchCase> out{bench_case(adamw_update, context, concat(n), 0, 28 * numbers,
                                         {.range = ParamRange{value, {}, grad, {}, clip}, .m = m, .v = v, .step = step}),
-                             bench_case(sum_squares, context, concat(n), 0, 4 * numbers, sum, grad)};
+                             bench_case(sum_squares, context, concat(n), 0, 4 * numbers, pieces, grad, norm_piece)};
   if (cpu) return out;
   const Tensor rounded = bench_numbers(context, {n}), m16 = bench_numbers(context, {n}, 0),
                v16 = bench_numbers(context, {n}, 0);

@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "core/base/rank_thread.h"
+
 namespace hone::log {
 namespace {
 
@@ -82,7 +84,14 @@ void also_to_file(const std::string& path) {
   }
 }
 
+// Every rank says the same. So the others' lines are left out, but their warnings may have causes of their own.
 void write(Level level, std::string_view line) {
+  std::string labeled;
+  if (const int rank = rank_thread().rank; rank > 0) {
+    if (level < Level::warning) return;
+    labeled = concat("[rank ", rank, "] ", line);
+    line = labeled;
+  }
   constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                                   spdlog::level::err};
   Output& out = output();
@@ -106,6 +115,7 @@ Progress::~Progress() {
 }
 
 void Progress::update(int64_t done, std::string_view note) {
+  note_progress();
   done_ = done;
   note_ = note;
   const auto now = Clock::now();
@@ -115,6 +125,7 @@ void Progress::update(int64_t done, std::string_view note) {
 }
 
 void Progress::print(std::string_view note, bool last) {
+  if (rank_thread().rank > 0) return;
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   const double rate = seconds > 0 ? static_cast<double>(done_) / seconds : 0;
   std::string line = what_ + " ";

@@ -262,7 +262,7 @@ class Reader : public Fields {
   template <class T>
   void scalar(const char* key, T& v, const char* expected) {
     const toml::node* node = ask(key);
-    if (node) convert(key, *node, v, expected);
+    if (node && !is_word_for_number(key, *node, v)) convert(key, *node, v, expected);
     if constexpr (std::is_same_v<T, double> || std::is_same_v<T, int64_t>)
       if (const auto found = defaults_.find(key); !node && found != defaults_.end()) v = static_cast<T>(found->second);
     if constexpr (std::is_same_v<T, std::string>)
@@ -271,6 +271,18 @@ class Reader : public Fields {
                      concat(key, " = \"", found->second.second, "\""));
         v = found->second.second;
       }
+  }
+  // A word that alias_value() gives for a number: "auto" for 0. True if the node is that word.
+  template <class T>
+  bool is_word_for_number(const char* key, const toml::node& node, T& v) const {
+    if constexpr (std::is_same_v<T, int64_t>) {
+      const auto word = node.value_exact<std::string>();
+      const auto found = old_values_.find(key);
+      if (!word || found == old_values_.end() || *word != found->second.first) return false;
+      v = std::stoll(found->second.second);
+      return true;
+    }
+    return false;
   }
   template <class T>
   void list(const char* key, std::vector<T>& v, const char* expected) {

@@ -11,6 +11,7 @@
 #include "core/device/cuda_check.h"
 #include "core/device/cuda_facts.h"
 #include "core/device/device.h"
+#include "core/device/device_peers.h"
 
 namespace hone {
 namespace {
@@ -37,6 +38,9 @@ class CudaEvent : public Event {
     float milliseconds = 0;
     HONE_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event_, event_));
     return milliseconds * 1e-3;
+  }
+  void make_stream_wait(void* stream) const {
+    HONE_CUDA_CHECK(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_, 0));
   }
 
  private:
@@ -227,6 +231,34 @@ class CudaDevice : public Device {
   cuda_facts_source = ask_runtime;
   return devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
 }();
+
+int count_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();  // clears it: a machine without a GPU or driver has none
+  return 0;
+}
+
+// Without peer access cudaMemcpyAsync copies through the host.
+void reach(const void* memory) {
+  cudaPointerAttributes owner{};
+  int reader = 0, possible = 0;
+  HONE_CUDA_CHECK(cudaPointerGetAttributes(&owner, memory));
+  HONE_CUDA_CHECK(cudaGetDevice(&reader));
+  if (owner.device == reader) return;
+  HONE_CUDA_CHECK(cudaDeviceCanAccessPeer(&possible, reader, owner.device));
+  if (!possible) return;
+  const cudaError_t code = cudaDeviceEnablePeerAccess(owner.device, 0);
+  if (code == cudaErrorPeerAccessAlreadyEnabled)
+    cudaGetLastError();  // clears it
+  else
+    HONE_CUDA_CHECK(code);
+}
+
+[[maybe_unused]] const bool added_peers = device_peers().add(
+    "cuda", {.count = count_devices, .reach = reach, .make_stream_wait = [](Event& event, void* stream) {
+               static_cast<CudaEvent&>(event).make_stream_wait(stream);
+             }});
 
 }  // namespace
 }  // namespace hone

@@ -6,7 +6,9 @@
 #include <charconv>
 #include <fstream>
 #include <optional>
+#include <regex>
 
+#include "core/base/format.h"
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
@@ -162,16 +164,43 @@ fs::path newest_checkpoint(const fs::path& root) {
   return {};
 }
 
+// The files with a section's tensors: NAME.safetensors, or the complete set NAME-00001-of-00004.safetensors, ..., of
+// which each of four ranks wrote one.
+static std::vector<fs::path> tensor_files(const fs::path& folder, const std::string& name) {
+  std::vector<std::string> found;
+  std::string count;  // of the set, as its files' names have it
+  const std::regex part(R"((.+)-(\d{5})-of-(\d{5})\.safetensors)");
+  std::smatch match;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string file = entry.path().filename().string();
+    if (!std::regex_match(file, match, part) || match[1] != name) continue;
+    HONE_CHECK(count.empty() || count == match[3], (folder / file).string(), ": belongs to another set than ",
+               found.back());
+    count = match[3];
+    found.push_back(file);
+  }
+  const fs::path whole = folder / (name + ".safetensors");
+  if (found.empty()) return fs::exists(whole) ? std::vector{whole} : std::vector<fs::path>();
+  HONE_CHECK(!fs::exists(whole), whole.string(), ": the section is there twice: also as ", found.front());
+  std::vector<fs::path> out;
+  for (int i = 1; i <= std::stoi(count); ++i) {
+    out.push_back(folder / format_text("%s-%05d-of-%s.safetensors", name.c_str(), i, count.c_str()));
+    HONE_CHECK(fs::exists(out.back()), out.back().string(), ": the file is missing");
+  }
+  HONE_CHECK(out.size() == found.size(), folder.string(), ": ", found.size(), " files of section '", name, "' of ",
+             out.size());
+  return out;
+}
+
 void load_sections(const fs::path& folder, const std::map<std::string, Stateful*>& sections) {
   for (const auto& [name, owner] : sections) {
-    const fs::path values = folder / "trainer" / (name + ".json"),
-                   tensors = folder / "trainer" / (name + ".safetensors");
+    const fs::path values = folder / "trainer" / (name + ".json");
     HONE_CHECK(fs::exists(values), values.string(), ": the checkpoint has no section '", name, "'");
     StateSection section{parse_json(read_file(values, max_document_bytes), values.string()), {}};
-    std::optional<SafetensorsReader> reader;
-    if (fs::exists(tensors)) {
-      reader.emplace(tensors);
-      for (const std::string& one : reader->names()) section.tensors.push_back({one, reader->at(one)});
+    std::vector<SafetensorsReader> readers;
+    for (const fs::path& file : tensor_files(folder / "trainer", name)) {
+      readers.emplace_back(file);
+      for (const std::string& one : readers.back().names()) section.tensors.push_back({one, readers.back().at(one)});
     }
     try {
       owner->load_state(section);

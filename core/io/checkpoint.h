@@ -48,7 +48,8 @@ void verify_checkpoint(const std::filesystem::path& folder);
 // The newest checkpoint under root that verifies; empty if there is none. A warning names each damaged one it skips.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& root);
 
-// Loads every section. Throws Error if one is missing.
+// Loads every section. Tensors are read from trainer/NAME.safetensors, or from the parts of several ranks:
+// trainer/NAME-00001-of-00004.safetensors and so on. Throws Error if a section or a part is missing.
 void load_sections(const std::filesystem::path& folder, const std::map<std::string, Stateful*>& sections);
 
 }  // namespace hone

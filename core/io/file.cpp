@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "core/base/rank_thread.h"
 #include "core/io/byte_source.h"
 #include "core/io/nearest_path.h"
 
@@ -179,6 +180,7 @@ void FileWriter::write(std::string_view bytes) {
 void FileWriter::flush() { write_through(std::exchange(buffer_, {})); }
 
 void FileWriter::write_through(std::string_view rest) {
+  note_progress();
   while (!rest.empty()) {
     const ssize_t count = ::write(descriptor_, rest.data(), rest.size());
     HONE_CHECK(count >= 0 || errno == EINTR, name_, ": cannot write: ", reason());

@@ -14,16 +14,6 @@ using Bf16 = __nv_bfloat16;
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// Calls visit(P()) with the first of the plans whose P::bytes of dynamic shared memory a thread block of the device may
-// have beside static_bytes. The last plan fits every device.
-template <size_t static_bytes, class P, class... Rest, class Visit>
-void with_first_that_fits(const DeviceLimits& limits, Visit visit) {
-  if constexpr (sizeof...(Rest) > 0)
-    if (P::bytes + static_bytes > limits.shared_per_block)
-      return with_first_that_fits<static_bytes, Rest...>(limits, visit);
-  visit(P());
-}
-
 template <int U>
 __device__ inline uint32_t unit_at(uint32_t tile, int row, int unit) {
   return tile + static_cast<uint32_t>(row * U + (unit ^ (row & 7))) * 16;
@@ -92,6 +82,34 @@ __device__ inline void exchange_quad(uint32_t (&x)[4], int lane) {
         const uint32_t got = __shfl_xor_sync(0xffffffffu, high ? x[i] : x[i | step], step);
         (high ? x[i] : x[i | step]) = got;
       }
+}
+
+// mbarriers of capability 8.0, by shared-memory address. A phase ends when `count` arrivals have come; await_phase()
+// returns when the phase of this parity has ended.
+__device__ inline void init_barrier(uint32_t at, uint32_t count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
+__device__ inline void arrive_at(uint32_t at) {
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
+}
+// Arrives when the thread's cp.async copies so far have landed.
+__device__ inline void arrive_with_copies(uint32_t at) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
+}
+__device__ inline void await_phase(uint32_t at, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nwait:\nmbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n@!done bra wait;\n}" ::"r"(at),
+      "r"(parity)
+      : "memory");
+}
+
+// Calls body(P{}) with the first plan P whose shared memory a thread block of the device may have; the last plan fits
+// every device.
+template <class P, class... Rest, class Body>
+void with_fitting_plan(const DeviceLimits& limits, Body body) {
+  if constexpr (sizeof...(Rest) > 0)
+    if (P::bytes + P::static_bytes > limits.shared_per_block) return with_fitting_plan<Rest...>(limits, body);
+  body(P{});
 }
 
 // Rounds the head dimension up to 64, 128 or 256 and calls body(width). Shared memory is padded with zeros, which

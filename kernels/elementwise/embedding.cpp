@@ -2,8 +2,12 @@
 #include "kernels/elementwise/embedding.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
 
 #include "core/base/parallel_for.h"
+#include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
 
 namespace hone {
@@ -32,12 +36,22 @@ void backward(Context&, Tensor dtable, Tensor dy, Tensor ids) {
   check_shape(embedding_backward, "dtable", dtable, {dtable.dim(0), dim});
   check_shape(embedding_backward, "ids", ids, {rows}, DType::i32);
   check_indices(embedding_backward, "ids", ids, dtable.dim(0));
-  constexpr int64_t columns_per_piece = 64;  // work is split by columns; each thread adds its rows in ascending order
+  const int32_t* id = ids.ptr<int32_t>();
+  std::vector<int64_t> order(static_cast<size_t>(rows));  // rows of the same id are adjacent, in ascending order
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int64_t row) { return id[row]; });
+  constexpr int64_t columns_per_piece = 64;
   parallel_for(dim, columns_per_piece, [&](int64_t begin, int64_t end) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* from = dy.row<float>(r);
-      float* to = dtable.row<float>(ids.ptr<int32_t>()[r]);
-      for (int64_t i = begin; i < end; ++i) to[i] += from[i];
+    std::array<float, columns_per_piece> sum;
+    for (size_t at = 0; at < order.size();) {
+      const int32_t table_row = id[order[at]];
+      sum.fill(0);
+      for (; at < order.size() && id[order[at]] == table_row; ++at) {
+        const float* from = dy.row<float>(order[at]);
+        for (int64_t i = begin; i < end; ++i) sum[static_cast<size_t>(i - begin)] += from[i];
+      }
+      float* to = dtable.row<float>(table_row);
+      for (int64_t i = begin; i < end; ++i) to[i] += sum[static_cast<size_t>(i - begin)];
     }
   });
 }
@@ -64,7 +78,8 @@ void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
 [[maybe_unused]] const bool added = embedding_forward.add({"specification", DeviceKind::cpu, forward}) &&
                                     embedding_backward.add({"specification", DeviceKind::cpu, backward}) &&
                                     gather_rows.add({"specification", DeviceKind::cpu, gather}) &&
-                                    scatter_rows.add({"specification", DeviceKind::cpu, scatter});
+                                    scatter_rows.add({"specification", DeviceKind::cpu, scatter}) &&
+                                    declare_adds_once(embedding_backward, DeviceKind::cpu);
 
 }  // namespace
 }  // namespace hone

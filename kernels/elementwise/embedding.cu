@@ -10,11 +10,12 @@
 // Roles     4 warps per block, all alike. key_kernel: one row per thread.
 // Pipeline  few_kernel: 8 rows in registers. many_kernel: a ring of 6 batches of 8 rows (cp.async).
 // Smem      many_kernel: static, 6 * 8 * 128 vectors: 48 KB (8-byte vectors). Others: none.
-// Numerics  f32; starts from the value in dtable and adds the rows of an id in ascending order.
+// Numerics  f32; adds the rows of an id in ascending order, from zero, then adds the sum to dtable once.
 // PDL       none.
 // Limits    none.
 #include <cub/device/device_radix_sort.cuh>
 
+#include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/elementwise/embedding.h"
@@ -132,6 +133,16 @@ struct Sums {
   __device__ bool has_many(int64_t place) const { return id(place) == id(place + many); }
 };
 
+// to += sum
+template <int N>
+__device__ void add_numbers(float* to, const float (&sum)[N]) {
+  float total[N];
+  load_numbers(total, to);
+#pragma unroll
+  for (int i = 0; i < N; ++i) total[i] += sum[i];
+  store_numbers(to, total);
+}
+
 // One warp per sorted position and 32 * N columns. It works if an id with at most `many` rows begins there.
 template <int N, class T>
 __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
@@ -145,8 +156,7 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
   const int rows = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
   const bool live = column < s.dim;
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
-  float sum[N];
-  if (live) load_numbers(sum, to);
+  float sum[N] = {};
   // Load R rows, then add them in order.
   for (int first = 0; first < rows; first += R) {
     Pack<T, N> pack[R];
@@ -162,7 +172,7 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
 #pragma unroll
         for (int i = 0; i < N; ++i) sum[i] += to_f32(pack[r].value[i]);
   }
-  if (live) store_numbers(to, sum);
+  if (live) add_numbers(to, sum);
 }
 
 // One warp per 32 sorted positions: at most one id with more than `many` rows begins there. Its rows pass through a
@@ -221,7 +231,6 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
   for (int batch = 0; batch < batches - 1; ++batch) fetch();
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
   float sum[N] = {};
-  if (live) load_numbers(sum, to);
   // Fetch a batch ahead, then add the oldest one in order.
   for (; rows > 0; rows -= R) {
     fetch();
@@ -242,7 +251,7 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
     }
     add_slot = add_slot + 1 < batches ? add_slot + 1 : 0;
   }
-  if (live) store_numbers(to, sum);
+  if (live) add_numbers(to, sum);
 }
 
 void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {
@@ -289,7 +298,8 @@ void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {
 [[maybe_unused]] const bool added = embedding_forward.add({"rows", DeviceKind::cuda, forward}) &&
                                     embedding_backward.add({"sorted", DeviceKind::cuda, backward}) &&
                                     gather_rows.add({"rows", DeviceKind::cuda, gather}) &&
-                                    scatter_rows.add({"rows", DeviceKind::cuda, scatter});
+                                    scatter_rows.add({"rows", DeviceKind::cuda, scatter}) &&
+                                    declare_adds_once(embedding_backward, DeviceKind::cuda);
 
 }  // namespace
 }  // namespace hone

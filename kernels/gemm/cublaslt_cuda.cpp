@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/device/cuda_check.h"
+#include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/sanitizer.h"
 #include "kernels/gemm/cublaslt_library.h"
@@ -188,7 +189,8 @@ void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tenso
 }
 
 [[maybe_unused]] const bool added = gemm_backward_input.add({"cublaslt", DeviceKind::cuda, backward_input}) &&
-                                    gemm_backward_weight.add({"cublaslt", DeviceKind::cuda, backward_weight});
+                                    gemm_backward_weight.add({"cublaslt", DeviceKind::cuda, backward_weight}) &&
+                                    declare_adds_once(gemm_backward_weight, DeviceKind::cuda);
 
 }  // namespace
 

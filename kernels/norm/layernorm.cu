@@ -12,6 +12,7 @@
 //           its length and dtype only. dw, db: column_sums.cuh.
 // PDL       forward none. Backward triggers dependents before its last sums; the kernel of column_sums.cuh waits.
 // Limits    rows up to 8192 bf16 or 4096 f32 elements.
+#include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/launch_plan.h"
 #include "kernels/norm/column_sums.cuh"
@@ -259,7 +260,8 @@ void backward(Context& context, const LayernormBackward& args) {
 }
 
 [[maybe_unused]] const bool added = layernorm_forward.add({"rows", DeviceKind::cuda, forward}) &&
-                                    layernorm_backward.add({"rows", DeviceKind::cuda, backward});
+                                    layernorm_backward.add({"rows", DeviceKind::cuda, backward}) &&
+                                    declare_adds_once(layernorm_backward, DeviceKind::cuda);
 [[maybe_unused]] const bool planned =
     launch_plans().add("layernorm_backward.rows", [](const DeviceLimits& limits, LaunchPlans& out) {
       for_norm_shapes(most_packs, most_warps, [&](int packs, int threads) {

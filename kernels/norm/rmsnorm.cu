@@ -12,6 +12,7 @@
 // PDL       forward: triggers dependents and loads the weight before griddep_wait(). Backward: plain launch; triggers
 //           dependents before its last sums; the kernel of column_sums.cuh waits.
 // Limits    rows up to 12,288 bf16 or 6,144 f32 elements.
+#include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/launch_plan.h"
 #include "kernels/cuda/pdl.cuh"
@@ -225,7 +226,8 @@ void backward(Context& context, const RmsnormBackward& args) {
 }
 
 [[maybe_unused]] const bool added = rmsnorm_forward.add({"rows", DeviceKind::cuda, forward}) &&
-                                    rmsnorm_backward.add({"rows", DeviceKind::cuda, backward});
+                                    rmsnorm_backward.add({"rows", DeviceKind::cuda, backward}) &&
+                                    declare_adds_once(rmsnorm_backward, DeviceKind::cuda);
 [[maybe_unused]] const bool planned =
     launch_plans().add("rmsnorm_backward.rows", [](const DeviceLimits& limits, LaunchPlans& out) {
       for_norm_shapes(most_packs, RmsNormRows::most_warps, [&](int packs, int threads) {

@@ -1,25 +1,26 @@
 // Gradient norm and clip factor on a GPU.
 //
-// Use       sum_squares, clip_factor.
-// Tile      squares_kernel: a piece of 2^15 elements per block. add_pieces_kernel: one block. clip_kernel: one thread.
-// Roles     512 threads, all alike.
-// Pipeline  none; loop unrolled by 4.
-// Smem      static, 128 bytes.
-// Numerics  f64. Element i of a piece belongs to thread i / 4 mod 512, aligned or not. Lanes are added by a butterfly,
-//           warps in ascending order; thread t adds pieces t, t + 512, ... The element count alone decides the order.
+// Use       sum_squares, sum_pieces, clip_factor.
+// Tile      squares_kernel: a piece per block. add_pieces_kernel: one block. clip_kernel: one thread.
+// Roles     squares_kernel: 128 threads, add_pieces_kernel: 512, all alike.
+// Pipeline  none; loop unrolled by 8 (a piece of 4,096 elements is in flight at once).
+// Smem      static, 32 or 128 bytes.
+// Numerics  f64. Element i of a piece belongs to thread i / 4 mod 128, aligned or not. Lanes are added by a butterfly,
+//           warps in ascending order; thread t of 512 adds pieces t, t + 512, ... The number of elements of a piece,
+//           and the number of pieces, alone decide the orders.
 // PDL       none.
 // Limits    none.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/internal.h"
 
 namespace hone {
 namespace {
 
-constexpr int threads = 512;
-constexpr int64_t per_piece = int64_t{1} << 15;
+constexpr int piece_threads = 128, sum_threads = 512;
 
 // Thread 0 uses the result: a butterfly over the lanes of a warp, then warps in ascending order.
+template <int threads>
 __device__ double block_sum_f64(double x) {
   __shared__ double sums[threads / 32];
 #pragma unroll
@@ -32,13 +33,14 @@ __device__ double block_sum_f64(double x) {
 }
 
 // Sum of the squares of one piece.
-__global__ void __launch_bounds__(threads) squares_kernel(double* partial, const float* x, int64_t count, bool packed) {
+__global__ void __launch_bounds__(piece_threads)
+    squares_kernel(double* pieces, const float* x, int64_t count, int64_t per_piece, bool packed) {
   const int64_t begin = int64_t{blockIdx.x} * per_piece;
   const int64_t size = count - begin < per_piece ? count - begin : per_piece;
   x += begin;
   double sum[4] = {};
-#pragma unroll 4
-  for (int64_t i = int64_t{threadIdx.x} * 4; i < size; i += threads * 4) {
+#pragma unroll 8
+  for (int64_t i = int64_t{threadIdx.x} * 4; i < size; i += piece_threads * 4) {
     float part[4] = {};
     if (packed && i + 4 <= size)
       load_vec(part, x + i);
@@ -47,15 +49,15 @@ __global__ void __launch_bounds__(threads) squares_kernel(double* partial, const
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum[j] = fma(double{part[j]}, double{part[j]}, sum[j]);
   }
-  const double total = block_sum_f64((sum[0] + sum[1]) + (sum[2] + sum[3]));
-  if (threadIdx.x == 0) partial[blockIdx.x] = total;
+  const double total = block_sum_f64<piece_threads>((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  if (threadIdx.x == 0) pieces[blockIdx.x] = total;
 }
 
-__global__ void __launch_bounds__(threads) add_pieces_kernel(double* sum, const double* partial, int64_t pieces) {
+__global__ void __launch_bounds__(sum_threads) add_pieces_kernel(double* sum, const double* pieces, int64_t count) {
   double part = 0;
-  for (int64_t p = threadIdx.x; p < pieces; p += threads) part += partial[p];
-  const double total = block_sum_f64(part);
-  if (threadIdx.x == 0) *sum += total;
+  for (int64_t p = threadIdx.x; p < count; p += sum_threads) part += pieces[p];
+  const double total = block_sum_f64<sum_threads>(part);
+  if (threadIdx.x == 0) *sum = total;
 }
 
 __global__ void clip_kernel(float* clip, float* norm, const double* sum, float max_norm) {
@@ -64,18 +66,19 @@ __global__ void clip_kernel(float* clip, float* norm, const double* sum, float m
   *clip = static_cast<float>(factor > 1 ? 1 : factor);  // NaN stays NaN
 }
 
-void add_squares(Context& context, Tensor sum, Tensor x) {
-  const int64_t count = x.dim(0), pieces = (count + per_piece - 1) / per_piece;
-  check_shape(sum_squares, "sum", sum, {1}, DType::f64);
-  check_shape(sum_squares, "x", x, {count});
-  if (count == 0) return;
-  const ScratchScope scope(context);
-  double* partial = numbers<double>(context.scratch().take(DType::f64, {pieces}));
-  squares_kernel<<<static_cast<unsigned>(pieces), threads, 0, cuda_stream(context)>>>(
-      partial, numbers<const float>(x), count, reinterpret_cast<uintptr_t>(x.data) % 16 == 0);
+void squares_of_pieces(Context& context, Tensor pieces, Tensor x, int64_t size) {
+  check_pieces(pieces, x, size);
+  if (pieces.dim(0) == 0) return;
+  squares_kernel<<<static_cast<unsigned>(pieces.dim(0)), piece_threads, 0, cuda_stream(context)>>>(
+      numbers<double>(pieces), numbers<const float>(x), x.dim(0), size, reinterpret_cast<uintptr_t>(x.data) % 16 == 0);
   check_launch(sum_squares);
-  add_pieces_kernel<<<1, threads, 0, cuda_stream(context)>>>(numbers<double>(sum), partial, pieces);
-  check_launch(sum_squares);
+}
+
+void add_pieces(Context& context, Tensor sum, Tensor pieces) {
+  check_pieces(sum, pieces);
+  add_pieces_kernel<<<1, sum_threads, 0, cuda_stream(context)>>>(numbers<double>(sum), numbers<const double>(pieces),
+                                                                 pieces.dim(0));
+  check_launch(sum_pieces);
 }
 
 void clip_of(Context& context, Tensor clip, Tensor norm, Tensor sum, float max_norm) {
@@ -87,7 +90,8 @@ void clip_of(Context& context, Tensor clip, Tensor norm, Tensor sum, float max_n
   check_launch(clip_factor);
 }
 
-[[maybe_unused]] const bool added = sum_squares.add({"pieces", DeviceKind::cuda, add_squares}) &&
+[[maybe_unused]] const bool added = sum_squares.add({"pieces", DeviceKind::cuda, squares_of_pieces}) &&
+                                    sum_pieces.add({"block", DeviceKind::cuda, add_pieces}) &&
                                     clip_factor.add({"scalar", DeviceKind::cuda, clip_of});
 
 }  // namespace

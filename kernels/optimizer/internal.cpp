@@ -12,6 +12,19 @@ void check_range(const OpBase& op, const ParamRange& range) {
   check_shape(op, "grad", range.grad, {count});
   check_optional(op, "decays", range.decays, {(count + param_granule - 1) / param_granule}, DType::u8);
   check_shape(op, "clip", range.clip, {1});
+  HONE_CHECK(range.first >= 0 && range.first % 4 == 0, op.name(), ": first is ", range.first,
+             ", wants a multiple of 4");
+}
+
+void check_pieces(const Tensor& pieces, const Tensor& x, int64_t size) {
+  HONE_CHECK(size > 0 && size % 4 == 0, "sum_squares: pieces of ", size, " elements, wants a multiple of 4");
+  check_shape(sum_squares, "x", x, {x.dim(0)});
+  check_shape(sum_squares, "pieces", pieces, {(x.dim(0) + size - 1) / size}, DType::f64);
+}
+
+void check_pieces(const Tensor& sum, const Tensor& pieces) {
+  check_shape(sum_pieces, "sum", sum, {1}, DType::f64);
+  check_shape(sum_pieces, "pieces", pieces, {pieces.dim(0)}, DType::f64);
 }
 
 void check_moments(const ParamRange& range, const Tensor& m, const Tensor& v) {

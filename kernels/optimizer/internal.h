@@ -8,6 +8,9 @@
 namespace hone {
 
 void check_range(const OpBase& op, const ParamRange& range);
+// The arguments of sum_squares and of sum_pieces.
+void check_pieces(const Tensor& pieces, const Tensor& x, int64_t size);
+void check_pieces(const Tensor& sum, const Tensor& pieces);
 // m and v are both f32 or both bf16.
 void check_moments(const ParamRange& range, const Tensor& m, const Tensor& v);
 

@@ -1,6 +1,7 @@
 // CPU specification of the optimizer updates and of the gradient norm.
 #include "kernels/optimizer/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/parallel_for.h"
@@ -12,15 +13,21 @@ namespace {
 
 constexpr int64_t per_piece = int64_t{1} << 14;
 
-void add_squares(Context&, Tensor sum, Tensor x) {
-  check_shape(sum_squares, "sum", sum, {1}, DType::f64);
-  check_shape(sum_squares, "x", x, {x.dim(0)});
+void squares_of_pieces(Context&, Tensor pieces, Tensor x, int64_t size) {
+  check_pieces(pieces, x, size);
   const float* in = x.ptr<float>();
-  *sum.ptr<double>() += ordered_sum(x.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+  for (int64_t p = 0; p < pieces.dim(0); ++p) {
     double squares = 0;
-    for (int64_t i = begin; i < end; ++i) squares += double{in[i]} * in[i];
-    return squares;
-  });
+    for (int64_t i = p * size; i < std::min((p + 1) * size, x.dim(0)); ++i) squares += double{in[i]} * in[i];
+    pieces.ptr<double>()[p] = squares;
+  }
+}
+
+void add_pieces(Context&, Tensor sum, Tensor pieces) {
+  check_pieces(sum, pieces);
+  double total = 0;
+  for (int64_t p = 0; p < pieces.dim(0); ++p) total += pieces.ptr<double>()[p];
+  *sum.ptr<double>() = total;
 }
 
 void clip_of(Context&, Tensor clip, Tensor norm, Tensor sum, float max_norm) {
@@ -58,6 +65,7 @@ void adamw(Context&, const AdamwUpdate& args) {
               rest2 = static_cast<float>(1 - double{args.step.beta2});
   const float rate = static_cast<float>(double{args.step.learning_rate} / args.step.correction1),
               root = static_cast<float>(std::sqrt(double{args.step.correction2}));
+  const int64_t first_draw = args.range.first / 4;
   parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float g = clipped(args.range, i), old1 = read(args.m, i), old2 = read(args.v, i);
@@ -65,9 +73,10 @@ void adamw(Context&, const AdamwUpdate& args) {
       float& x = master(args.range, i);
       x = x * (decays(args.range, i) ? keep : 1) - rate * first / (std::sqrt(second) / root + args.step.eps);
       publish(args.range, i);
-      const uint32_t noise = args.m.dtype == DType::bf16
-                                 ? philox(args.step.seed, args.step.stream, static_cast<uint64_t>(i / 4)).word[i % 4]
-                                 : 0;
+      const uint32_t noise =
+          args.m.dtype == DType::bf16
+              ? philox(args.step.seed, args.step.stream, static_cast<uint64_t>(first_draw + i / 4)).word[i % 4]
+              : 0;
       write(args.m, i, first, noise);
       write(args.v, i, second, noise >> 16);
     }
@@ -107,7 +116,8 @@ void rmsprop(Context&, const RmspropUpdate& args) {
   });
 }
 
-[[maybe_unused]] const bool added = sum_squares.add({"specification", DeviceKind::cpu, add_squares}) &&
+[[maybe_unused]] const bool added = sum_squares.add({"specification", DeviceKind::cpu, squares_of_pieces}) &&
+                                    sum_pieces.add({"specification", DeviceKind::cpu, add_pieces}) &&
                                     clip_factor.add({"specification", DeviceKind::cpu, clip_of}) &&
                                     adamw_update.add({"specification", DeviceKind::cpu, adamw}) &&
                                     sgd_update.add({"specification", DeviceKind::cpu, sgd}) &&

@@ -6,7 +6,7 @@
 // Pipeline  none.
 // Smem      none.
 // Numerics  the specification's f32 operations in its order, so the bits are equal. bf16 states are rounded
-//           stochastically (internal.h); the draw is a function of (seed, stream, element index).
+//           stochastically (internal.h); the draw is a function of (seed, stream, first + element index).
 // PDL       none: weights must not be read ahead while they are written.
 // Limits    16-byte vectors if all addresses are 16-byte aligned; else element by element.
 #include <cmath>
@@ -85,6 +85,7 @@ struct Update {
   int64_t count;
   bool packed;                    // all addresses are 16-byte aligned
   uint64_t seed = 0, stream = 0;  // for stochastic rounding of bf16 states
+  int64_t first = 0;              // ParamRange::first
 };
 
 // Loads or stores a group in vectors, or element by element: elements at or past `left` load as zero and are not
@@ -137,7 +138,8 @@ __device__ void update_group(const Update<Rule, State>& a) {
 #pragma unroll
     for (int k = 0; k < slots; ++k) state[k] = s[k][i];
     a.rule(x[i], state, g[i] * clip, decays);
-    if (sizeof(State) == 2 && i % 4 == 0) noise = philox(a.seed, a.stream, static_cast<uint64_t>((begin + i) / 4));
+    if (sizeof(State) == 2 && i % 4 == 0)
+      noise = philox(a.seed, a.stream, static_cast<uint64_t>((a.first + begin + i) / 4));
 #pragma unroll
     for (int k = 0; k < slots; ++k)
       s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
@@ -172,7 +174,8 @@ void update(Context& context, const OpBase& op, const ParamRange& range, const R
                         .count = count,
                         .packed = true,
                         .seed = seed,
-                        .stream = stream};
+                        .stream = stream,
+                        .first = range.first};
   const auto look_at = [&](const Tensor& x) { a.packed = a.packed && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; };
   look_at(range.value);
   look_at(range.rounded);

@@ -5,14 +5,20 @@
 
 namespace hone {
 
-// sum f64 [1] += sum of x^2, x f32 [n]; fixed ranges are summed and their sums added in ascending order.
-inline constinit Op<void(Tensor sum, Tensor x)> sum_squares{"sum_squares"};
+// pieces f64 [ceil(n / size)] = sums of x^2 over pieces of `size` elements of x, f32 [n]; the last piece may be
+// shorter. size: a multiple of 4. A piece's sum depends on its own elements alone, so ranks may compute pieces of their
+// own.
+inline constinit Op<void(Tensor pieces, Tensor x, int64_t size)> sum_squares{"sum_squares"};
+// sum f64 [1] = sum of pieces f64 [n], in an order that n alone decides.
+inline constinit Op<void(Tensor sum, Tensor pieces)> sum_pieces{"sum_pieces"};
 // clip f32 [1] = min(1, max_norm / (sqrt(sum) + 1e-6)) as torch.nn.utils.clip_grad_norm_; norm f32 [1] = sqrt(sum).
 // max_norm <= 0: no clip.
 inline constinit Op<void(Tensor clip, Tensor norm, Tensor sum, float max_norm)> clip_factor{"clip_factor"};
 
 // One weight-decay flag covers this number of elements.
 inline constexpr int64_t param_granule = 64;
+// Elements of a piece of the gradient norm. Shards of a parameter list begin at multiples of it.
+inline constexpr int64_t norm_piece = 4096;
 
 // The parameters of an update.
 struct ParamRange {
@@ -21,6 +27,9 @@ struct ParamRange {
   Tensor grad;       // f32 [n]
   Tensor decays{};   // u8 [ceil(n / param_granule)]: 0 = no weight decay; empty: all granules decay
   Tensor clip;       // f32 [1]: factor on each gradient, from clip_factor
+  // Place of element 0 in the optimizer's whole list of parameters, a multiple of 4. Random draws depend on it, so a
+  // part of the list draws as the whole does.
+  int64_t first = 0;
   static constexpr auto access = op_access(updated(&ParamRange::value), written(&ParamRange::rounded),
                                            read(&ParamRange::grad, &ParamRange::decays, &ParamRange::clip));
 };
@@ -31,8 +40,8 @@ struct AdamwStep {
   uint64_t seed = 0, stream = 0;           // of the rounding of bf16 moments
 };
 // AdamW with decoupled weight decay (Loshchilov and Hutter 2019), in torch.optim.AdamW's order of operations. bf16
-// moments are rounded stochastically after the value had their exact update: element i takes word i % 4 of
-// philox(seed, stream, i / 4), its low half for m and its high half for v.
+// moments are rounded stochastically after the value had their exact update: with p = range.first + i, element i takes
+// word p % 4 of philox(seed, stream, p / 4), its low half for m and its high half for v.
 struct AdamwUpdate {
   ParamRange range;
   Tensor m, v;  // [n], updated: both f32 or both bf16

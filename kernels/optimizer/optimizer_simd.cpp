@@ -71,11 +71,12 @@ HWY_EXPORT(squares_of_range);
 
 constexpr int64_t per_piece = int64_t{1} << 14;
 
-void add_squares(Context&, Tensor sum, Tensor x) {
-  check_shape(sum_squares, "sum", sum, {1}, DType::f64);
-  check_shape(sum_squares, "x", x, {x.dim(0)});
-  *sum.ptr<double>() += ordered_sum(x.dim(0), per_piece, [&](int64_t begin, int64_t end) {
-    return HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + begin, end - begin);
+void squares_of_pieces(Context&, Tensor pieces, Tensor x, int64_t size) {
+  check_pieces(pieces, x, size);
+  parallel_for(pieces.dim(0), std::max<int64_t>(1, per_piece / size), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      pieces.ptr<double>()[p] =
+          HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + p * size, std::min(size, x.dim(0) - p * size));
   });
 }
 
@@ -101,7 +102,7 @@ void adamw(Context&, const AdamwUpdate& args) {
 bool f32_moments(const AdamwUpdate& args) { return args.m.dtype == DType::f32 && args.v.dtype == DType::f32; }
 
 [[maybe_unused]] const bool added = adamw_update.add({"simd", DeviceKind::cpu, adamw, 10, f32_moments}) &&
-                                    sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
+                                    sum_squares.add({"simd", DeviceKind::cpu, squares_of_pieces, 10});
 
 }  // namespace
 }  // namespace hone

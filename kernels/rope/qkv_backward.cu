@@ -10,6 +10,7 @@
 //           then ascending). The shapes decide the order.
 // PDL       none.
 // Limits    fewer than 524,288 tokens.
+#include "kernels/adds_once.h"
 #include "kernels/rope/qkv.cuh"
 #include "kernels/rope/qkv_args.h"
 
@@ -193,7 +194,8 @@ void backward(Context& context, const QkvBackward& args) {
       });
 }
 
-[[maybe_unused]] const bool added = qkv_backward.add({"heads", DeviceKind::cuda, backward});
+[[maybe_unused]] const bool added =
+    qkv_backward.add({"heads", DeviceKind::cuda, backward}) && declare_adds_once(qkv_backward, DeviceKind::cuda);
 
 }  // namespace
 }  // namespace hone

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
+#include "core/base/rank_thread.h"
 #include "train/loop.h"
 
 namespace hone {
@@ -90,7 +91,10 @@ void RewardRunner::ScoringRound::submit(size_t i) {
   work_->queue.push_back(&job);
   ++work_->unfinished;
   if (work_->threads.size() < std::min(work_->num_threads, work_->unfinished))
-    work_->threads.emplace_back([work = work_.get()] { work->run(); });
+    work_->threads.emplace_back([work = work_.get(), rank = rank_thread()] {
+      set_rank_thread(rank);
+      work->run();
+    });
   work_->changed.notify_all();
 }
 
@@ -103,6 +107,7 @@ void RewardRunner::ScoringRound::Work::run() {
     queue.pop_front();
     lock.unlock();
     score_one(job);
+    note_progress();
     lock.lock();
     if (--unfinished == 0) changed.notify_all();
   }

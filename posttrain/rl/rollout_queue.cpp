@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 
+#include "core/base/rank_thread.h"
 #include "core/io/metrics.h"
 
 namespace hone {
@@ -141,7 +142,11 @@ RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
   const double keep_seconds = keeping.seconds();
   std::unique_lock lock(mutex_);
   newest_ = step;
-  if (!thread_.joinable()) thread_ = std::jthread([this] { run(); });
+  if (!thread_.joinable())
+    thread_ = std::jthread([this, rank = rank_thread()] {
+      set_rank_thread(rank);
+      run();
+    });
   changed_.notify_all();
   Metrics own{{"queue/batches", static_cast<double>(ready_.size())},
               {"queue/completions", static_cast<double>(missing_)},

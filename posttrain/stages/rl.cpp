@@ -16,7 +16,7 @@
 #include "posttrain/rl/rollout_batch.h"
 #include "posttrain/rl/rollout_config.h"
 #include "posttrain/rl/rollout_file.h"
-#include "posttrain/rl/rollout_queue.h"
+#include "posttrain/rl/shared_rollouts.h"
 #include "posttrain/rl/source_reward.h"
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
@@ -39,6 +39,7 @@ StepReport combine(const std::vector<StepReport>& updates) {
     out.num_tokens += update.num_tokens;
     out.num_trained_tokens += update.num_trained_tokens;
     out.num_sequences += update.num_sequences;
+    out.lengths_digest = out.lengths_digest * 31 + update.lengths_digest;
     out.flops += update.flops;
     out.seconds += update.seconds;
     out.times += update.times;
@@ -81,7 +82,7 @@ struct Learning {
   Objective& objective;
   Trainer& trainer;
   Reference* reference;  // null: the objective needs none
-  RolloutQueue& rollouts;
+  SharedRollouts& rollouts;
   bool exact;  // the sampler's log-probs have the learner's bits
   RewardWatch watch = {};
 };
@@ -205,17 +206,23 @@ class Rl : public Stage {
     TaskSchedule rounds(rounds_, tasks, seed, parts);
     WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
-    RolloutQueue rollouts(rollouts_, actor_config, *stage.tokenizer, rounds, loop.steps, source(stage, weights));
+    std::unique_ptr<RolloutQueue> queue;
+    if (stage.ranks.is_first())
+      queue = std::make_unique<RolloutQueue>(rollouts_, actor_config, *stage.tokenizer, rounds, loop.steps,
+                                             source(stage, weights));
+    SharedRollouts rollouts(stage.ranks, std::move(queue), rounds);
     Learning learning{.stage = stage,
                       .objective = objective,
                       .trainer = trainer,
                       .reference = reference.get(),
                       .rollouts = rollouts,
                       .exact = stage.rollout->exact() && actor_.sampling.distribution_changes().empty()};
-    train_loop(stage, loop, trainer, {{"rounds", &rollouts}, {"objective", &objective}},
+    std::map<std::string, Stateful*> sections{{"objective", &objective}};
+    if (rollouts.queue()) sections["rounds"] = rollouts.queue();
+    train_loop(stage, loop, trainer, sections,
                [&](int64_t step, double learning_rate) { return make_step(learning, step, learning_rate); });
-    if (rollouts.failed_completions() > 0)
-      log::warning("rl: ", rollouts.failed_completions(), " completions could not be sampled");
+    if (rollouts.queue() && rollouts.queue()->failed_completions() > 0)
+      log::warning("rl: ", rollouts.queue()->failed_completions(), " completions could not be sampled");
   }
 
  private:
@@ -366,7 +373,8 @@ class Rl : public Stage {
     if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
     MetricSums credit;
     of.objective.compute_advantages(experience.groups, credit);
-    if (keep_rollouts_) write_rollouts(stage.run_folder, stage.first_step + step + 1, experience.groups);
+    if (keep_rollouts_ && stage.ranks.is_first())
+      write_rollouts(stage.run_folder, stage.first_step + step + 1, experience.groups);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
       for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.unit, stage.seed,

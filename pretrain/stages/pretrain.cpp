@@ -65,7 +65,9 @@ class Pretrain : public Stage {
   }
 
   void run(StageContext& stage) const override {
-    const TokenFile tokens(tokenize_corpus(corpus_, *stage.tokenizer, data_folder(stage.run_folder, stage.name)));
+    const TokenFile tokens(stage.ranks.on_first("tokens of the corpus", [&] {
+      return tokenize_corpus(corpus_, *stage.tokenizer, data_folder(stage.run_folder, stage.name)).string();
+    }));
     HONE_CHECK(tokens.vocab_size() <= stage.model->shape().vocab_size, "pretrain: the corpus has ids up to ",
                tokens.vocab_size(), ", the model's vocabulary is ", stage.model->shape().vocab_size);
     Trainer trainer(stage.context, *stage.model, loop_.trainer);

@@ -31,7 +31,8 @@ class TokenizerStage : public Stage {
   }
 
   void run(StageContext& stage) const override {
-    train_tokenizer(corpus_, options_, stage.run_folder / "tokenizer");
+    stage.ranks.do_on_first("training of the tokenizer",
+                            [&] { train_tokenizer(corpus_, options_, stage.run_folder / "tokenizer"); });
     stage.tokenizer = Tokenizer::load(stage.run_folder / "tokenizer");
   }
 

@@ -1,4 +1,6 @@
 // hone bench: JSON rows for scripts, and the comparison with other programs.
+#include <map>
+
 #include "tests/cli/command_case.h"
 
 namespace hone::test {
@@ -15,6 +17,24 @@ TEST_F(BenchCommandTest, BenchOfRewardsReportsScoresPerSecond) {
     EXPECT_GT(parse_json(line, "row").at("judgements_per_second").as_double(), 0) << line;
   EXPECT_EQ(rows, 2);
   expect_error({"bench", "rewards", "--filter", "nothing"}, 1, {"nothing"});
+}
+
+TEST_F(BenchCommandTest, BenchOfExchangesComparesThemWithPlainCopies) {
+  const Finished bench = run_hone({"bench", "comm", "--device", "cpu", "--ranks", "3", "--seconds", "0.001", "--json"});
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  std::map<std::string, int> found;
+  for (const Json& row : rows(bench.out)) {
+    ++found[row.at("what").as_string()];
+    EXPECT_GT(row.at("bytes").as_int(), 0);
+    EXPECT_GT(row.at("seconds").as_double(), 0);
+    EXPECT_GT(row.at("bytes_per_second").as_double(), 0);
+    if (row.at("what").as_string() == "copy") {
+      EXPECT_EQ(row.at("share").as_double(), 1);
+    }
+  }
+  EXPECT_EQ(found,
+            (std::map<std::string, int>{{"copy", 3}, {"all_gather", 3}, {"all_to_all", 3}, {"send_receive", 3}}));
+  expect_error({"bench", "comm", "--device", "cpu", "--ranks", "1"}, 2, {"--ranks is 1", "[2, 64]"});
 }
 
 TEST_F(BenchCommandTest, BenchOfRolloutsComparesWithOtherPrograms) {

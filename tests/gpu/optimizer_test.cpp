@@ -134,22 +134,43 @@ TEST(RmspropOnGpu, HasTheSpecificationsBits) {
         });
 }
 
-TEST(SumSquaresOnGpu, AddsToWhatIsThereAndIsTheSameEachTime) {
+// `count` f64 numbers on the GPU.
+class Pieces {
+ public:
+  explicit Pieces(int64_t count)
+      : bytes_(gpu()->device(), static_cast<size_t>(count) * sizeof(double)), count_(count) {}
+  operator Tensor() const { return Tensor(bytes_.data(), DType::f64, DeviceKind::cuda, {count_}); }
+  std::vector<double> read() const {
+    std::vector<double> out(static_cast<size_t>(count_));
+    gpu()->copy(host_view(std::span(out)), *this);
+    return out;
+  }
+
+ private:
+  Buffer bytes_;
+  int64_t count_;
+};
+
+TEST(SumSquaresOnGpu, AddsPiecesThatDoNotDependOnEachOther) {
   HONE_GPU_OR_SKIP();
-  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{33}, int64_t{32768}, int64_t{32769}, int64_t{3000001}}) {
+  for (const int64_t n : {int64_t{1}, int64_t{33}, int64_t{4096}, int64_t{4097}, int64_t{3000001}}) {
     const Floats x = normals({n}, 1);
     const OnGpu there(x);
-    double exact = 2;
+    const int64_t count = (n + norm_piece - 1) / norm_piece;
+    const Pieces pieces(count), again(count);
+    sum_squares(*gpu(), pieces, there, norm_piece);
+    sum_squares(*gpu(), again, there, norm_piece);
+    EXPECT_EQ(pieces.read(), again.read());
+    double exact = 0;
     for (int64_t i = 0; i < n; ++i) exact += double{x[i]} * x[i];
-    const Sum first(2), second(2);
-    sum_squares(*gpu(), first, there);
-    sum_squares(*gpu(), second, there);
-    EXPECT_NEAR(first.read(), exact, 1e-12 * exact);
-    EXPECT_EQ(first.read(), second.read());
-    if (n == 0) continue;
-    const Sum tail(0);
-    sum_squares(*gpu(), tail, there.tensor().rows(1, n - 1));
-    EXPECT_NEAR(tail.read(), exact - 2 - double{x[0]} * x[0], 1e-12 * exact);
+    const Sum sum(-1);
+    sum_pieces(*gpu(), sum, pieces);
+    EXPECT_NEAR(sum.read(), exact, 1e-12 * exact);
+    if (count < 2) continue;
+    const Pieces rest(count - 1);
+    sum_squares(*gpu(), rest, there.tensor().rows(norm_piece, n - norm_piece), norm_piece);
+    const std::vector<double> all = pieces.read();
+    EXPECT_TRUE(std::ranges::equal(rest.read(), std::span(all).subspan(1)));
   }
 }
 

@@ -58,7 +58,7 @@ std::vector<Floats> row_results() {
   swiglu_backward(cpu(), dgate_up, Tensor(), activated, x);
   gelu_forward(cpu(), gelu, x);
   double squares = 0;
-  sum_squares(cpu(), Tensor(&squares, DType::f64, DeviceKind::cpu, {1}), x.tensor().view({R * D}));
+  sum_squares(cpu(), Tensor(&squares, DType::f64, DeviceKind::cpu, {1}), x.tensor().view({R * D}), 8192);
   return {y, rstd, dx, dw, activated, dgate_up, gelu, Floats({1}, static_cast<float>(squares))};
 }
 

@@ -21,12 +21,15 @@ TrainerConfig micro_batches_of(int64_t tokens) {
   return out;
 }
 
+StepPlan plan_of(Rig& rig, const std::vector<Sample>& samples, int64_t micro_batch_tokens) {
+  return plan_step(pointers(samples), *make_objective("sft"), micro_batches_of(micro_batch_tokens), rig.model->shape(),
+                   cost_of(*rig.model));
+}
+
 std::optional<PeakBytes> widen(MemoryPlan& reservation, Rig& rig, const std::vector<Sample>& samples,
                                int64_t micro_batch_tokens = 4096) {
-  std::vector<MicroBatch> micro_batches;
-  make_micro_batches(pointers(samples), 1, micro_batch_tokens, micro_batches);
   return reservation.grow_to_fit(rig.context, *rig.model, micro_batches_of(micro_batch_tokens), *make_objective("sft"),
-                                 pointers(samples), micro_batches);
+                                 plan_of(rig, samples, micro_batch_tokens));
 }
 
 TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
@@ -60,10 +63,8 @@ TEST(MemoryPlan, WhatOnlyCountsTakesNone) {
   const std::unique_ptr<Device> meta = devices().at("meta")(0);
   Context counting(*meta);
   Rig rig;
-  const std::vector<Sample> samples = whole(1, 4);
-  const MicroBatch all{0, 1};
   EXPECT_FALSE(
-      MemoryPlan().grow_to_fit(counting, *rig.model, {}, *make_objective("sft"), pointers(samples), {&all, 1}));
+      MemoryPlan().grow_to_fit(counting, *rig.model, {}, *make_objective("sft"), plan_of(rig, whole(1, 4), 4096)));
 }
 
 }  // namespace

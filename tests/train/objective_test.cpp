@@ -65,5 +65,25 @@ TEST(Objective, AMissingOrShortColumnIsNamed) {
   EXPECT_NE(message({}, short_column).find("advantage has 2"), std::string::npos);
 }
 
+TEST(MetricSums, MergeInOrderAndReadBackWhatWasSent) {
+  MetricSums first, second;
+  first.add("loss", 1.25, 2);
+  first.minimum("logp/min", -3);
+  second.add("loss", 0.1, 1);
+  second.add("entropy", 1e-300, 0.5);
+  second.minimum("logp/min", -4);
+  second.maximum("ratio/max", 2);
+  MetricSums sum;
+  sum.merge(MetricSums::from_bytes(first.to_bytes()));
+  sum.merge(MetricSums::from_bytes(second.to_bytes()));
+  EXPECT_EQ(sum.means(),
+            (Metrics{{"loss", (1.25 + 0.1) / 3}, {"entropy", 2e-300}, {"logp/min", -4}, {"ratio/max", 2}}));
+  EXPECT_EQ(MetricSums::from_bytes(sum.to_bytes()).means(), sum.means());
+  const std::string bytes = sum.to_bytes();
+  for (size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_THROW(MetricSums::from_bytes(std::string_view(bytes).substr(0, length)), Error) << length;
+  EXPECT_THROW(MetricSums::from_bytes(bytes + "x"), Error);
+}
+
 }  // namespace
 }  // namespace hone

@@ -8,8 +8,9 @@
 // Roles     each warp owns 16 * fragments keys. It computes s and dout . v transposed (keys as rows), so p and ds stay
 //           in registers as operands for dv and dk. ds also goes to shared memory, from where all warps compute dq one
 //           step later, each a part of its rows and columns. All threads copy.
-// Pipeline  `stages` smem stages of q and dout with lse and delta, cp.async; 2 buffers of ds; one __syncthreads() per
-//           step. Sums of dq are read before the GEMMs of dv and dk and written after them.
+// Pipeline  `stages` smem stages of q and dout with lse and delta, filled by cp.async; 2 buffers of ds. Each has a full
+//           and an empty mbarrier, so that warps may be half a step apart. Sums of dq are read before the GEMMs of dv
+//           and dk and written after them.
 // Smem      K and V 4 * keys * D bytes + stages * queries * (4 D + 8) + ds 4 * keys * queries.
 // Numerics  f32 accumulators. p = exp2(scale * log2(e) * s - log2(e) * lse); ds = p * (dp - delta); both rounded to
 // bf16
@@ -34,7 +35,8 @@ struct KeyTilePlan {
                        dq_row_warps = Queries / 16 / dq_fragments, dq_columns = columns / (Warps / dq_row_warps);
   static constexpr uint32_t key_bytes = 2 * keys * Width, query_bytes = 2 * Queries * Width,
                             stage_bytes = 2 * query_bytes + 8 * Queries, ds_bytes = 2 * keys * Queries;
-  static constexpr size_t bytes = 2 * key_bytes + Stages * stage_bytes + 2 * ds_bytes;
+  static constexpr size_t bytes = 2 * key_bytes + Stages * stage_bytes + 2 * ds_bytes,
+                          static_bytes = 8 * (2 * Stages + 4) + 64;  // barriers; the work item
   static_assert(Warps % dq_row_warps == 0 && dq_columns % 16 == 0 && keys % Queries == 0 && Stages >= 2);
 };
 
@@ -130,6 +132,64 @@ __device__ __forceinline__ void add_weighted(float (&sum)[P::fragments][P::colum
     }
 }
 
+// Turns transposed scores of 16 F keys (from first_key) and the step's queries (from first_query) into p: elements
+// outside the mask are zero. lse: of the queries, in shared memory.
+template <class P>
+__device__ __forceinline__ void weigh_queries(float (&s)[P::fragments][P::queries / 8][4], const float* lse, float c,
+                                              int first_key, int first_query, int window, int lane) {
+  constexpr int F = P::fragments, Q = P::queries;
+#pragma unroll
+  for (int n = 0; n < Q / 8; ++n) {
+    const float2 two = *reinterpret_cast<const float2*>(lse + 8 * n + 2 * (lane % 4));
+    const float shift[2] = {-log2e * two.x, -log2e * two.y};
+#pragma unroll
+    for (int f = 0; f < F; ++f)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[f][n][e] = weight(s[f][n][e], c, shift[e % 2]);
+  }
+  const int seen = window > 0 ? window : 1 << 30;
+  if (first_query >= first_key + 16 * F - 1 && first_query + Q - first_key <= seen) return;
+#pragma unroll
+  for (int f = 0; f < F; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int distance = first_query + 2 * (lane % 4) - (first_key + 16 * f + lane / 4 + 8 * r);
+#pragma unroll
+      for (int n = 0; n < Q / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (distance + 8 * n + e < 0 || distance + 8 * n + e >= seen) s[f][n][2 * r + e] = 0;
+    }
+}
+
+// ds = p * (dp - delta). Rounds p (in s) and ds to operands and stores ds for dq. delta: of the queries, in shared
+// memory.
+template <class P>
+__device__ __forceinline__ void score_gradients(uint32_t (&p)[P::fragments][P::queries / 16][4],
+                                                uint32_t (&ds)[P::fragments][P::queries / 16][4],
+                                                const float (&s)[P::fragments][P::queries / 8][4],
+                                                const float (&dp)[P::fragments][P::queries / 8][4], const float* delta,
+                                                uint32_t ds_tile, int first_row, int lane) {
+  constexpr int Q = P::queries;
+#pragma unroll
+  for (int n = 0; n < Q / 8; ++n) {
+    const float2 two = *reinterpret_cast<const float2*>(delta + 8 * n + 2 * (lane % 4));
+#pragma unroll
+    for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float low = s[f][n][2 * r], high = s[f][n][2 * r + 1];
+        p[f][n / 2][n % 2 * 2 + r] = pack_bf16(low, high);
+        const uint32_t word = pack_bf16(low * (dp[f][n][2 * r] - two.x), high * (dp[f][n][2 * r + 1] - two.y));
+        ds[f][n / 2][n % 2 * 2 + r] = word;
+        const int row = first_row + 16 * f + lane / 4 + 8 * r;
+        store_word(ds_tile + static_cast<uint32_t>(row * 2 * Q + lane % 4 * 4) +
+                       (static_cast<uint32_t>(n) * 16 ^ row_turn<Q / 8>(lane / 4)),
+                   word);
+      }
+  }
+}
+
 // A step: one query tile of one head, in the order of the loop.
 struct KeyTileStep {
   int head, query_tile;
@@ -160,7 +220,7 @@ __device__ KeyTileWork claim_work(const KeyTileCall& call) {
     }
     claimed = work;
   }
-  __syncthreads();  // the work item is claimed
+  __syncthreads();  // the work item is claimed; the barriers are initialized
   return claimed;
 }
 
@@ -205,6 +265,12 @@ template <class P>
 __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const __grid_constant__ KeyTileCall call) {
   constexpr int D = P::width, F = P::fragments, Q = P::queries, units = D / 8, ds_units = Q / 8;
   extern __shared__ __align__(128) unsigned char shared[];
+  // full, empty: a stage has landed, has been read. ds_full, ds_empty: a buffer of ds is stored, has been read.
+  __shared__ uint64_t barriers[2 * P::stages + 4];
+  const uint32_t full = shared_address(barriers), empty = full + 8 * P::stages, ds_full = empty + 8 * P::stages,
+                 ds_empty = ds_full + 16;
+  if (threadIdx.x < 2 * P::stages + 4)
+    init_barrier(full + 8 * threadIdx.x, threadIdx.x < P::stages ? P::threads : P::warps);
   const KeyTileWork work = claim_work<P>(call);
   if (work.length == 0) return;
   const BackwardCall<Bf16>& tensors = call.tensors;
@@ -253,11 +319,15 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
         copy_number_async(at + 4 * Q, tensors.delta + token * num_heads + copied.head, real);
       }
       advance(copied);
+      arrive_with_copies(full + 8 * static_cast<uint32_t>(copied_stage));
       copied_stage = copied_stage + 1 == P::stages ? 0 : copied_stage + 1;
     }
-    cp_async_commit();
   };
-  // Prologue: K and V join the first copy group.
+  const auto release = [&](uint32_t barrier) {
+    __syncwarp();  // all lanes are done; lane 0 arrives for the warp
+    if (lane == 0) arrive_at(barrier);
+  };
+  // Prologue: K and V join the copies of the first stage.
   copy_rows(k_tile, v_tile, forward.k, forward.v, forward.k_stride, forward.v_stride, work.kv_head, work.key, P::keys);
 #pragma unroll
   for (int i = 0; i < P::stages - 1; ++i) copy_step();
@@ -283,8 +353,9 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
 #pragma unroll
       for (int i = 0; i < 4; ++i) dk[f][d][i] = dv[f][d][i] = 0;
 
-  // dq of a step: begin_dq() waits for the key tiles before and reads their sums, finish_dq() adds this tile's part and
-  // writes the sums or, for the last key tile, the results. The turn passes later, when the writes have arrived.
+  // dq of a step: begin_dq() waits for the key tiles before and reads their sums, multiply_dq() adds this tile's
+  // part, finish_dq() writes the sums or, for the last key tile, the results. The turn passes later, when the writes
+  // have arrived.
   int* passed = nullptr;  // turn counter that pass() sets to `passed_turn`
   int passed_turn = 0;
   const auto pass = [&] {
@@ -316,7 +387,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
         }
       }
   };
-  const auto finish_dq = [&](const KeyTileStep& step, uint32_t ds_tile) {
+  const auto multiply_dq = [&](uint32_t ds_tile) {
 #pragma unroll
     for (uint32_t k = 0; k < P::keys / 16; ++k) {
       uint32_t a[dq_fragments][4];
@@ -334,6 +405,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
         }
       }
     }
+  };
+  const auto finish_dq = [&](const KeyTileStep& step) {
     if (step.query_tile * Q / P::keys != work.key / P::keys) {
       const int64_t place = place_of(step);
       float* const to = call.dq_sums + place * (Q * P::columns) + thread * 4;
@@ -366,79 +439,56 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
   int stage = 0;
 #pragma unroll 1
   for (int i = 0; i < num_steps; ++i) {
-    cp_async_wait<P::stages - 2>();  // this thread's copies of the stage have landed
-    __syncthreads();                 // those of all threads have; ds of the step before is stored, its stage is read
-    copy_step();
+    await_phase(full + 8 * static_cast<uint32_t>(stage),
+                static_cast<uint32_t>(i / P::stages) & 1);  // the stage has landed
     const uint32_t q_tile = stages + static_cast<uint32_t>(stage) * P::stage_bytes, dout_tile = q_tile + P::query_bytes;
     const auto* const stats = reinterpret_cast<const float*>(shared + (q_tile - k_tile) + 2 * P::query_bytes);
     const uint32_t ds_tile = ds_tiles + static_cast<uint32_t>(i % 2) * P::ds_bytes,
                    last_ds_tile = ds_tiles + static_cast<uint32_t>((i + 1) % 2) * P::ds_bytes;
-    stage = stage + 1 == P::stages ? 0 : stage + 1;
+    const uint32_t ds_place = static_cast<uint32_t>(i % 2) * 8, last_ds_place = 8 - ds_place;
 
     // p of the step; elements outside the mask are zero.
     float s[F][Q / 8][4], dp[F][Q / 8][4];
     uint32_t p[F][Q / 16][4], ds[F][Q / 16][4];
     multiply_rows<P>(s, k_tile + own_at, left_turn, q_tile + right_row * 2 * D, right_turn);
     const int first_query = step.query_tile * Q, first_key = work.key + first_row;
-    const bool masked =
-        first_query < first_key + 16 * F - 1 || (forward.window > 0 && first_query + Q - first_key > forward.window);
-#pragma unroll
-    for (int n = 0; n < Q / 8; ++n) {
-      const float2 lse = *reinterpret_cast<const float2*>(stats + 8 * n + 2 * (lane % 4));
-      const float shift[2] = {-log2e * lse.x, -log2e * lse.y};
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) s[f][n][e] = weight(s[f][n][e], forward.c, shift[e % 2]);
-    }
-    if (masked) {
-      const int window = forward.window > 0 ? forward.window : 1 << 30;
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int distance = first_query + 2 * (lane % 4) - (first_key + 16 * f + lane / 4 + 8 * r);
-#pragma unroll
-          for (int n = 0; n < Q / 8; ++n)
-#pragma unroll
-            for (int e = 0; e < 2; ++e)
-              if (distance + 8 * n + e < 0 || distance + 8 * n + e >= window) s[f][n][2 * r + e] = 0;
-        }
-    }
+    weigh_queries<P>(s, stats, forward.c, first_key, first_query, forward.window, lane);
     // ds = p * (dp - delta), stored for dq.
     multiply_rows<P>(dp, v_tile + own_at, left_turn, dout_tile + right_row * 2 * D, right_turn);
-#pragma unroll
-    for (int n = 0; n < Q / 8; ++n) {
-      const float2 delta = *reinterpret_cast<const float2*>(stats + Q + 8 * n + 2 * (lane % 4));
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const float low = s[f][n][2 * r], high = s[f][n][2 * r + 1];
-          p[f][n / 2][n % 2 * 2 + r] = pack_bf16(low, high);
-          const uint32_t word = pack_bf16(low * (dp[f][n][2 * r] - delta.x), high * (dp[f][n][2 * r + 1] - delta.y));
-          ds[f][n / 2][n % 2 * 2 + r] = word;
-          const int row = first_row + 16 * f + lane / 4 + 8 * r;
-          store_word(ds_tile + static_cast<uint32_t>(row * 2 * Q + lane % 4 * 4) +
-                         (static_cast<uint32_t>(n) * 16 ^ row_turn<ds_units>(lane / 4)),
-                     word);
-        }
-    }
-    // dv and dk, then dq of the step before. The turn of the step before that passes here: its writes, and the copies of
-    // this step, have arrived, so the release does not wait.
+    if (i >= 2)
+      await_phase(ds_empty + ds_place, static_cast<uint32_t>(i / 2 - 1) & 1);  // all warps have read the ds before
+    score_gradients<P>(p, ds, s, dp, stats + Q, ds_tile, first_row, lane);
+    release(ds_full + ds_place);
+    // The turn of the step before passes here: its writes and the copies of this step have arrived, so the release does
+    // not wait. The copies of the next stage start here, where slower warps have read the stage of the step before.
     pass();
+    if (i > 0 && copied.query_tile >= first_tile)
+      await_phase(empty + 8 * static_cast<uint32_t>((i - 1) % P::stages),
+                  static_cast<uint32_t>((i - 1) / P::stages) & 1);
+    copy_step();
+    // dv and dk, then dq of the step before.
     if (i > 0) begin_dq(last_step);
     add_weighted<P>(dv, p, dout_tile + left_row * 2 * D, part_turn);
     add_weighted<P>(dk, ds, q_tile + left_row * 2 * D, part_turn);
-    if (i > 0) finish_dq(last_step, last_ds_tile);
+    release(empty + 8 * static_cast<uint32_t>(stage));
+    if (i > 0) {
+      await_phase(ds_full + last_ds_place, static_cast<uint32_t>((i - 1) / 2) & 1);  // all warps have stored ds
+      multiply_dq(last_ds_tile);
+      release(ds_empty + last_ds_place);
+      finish_dq(last_step);
+    }
+    stage = stage + 1 == P::stages ? 0 : stage + 1;
     last_step = step;
     advance(step);
   }
   // dq of the last step, then the results of the keys.
-  __syncthreads();  // ds of the last step is stored
+  const int last = num_steps - 1;
   pass();
   begin_dq(last_step);
-  finish_dq(last_step, ds_tiles + static_cast<uint32_t>((num_steps - 1) % 2) * P::ds_bytes);
+  await_phase(ds_full + static_cast<uint32_t>(last % 2) * 8,
+              static_cast<uint32_t>(last / 2) & 1);  // all warps have stored ds
+  multiply_dq(ds_tiles + static_cast<uint32_t>(last % 2) * P::ds_bytes);
+  finish_dq(last_step);
   pass();
   store_keys<P>(call, work, false, dk, first_row, lane, forward.scale);
   store_keys<P>(call, work, true, dv, first_row, lane, 1.0f);

@@ -1,12 +1,20 @@
-// attention_forward and the prefill chunks of attention_paged for bf16 with mma.sync: the plans and their choice.
-//
-// Use       bf16 where prefill_sm90.cu does not apply: paged calls, other GPUs, other head dimensions.
-// Tile, Roles, Pipeline, Smem, Numerics, PDL, Limits: tiles.cuh.
+// attention_forward and the prefill chunks of attention_paged for bf16 on any GPU: the plans of the kernel (tiles.cuh)
+// and the choice of one by the shared memory of the device.
 #include "kernels/attention/prefill/tiles.cuh"
 #include "kernels/cuda/launch_plan.h"
 
 namespace hone::attention {
 namespace {
+
+// Calls body(P{}) with the plan of the kernel for a head dimension. All plans have the same bits. Arguments of a plan:
+// width, keys of a step, stages, warps, groups of 16 rows per warp, q in registers, blocks per SM. The last plan of a
+// width fits the 99 KB of capability 8.6, 8.9 and 12.0: 50, 98 and 82 KB.
+template <class Body>
+void with_tile_plan(const DeviceLimits& limits, int dim, Body body) {
+  if (dim <= 64) return with_fitting_plan<TilePlan<64, 64, 2, 4, 1, true, 3>>(limits, body);
+  if (dim <= 128) return with_fitting_plan<TilePlan<128, 64, 2, 4, 1, true, 2>>(limits, body);
+  with_fitting_plan<TilePlan<256, 32, 2, 4, 1, false, 1>, TilePlan<256, 16, 2, 2, 1, false, 1>>(limits, body);
+}
 
 template <class P, bool paged>
 void launch(Context& context, const AttentionCall<Bf16>& call) {
@@ -14,18 +22,6 @@ void launch(Context& context, const AttentionCall<Bf16>& call) {
   const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, P::rows)),
                   static_cast<unsigned>(call.kv_heads));
   tile_kernel<P, paged><<<grid, P::threads, P::bytes, cuda_stream(context)>>>(call);
-}
-
-// Visits the plan for heads of `dim`. Arguments of a plan: width, keys of a step, stages, warps, groups of 16 rows per
-// warp, q in registers, blocks per SM. The last plan of a width fits the 99 KB of capability 8.6, 8.9 and 12.0. All
-// plans have the same bits.
-constexpr size_t slot_bytes = 3 * block_keys * sizeof(uint32_t);
-template <class Visit>
-void with_plan(const DeviceLimits& limits, int dim, Visit visit) {
-  if (dim <= 64) return with_first_that_fits<slot_bytes, TilePlan<64, 64, 2, 4, 1, true, 3>>(limits, visit);
-  if (dim <= 128) return with_first_that_fits<slot_bytes, TilePlan<128, 64, 2, 4, 1, true, 2>>(limits, visit);
-  with_first_that_fits<slot_bytes, TilePlan<256, 32, 2, 4, 1, false, 1, false>,
-                       TilePlan<256, 16, 2, 2, 1, false, 1, false>>(limits, visit);
 }
 
 void forward(Context& context, const AttentionForward& args) {
@@ -40,20 +36,20 @@ void forward(Context& context, const AttentionForward& args) {
 [[maybe_unused]] const bool added = attention_forward.add(
     {"mma", DeviceKind::cuda, forward, 10, [](const AttentionForward& args) { return has_units(args.q); }});
 
-[[maybe_unused]] const bool planned =
-    launch_plans().add("attention_forward.mma", [](const DeviceLimits& limits, LaunchPlans& out) {
-      for (const int dim : {64, 128, 256})
-        with_plan(limits, dim, [&](auto plan) {
-          using P = decltype(plan);
-          out.add(concat("tile_kernel D = ", dim), tile_kernel<P, false>, P::threads, P::bytes, slot_bytes);
-          out.add(concat("tile_kernel D = ", dim, ", paged"), tile_kernel<P, true>, P::threads, P::bytes, slot_bytes);
-        });
+[[maybe_unused]] const bool planned = launch_plans().add("attention_forward.mma", [](const DeviceLimits& limits,
+                                                                                     LaunchPlans& out) {
+  for (const int dim : {64, 128, 256})
+    with_tile_plan(limits, dim, [&](auto plan) {
+      using P = decltype(plan);
+      out.add(concat("tile_kernel D = ", dim), tile_kernel<P, false>, P::threads, P::bytes);
+      out.add(concat("tile_kernel D = ", dim, ", paged"), tile_kernel<P, true>, P::threads, P::bytes, P::static_bytes);
     });
+});
 
 }  // namespace
 
 void launch_tiles(Context& context, const AttentionCall<Bf16>& call) {
-  with_plan(device_limits(), call.dim, [&](auto plan) {
+  with_tile_plan(device_limits(), call.dim, [&](auto plan) {
     using P = decltype(plan);
     if (call.table)
       launch<P, true>(context, call);

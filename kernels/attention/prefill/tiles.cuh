@@ -12,7 +12,8 @@
 // Pipeline  ring of `stages` smem stages; one holds the values of a step and the keys of the same step of the next
 //           block. cp.async fills it stages - 1 steps ahead; one __syncthreads() per step.
 // Smem      dynamic: stages * 4 * keys * D bytes; q of 2 * rows * D bytes, which the totals of earlier splits (4 * rows
-//           * D) replace if q is held in registers. Static: cache slots, 1.5 KB if the keys are paged.
+//           * D) replace if q is held in registers; 8 * rows for m and l of the totals. Static: cache slots, 1.5 KB if
+//           the keys are paged.
 // Numerics  numerics.cuh.
 // PDL       none.
 // Limits    head dimension a multiple of 8 up to D; rows of q, k, v and out 16-byte aligned.
@@ -20,19 +21,19 @@
 
 namespace hone::attention {
 
-template <int Width, int Keys, int Stages, int Warps, int Fragments, bool HoldsQueries, int Blocks, bool Ahead = true>
+template <int Width, int Keys, int Stages, int Warps, int Fragments, bool HoldsQueries, int Blocks>
 struct TilePlan {
   static constexpr int width = Width, keys = Keys, stages = Stages, warps = Warps, fragments = Fragments,
                        blocks = Blocks;                // blocks: thread blocks per SM that the registers allow
   static constexpr bool holds_queries = HoldsQueries;  // q is in registers
-  static constexpr bool ahead = Ahead;                 // weights are computed one step before their p . v
   static constexpr int threads = 32 * Warps, rows = 16 * Fragments * Warps, steps = block_keys / Keys,
                        groups = Keys / 16;  // of 16 keys, in a step
   static constexpr uint32_t piece_bytes = 2 * Keys * Width, ring_bytes = Stages * 2 * piece_bytes,
                             q_bytes = 2 * rows * Width, total_bytes = 4 * rows * Width;
   static constexpr uint32_t total_at = ring_bytes + (HoldsQueries ? 0 : q_bytes);
   static constexpr uint32_t stats_at = total_at + total_bytes;  // maxima and sums of the totals
-  static constexpr size_t bytes = stats_at + 8 * rows;
+  static constexpr size_t bytes = stats_at + 8 * rows,
+                          static_bytes = 3 * block_keys * sizeof(uint32_t);  // cache slots
   static_assert(Width / 16 % groups == 0 && Stages >= 2 && steps % Stages == 0);
 };
 
@@ -107,9 +108,9 @@ __device__ __forceinline__ void weigh(const float (&s)[F][16][4], int n, uint32_
 // What a lane has of the current block.
 template <class P>
 struct BlockState {
-  float s[P::fragments][16][4];                              // scores of this block; after a step, of the next one
-  uint32_t p[P::ahead ? 2 : 1][P::groups][P::fragments][4];  // weights of this step and of the next one
-  float sum[P::fragments][2], shift[P::fragments][2];        // sums of the weights; shift of their exponent
+  float s[P::fragments][16][4];                        // scores of this block; after a step, of the next one
+  uint32_t p[2][P::groups][P::fragments][4];           // weights of this step and of the next one
+  float sum[P::fragments][2], shift[P::fragments][2];  // sums of the weights; shift of their exponent
 };
 // The lane's row addresses in q and in the two halves of a stage, and the swizzle of its units (layout: mma.cuh).
 struct LaneAddresses {
@@ -126,19 +127,17 @@ __device__ __forceinline__ void run_step(float (&o)[P::fragments][P::width / 8][
 #pragma unroll
   for (int g = 0; g < P::groups; ++g) {
     if constexpr (values) {
-      constexpr int now = P::ahead ? step % 2 : 0;
-      if constexpr (!P::ahead) weigh(state.s, step * P::groups + g, state.p[0][g], state.sum, state.shift, c);
 #pragma unroll
       for (uint32_t d = 0; d < columns; ++d) {
         uint32_t b[4];
         ldmatrix_x4_trans(b, at.v + (at.turn ^ d * 32) + stage + static_cast<uint32_t>(g) * 16 * row_bytes);
 #pragma unroll
         for (int f = 0; f < F; ++f) {
-          mma_m16n8k16(o[f][2 * d], state.p[now][g][f], b[0], b[1]);
-          mma_m16n8k16(o[f][2 * d + 1], state.p[now][g][f], b[2], b[3]);
+          mma_m16n8k16(o[f][2 * d], state.p[step % 2][g][f], b[0], b[1]);
+          mma_m16n8k16(o[f][2 * d + 1], state.p[step % 2][g][f], b[2], b[3]);
         }
       }
-      if constexpr (P::ahead && step + 1 < P::steps)
+      if constexpr (step + 1 < P::steps)
         weigh(state.s, (step + 1) * P::groups + g, state.p[(step + 1) % 2][g], state.sum, state.shift, c);
     }
     if constexpr (scores) {
@@ -189,6 +188,110 @@ __device__ __forceinline__ void run_steps(float (&o)[P::fragments][P::width / 8]
   }
 }
 
+template <class P>
+using Outputs = float[P::fragments][P::width / 8][4];
+
+template <class P>
+__device__ __forceinline__ void clear_outputs(Outputs<P>& o) {
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[f][d][i] = 0;
+}
+
+// The merged splits so far, in shared memory: outputs of a thread at i * threads; m and l of row 16 f + 8 r.
+template <class P>
+struct SplitTotal {
+  float* outputs;
+  float2* stats;
+  bool any = false;
+
+  // Merges the total into (now, o): they become those of all splits so far.
+  __device__ __forceinline__ void merge(Outputs<P>& o, RowStats<P::fragments>& now, float c) const {
+    if (!any) return;
+#pragma unroll
+    for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float2 before = stats[16 * f + 8 * r];
+        const MergeFactors factors = merge_factors(before.x, now.m[f][r], c);
+        now.m[f][r] = factors.m;
+        now.l[f][r] = merged(before.y, now.l[f][r], factors);
+#pragma unroll
+        for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+          for (int i = 2 * r; i < 2 * r + 2; ++i)
+            o[f][d][i] = merged(outputs[((f * P::width / 8 + d) * 4 + i) * P::threads], o[f][d][i], factors);
+      }
+  }
+  __device__ __forceinline__ void keep(const Outputs<P>& o, const RowStats<P::fragments>& now, int lane) {
+    any = true;
+    __syncwarp();  // all lanes have read the stats of the total before
+    if (lane % 4 == 0) {
+#pragma unroll
+      for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) stats[16 * f + 8 * r] = make_float2(now.m[f][r], now.l[f][r]);
+    }
+    __syncwarp();  // the stats of the warp's rows are written
+#pragma unroll
+    for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+      for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) outputs[((f * P::width / 8 + d) * 4 + i) * P::threads] = o[f][d][i];
+  }
+};
+
+// Multiplies o by alpha unless all factors of the warp are 1.
+template <class P>
+__device__ __forceinline__ void rescale(Outputs<P>& o, const float (&alpha)[P::fragments][2]) {
+  bool rescales = false;
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) rescales = rescales || alpha[f][r] != 1;
+  if (!__any_sync(0xffffffffu, rescales)) return;
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int d = 0; d < P::width / 8; ++d)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[f][d][i] *= alpha[f][i / 2];
+}
+
+// Stores out and lse of a warp's rows [first_row, end). The four lanes of a row exchange elements until each has 16
+// contiguous bytes.
+template <class P>
+__device__ __forceinline__ void store_rows(const AttentionCall<Bf16>& call, const Outputs<P>& o,
+                                           const RowStats<P::fragments>& rows, int sequence_begin, int first_row,
+                                           int end, int kv_head, int lane) {
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = first_row + 16 * f + lane / 4 + 8 * r;
+      const bool inside = row < end;
+      const int64_t token = sequence_begin + row / call.group;
+      const int head = kv_head * call.group + row % call.group;
+      const float inverse = reciprocal(rows.l[f][r]);
+      Bf16* const out = call.out + token * call.out_stride + head * call.dim;
+#pragma unroll
+      for (int d = 0; d < P::width / 8; d += 4) {
+        uint32_t x[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[f][d + i][2 * r] * inverse, o[f][d + i][2 * r + 1] * inverse);
+        exchange_quad(x, lane);
+        const int column = 8 * (d + lane % 4);
+        if (inside && column < call.dim) *reinterpret_cast<uint4*>(out + column) = make_uint4(x[0], x[1], x[2], x[3]);
+      }
+      if (inside && call.lse && lane % 4 == 0)
+        call.lse[token * call.lse_stride + head] = log_sum(rows.m[f][r], rows.l[f][r], call.scale);
+    }
+}
+
 template <class P, bool paged>
 __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __grid_constant__ AttentionCall<Bf16> call) {
   constexpr int D = P::width, F = P::fragments, units = D / 8, rows = P::rows, threads = P::threads,
@@ -204,9 +307,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32,
             kv_head = static_cast<int>(blockIdx.y);
   const uint32_t ring = shared_address(shared), q_tile = ring + P::ring_bytes;
-  float* const total = reinterpret_cast<float*>(shared + P::total_at) + thread;  // element i at i * threads
-  float2* const stats = reinterpret_cast<float2*>(shared + P::stats_at) + warp * 16 * P::fragments +
-                        lane / 4;  // m and l of row 16 f + 8 r
+  SplitTotal<P> total{reinterpret_cast<float*>(shared + P::total_at) + thread,
+                      reinterpret_cast<float2*>(shared + P::stats_at) + warp * 16 * F + lane / 4};
 
   const int tile_end = min(tile.first_row + rows, num_rows);
   const auto position = [&](int row) { return sequence.position + row / call.group; };
@@ -276,36 +378,10 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   const int all_high = warp_row < warp_end ? position(warp_row) : -1,
             all_low = warp_row < warp_end ? first_seen(position(warp_end - 1), call.window) : 0;
 
-  float o[F][D / 8][4];
+  Outputs<P> o;
   RowStats<F> now;
-  bool merges = false;  // `total` and `stats` hold the merged splits before this one
-  const auto clear = [&] {
-    now.reset();
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[f][d][i] = 0;
-  };
-  const auto close_split = [&] {
-    if (!merges) return;
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float2 before = stats[16 * f + 8 * r];
-        const MergeFactors factors = merge_factors(before.x, now.m[f][r], call.c);
-        now.m[f][r] = factors.m;
-        now.l[f][r] = merged(before.y, now.l[f][r], factors);
-#pragma unroll
-        for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-          for (int i = 2 * r; i < 2 * r + 2; ++i)
-            o[f][d][i] = merged(total[((f * D / 8 + d) * 4 + i) * threads], o[f][d][i], factors);
-      }
-  };
-  clear();
+  clear_outputs<P>(o);
+  now.reset();
   const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
   LaneAddresses at{};
   at.q = q_tile + (static_cast<uint32_t>(warp) * 16 * F + lane_row) * 2 * D;
@@ -331,25 +407,12 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   for (int block = block_begin; block < block_end; ++block) {
     // A new split: merge the one before and save the total.
     if (block % split_blocks == 0 && block > block_begin) {
-      close_split();
-      merges = true;
-      __syncwarp();  // all lanes have read the stats of the total before
-      if (lane % 4 == 0) {
-#pragma unroll
-        for (int f = 0; f < F; ++f)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) stats[16 * f + 8 * r] = make_float2(now.m[f][r], now.l[f][r]);
-      }
-      __syncwarp();  // the stats of the warp's rows are written
-#pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) total[((f * D / 8 + d) * 4 + i) * threads] = o[f][d][i];
-      clear();
+      total.merge(o, now, call.c);
+      total.keep(o, now, lane);
+      clear_outputs<P>(o);
+      now.reset();
     }
-    // The new maximum; rescale o unless all factors are 1.
+    // The new maximum; o is rescaled.
     float alpha[F][2];
     const int key = block * block_keys;
     if (key < all_low || key + block_keys - 1 > all_high)
@@ -358,26 +421,13 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
         return row < tile_end ? position(row) : -1;
       });
     raise_maximum(state.s, now, alpha, state.shift, call.c);
-    bool rescales = false;
+    rescale<P>(o, alpha);
 #pragma unroll
     for (int f = 0; f < F; ++f)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        state.sum[f][r] = 0;
-        rescales = rescales || alpha[f][r] != 1;
-      }
-    if (__any_sync(0xffffffffu, rescales)) {
+      for (int r = 0; r < 2; ++r) state.sum[f][r] = 0;
 #pragma unroll
-      for (int f = 0; f < F; ++f)
-#pragma unroll
-        for (int d = 0; d < D / 8; ++d)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) o[f][d][i] *= alpha[f][i / 2];
-    }
-    if constexpr (P::ahead) {
-#pragma unroll
-      for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, call.c);
-    }
+    for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, call.c);
     if (block + 1 < block_end)
       run_steps<P, true, true>(o, state, held, at, call.c, next_step);
     else
@@ -388,31 +438,8 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
       for (int r = 0; r < 2; ++r) now.l[f][r] = fmaf(now.l[f][r], alpha[f][r], quad_sum(state.sum[f][r]));
   }
   cp_async_wait<0>();
-  close_split();
-
-  // Epilogue: out and lse. The four lanes of a row exchange elements until each has 16 contiguous bytes.
-#pragma unroll
-  for (int f = 0; f < F; ++f)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = warp_row + 16 * f + lane / 4 + 8 * r;
-      const bool inside = row < tile_end;
-      const int64_t token = sequence.begin + row / call.group;
-      const int head = kv_head * call.group + row % call.group;
-      const float inverse = reciprocal(now.l[f][r]);
-      Bf16* const out = call.out + token * call.out_stride + head * call.dim;
-#pragma unroll
-      for (int d = 0; d < D / 8; d += 4) {
-        uint32_t x[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[f][d + i][2 * r] * inverse, o[f][d + i][2 * r + 1] * inverse);
-        exchange_quad(x, lane);
-        const int column = 8 * (d + lane % 4);
-        if (inside && column < call.dim) *reinterpret_cast<uint4*>(out + column) = make_uint4(x[0], x[1], x[2], x[3]);
-      }
-      if (inside && call.lse && lane % 4 == 0)
-        call.lse[token * call.lse_stride + head] = log_sum(now.m[f][r], now.l[f][r], call.scale);
-    }
+  total.merge(o, now, call.c);
+  store_rows<P>(call, o, now, sequence.begin, warp_row, tile_end, kv_head, lane);
 }
 
 }  // namespace hone::attention

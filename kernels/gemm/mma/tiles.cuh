@@ -7,8 +7,9 @@
 //           some K chunks of a tile, and a join kernel adds them (split_k_join.cuh).
 // Roles     4 or 8 warps, all alike. A warp computes warp_rows x warp_columns of the tile and copies its share of x
 //           and w.
-// Pipeline  3 to 6 smem stages (cp.async groups), one __syncthreads() per stage. An operand register is reloaded for
-//           the next mma step right after its last use: two sets would not fit beside sums and totals.
+// Pipeline  3 to 6 smem stages (cp.async groups), one __syncthreads() per stage. Operand registers: one set for x, each
+//           reloaded right after its last use, and two for w; two of each would not fit beside sums and totals. Copies
+//           and loads are spread over the mma instructions.
 // Smem      stages * (rows + columns) * K step * 2 bytes: MmaTile::shared_bytes, 30 to 160 KB. A 16-byte unit u of
 //           row r lies at u ^ stage_swizzle(r). The epilogue reuses it for a transpose of 16 rows per warp.
 // Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal the "tiles" body and
@@ -65,6 +66,7 @@ __device__ constexpr int stage_swizzle(int row) {
 template <int Rows, int Depth, int Threads>
 struct StageCopy {
   static constexpr int units = Depth / 8, step = Threads / units;  // 16-byte units per row; rows per pass
+  static constexpr int passes = (Rows + step - 1) / step;
   static_assert(step % 8 == 0);
   const char* from;
   int64_t step_bytes;
@@ -78,24 +80,29 @@ struct StageCopy {
     to = stage + static_cast<uint32_t>(r * Depth * 2 + ((column / 8 ^ stage_swizzle<Depth>(r)) << 4));
     rows_left = rows - first_row - r;
   }
-  // Copies columns [k, k + Depth) of K to the stage at `offset`. Past K it writes zeros and reads nothing.
+  // Bytes of this thread's unit in columns [k, k + Depth) of K: the rest is zero and is not read.
+  __device__ int unit_bytes(int k, int K) const { return min(16, max(0, (K - k - column) * 2)); }
+  // Copies the unit of pass i of columns [k, k + Depth) to the stage at `offset`.
+  __device__ void run_pass(int i, int k, int bytes, uint32_t offset) const {
+    if (Rows % step == 0 || i * step + static_cast<int>(threadIdx.x) / units < Rows)
+      cp_async_bytes(to + offset + static_cast<uint32_t>(i * step * Depth * 2), from + int64_t{k} * 2 + i * step_bytes,
+                     i * step < rows_left ? bytes : 0);
+  }
   __device__ void run(int k, int K, uint32_t offset) const {
-    const int bytes = min(16, max(0, (K - k - column) * 2));
-    const char* at = from + int64_t{k} * 2;
+    const int bytes = unit_bytes(k, K);
 #pragma unroll
-    for (int i = 0; i * step < Rows; ++i, at += step_bytes)
-      if (Rows % step == 0 || i * step + static_cast<int>(threadIdx.x) / units < Rows)
-        cp_async_bytes(to + offset + static_cast<uint32_t>(i * step * Depth * 2), at, i * step < rows_left ? bytes : 0);
+    for (int i = 0; i < passes; ++i) run_pass(i, k, bytes, offset);
   }
 };
 
 // A warp's part of the tile: its operand registers and the addresses from which it loads them.
 template <class Tile>
 struct MmaWarp {
-  static constexpr int row_tiles = Tile::warp_rows / 16, column_tiles = Tile::warp_columns / 8;
+  static constexpr int row_tiles = Tile::warp_rows / 16, column_tiles = Tile::warp_columns / 8,
+                       products = row_tiles * column_tiles;  // mma instructions per step
   using Sums = float[row_tiles][column_tiles][4];
-  uint32_t a[row_tiles][4], b[column_tiles][2];
-  uint32_t x_at, w_at;  // of this lane, in stage 0, mma step 0
+  uint32_t a[row_tiles][4], b[2][column_tiles][2];  // b: of this mma step and of the next
+  uint32_t x_at, w_at;                              // of this lane, in stage 0, mma step 0
 
   __device__ MmaWarp(uint32_t ring, int row, int column, int lane) {
     const int x_row = row + lane % 16, w_row = column + lane % 8 + lane / 16 * 8;
@@ -111,23 +118,32 @@ struct MmaWarp {
   __device__ void load_a(int i, uint32_t at) {
     mma::ldmatrix_x4(at + static_cast<uint32_t>(i * 16 * Tile::pitch), a[i][0], a[i][1], a[i][2], a[i][3]);
   }
-  __device__ void load_b(int j, uint32_t at) {
-    mma::ldmatrix_x4(at + static_cast<uint32_t>(j * 8 * Tile::pitch), b[j][0], b[j][1], b[j + 1][0], b[j + 1][1]);
+  __device__ void load_b(int set, int j, uint32_t at) {
+    mma::ldmatrix_x4(at + static_cast<uint32_t>(j * 8 * Tile::pitch), b[set][j][0], b[set][j][1], b[set][j + 1][0],
+                     b[set][j + 1][1]);
   }
   __device__ void load() {
 #pragma unroll
-    for (int j = 0; j < column_tiles; j += 2) load_b(j, w_at);
+    for (int j = 0; j < column_tiles; j += 2) load_b(0, j, w_at);
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) load_a(i, x_at);
   }
-  // sum += a . b of this mma step; then the registers hold the step at x_next and w_next.
-  __device__ void multiply(Sums& sum, uint32_t x_next, uint32_t w_next) {
+  // sum += a . b of this mma step; then the registers hold the step at x_next and w_next. Calls copy(i) after the i-th
+  // mma instruction of a stage. Loads and copies are spread over the mma instructions: warps run in step, and a burst
+  // of loads from all of them would stall all.
+  template <class Copy>
+  __device__ void multiply(Sums& sum, int step, uint32_t x_next, uint32_t w_next, Copy copy) {
+    const int set = step % 2;
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
       for (int j = 0; j < column_tiles; ++j) {
-        mma::mma_bf16(sum[i][j], a[i], b[j]);
-        if (i == row_tiles - 1 && j % 2 == 1) load_b(j - 1, w_next);
+        mma::mma_bf16(sum[i][j], a[i], b[set][j]);
+        const int done = i * column_tiles + j;
+#pragma unroll
+        for (int l = 0; l < column_tiles; l += 2)
+          if (done == (l + 1) * products / (column_tiles + 2)) load_b(set ^ 1, l, w_next);
+        copy(step * products + done);
       }
       load_a(i, x_next);
     }
@@ -242,8 +258,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
             end = Split ? min(shape.K, first + shape.per_split * chunk) : shape.K,
             stages = (end - first + Tile::depth - 1) / Tile::depth;
   const uint32_t ring = mma::shared_address(shared);
-  const StageCopy<Tile::rows, Tile::depth, Tile::threads> copy_x(x, x_stride, row, shape.M, ring);
-  const StageCopy<Tile::columns, Tile::depth, Tile::threads> copy_w(w, w_stride, column, shape.N, ring + Tile::x_bytes);
+  using CopyX = StageCopy<Tile::rows, Tile::depth, Tile::threads>;
+  using CopyW = StageCopy<Tile::columns, Tile::depth, Tile::threads>;
+  const CopyX copy_x(x, x_stride, row, shape.M, ring);
+  const CopyW copy_w(w, w_stride, column, shape.N, ring + Tile::x_bytes);
 
   // Prologue: the first stages. w is constant during a pass, so it may be read before the kernel before has ended.
   hopper::griddep_launch_dependents();
@@ -280,22 +298,31 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int chunk_end = min(stages, begin + Tile::chunk_stages);
 #pragma unroll 1
     for (int s = begin; s < chunk_end; ++s) {
+      // The stage that is copied. Past the end the copies write zeros that nobody reads.
+      const int k = first + (s + Tile::stages - 1) * Tile::depth, x_unit = copy_x.unit_bytes(k, end),
+                w_unit = copy_w.unit_bytes(k, end);
+      const auto copy = [&](int i) {
+        constexpr int passes = CopyX::passes + CopyW::passes, gap = (steps - 1) * Warp::products / passes;
+        static_assert(gap > 0);
+        const int pass = i / gap;
+        if (i % gap != gap / 2 || pass >= passes) return;
+        if (pass < CopyX::passes)
+          copy_x.run_pass(pass, k, x_unit, write);
+        else
+          copy_w.run_pass(pass - CopyX::passes, k, w_unit, write);
+      };
 #pragma unroll
       for (int step = 0; step < steps; ++step) {
-        if (step == 0) {
-          // Past the end this writes zeros that nobody reads.
-          copy_x.run(first + (s + Tile::stages - 1) * Tile::depth, end, write);
-          copy_w.run(first + (s + Tile::stages - 1) * Tile::depth, end, write);
+        if (step == steps - 1) {
           cp_async_commit();
           write = next(write);
-        }
-        if (step == steps - 1) {
           cp_async_wait<Tile::stages - 2>();
           __syncthreads();  // all copies of the next stage have landed; all warps have read this one
           read = next(read);
         }
         const int following = (step + 1) % steps;
-        part.multiply(sum, Warp::at_step(part.x_at, read, following), Warp::at_step(part.w_at, read, following));
+        part.multiply(sum, step, Warp::at_step(part.x_at, read, following), Warp::at_step(part.w_at, read, following),
+                      copy);
       }
     }
     // End of a chunk.

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <map>
 
 #include "core/io/file.h"
 #include "tests/support/errors.h"
@@ -52,6 +53,39 @@ TEST(Checkpoint, EveryStateIsFoundAsItWas) {
               load_sections(folder, {{"loader", &loaded}});
             }).find("no section 'loader'"),
             std::string::npos);
+}
+
+// A section whose tensors several ranks wrote: one file each.
+struct Joined : Stateful {
+  std::map<std::string, float> firsts;  // by name of the tensor
+  void save_state(StateSection&) const override {}
+  void load_state(const StateSection& section) override {
+    firsts.clear();
+    for (const NamedTensor& named : section.tensors) firsts[named.name] = named.tensor.as<float>()[0];
+  }
+};
+
+TEST(Checkpoint, ASectionInPartsIsReadWhole) {
+  const test::TemporaryFolder root;
+  Joined joined;
+  const fs::path folder = save_checkpoint(root.path(), 1, 0, fill_model, {{"trainer", &joined}}),
+                 trainer = folder / "trainer";
+  const auto write = [&](const std::string& file, const std::string& name, float value) {
+    write_safetensors(trainer / file, std::vector<NamedTensor>{{name, host_view(std::span(&value, 1))}});
+  };
+  write("trainer-00001-of-00002.safetensors", "m[0:1]", 1);
+  const auto load = [&] { load_sections(folder, {{"trainer", &joined}}); };
+  EXPECT_NE(error_of(load).find("trainer-00002-of-00002.safetensors: the file is missing"), std::string::npos)
+      << error_of(load);
+  write("trainer-00002-of-00002.safetensors", "m[1:2]", 2);
+  write("trainer-extra-00001-of-00003.safetensors", "other", 3);  // of a section with another name
+  load();
+  EXPECT_EQ(joined.firsts, (std::map<std::string, float>{{"m[0:1]", 1}, {"m[1:2]", 2}}));
+  write("trainer.safetensors", "m", 4);
+  EXPECT_NE(error_of(load).find("the section is there twice"), std::string::npos);
+  fs::remove(trainer / "trainer.safetensors");
+  write("trainer-00003-of-00003.safetensors", "m[2:3]", 5);
+  EXPECT_NE(error_of(load).find("belongs to another set than"), std::string::npos);
 }
 
 TEST(Checkpoint, ASectionThatDoesNotFitNamesFileAndMember) {

@@ -87,16 +87,26 @@ void expect_nearest(const Numbers<bf16>& rounded, const Floats& value) {
         {.range = range, .square = square, .step = RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f}});
   }
 }) && op_cases().add("sum_squares", [] {
-  for (const int64_t n : sizes) {
-    const Floats x = normals({n}, 1);
-    double exact = 2;
-    for (int64_t i = 0; i < n; ++i) exact += double{x[i]} * x[i];
-    each_cpu_body(sum_squares, [&](auto run, const std::string&) {
-      double sum = 2;
-      run(Tensor(&sum, DType::f64, DeviceKind::cpu, {1}), x);
-      EXPECT_NEAR(sum, exact, 1e-12 * exact);
-    });
-  }
+  for (const int64_t n : sizes)
+    for (const int64_t size : {64, 4096}) {
+      const Floats x = normals({n}, 1);
+      std::vector<double> exact(static_cast<size_t>((n + size - 1) / size)), pieces = exact;
+      for (int64_t i = 0; i < n; ++i) exact[static_cast<size_t>(i / size)] += double{x[i]} * x[i];
+      each_cpu_body(sum_squares, [&](auto run, const std::string&) {
+        std::ranges::fill(pieces, nan_f32);
+        run(host_view(std::span(pieces)), x, size);
+        for (size_t p = 0; p < exact.size(); ++p) EXPECT_NEAR(pieces[p], exact[p], 1e-12 * exact[p]) << p;
+      });
+    }
+}) && op_cases().add("sum_pieces", [] {
+  std::vector<double> pieces = {1, 1e-20, 2.5, -1};
+  each_cpu_body(sum_pieces, [&](auto run, const std::string&) {
+    double sum = nan_f32;
+    run(Tensor(&sum, DType::f64, DeviceKind::cpu, {1}), host_view(std::span(pieces)));
+    EXPECT_EQ(sum, 2.5);
+    run(Tensor(&sum, DType::f64, DeviceKind::cpu, {1}), host_view(std::span(pieces).first(0)));
+    EXPECT_EQ(sum, 0);
+  });
 }) && op_cases().add("clip_factor", [] {
   Floats clip = poisoned({1}), norm = poisoned({1});
   double sum = 16;
@@ -127,16 +137,22 @@ TEST(ClipFactor, ANanNormGivesANanFactor) {
   EXPECT_TRUE(std::isnan(factor[0]));
 }
 
-TEST(SumSquares, BitsDoNotDependOnThreads) {
+TEST(SumSquares, BitsDoNotDependOnThreadsOrOnTheOtherPieces) {
   const Floats x = normals({100001}, 1);
+  constexpr int64_t size = 4096, count = 25, skipped = 3;
   each_cpu_body(sum_squares, [&](auto run, const std::string&) {
-    double sums[2] = {0, 0};
+    std::vector<double> sums[2], rest(count - skipped);
     for (const int threads : {1, 2}) {
       set_num_threads(threads);
-      run(Tensor(&sums[threads - 1], DType::f64, DeviceKind::cpu, {1}), x);
+      sums[threads - 1].resize(count);
+      run(host_view(std::span(sums[threads - 1])), x, size);
     }
     EXPECT_EQ(sums[0], sums[1]);
+    run(host_view(std::span(rest)), x.tensor().rows(skipped * size, x.size() - skipped * size), size);
+    EXPECT_TRUE(std::ranges::equal(rest, std::span(sums[0]).subspan(skipped)));
   });
+  double piece = 0;
+  EXPECT_THROW(sum_squares(cpu(), host_view(std::span(&piece, 1)), x.tensor().rows(0, 6), 6), Error);
 }
 
 TEST(Sgd, FollowsItsDefinition) {
@@ -219,8 +235,23 @@ TEST(Adamw, Bf16MomentsAreRoundedOnceTheValueHasMoved) {
   }
   step.stream = 10;
   adamw_update(cpu(), {.range = Range(n), .m = m_again, .v = v_again, .step = step});
+  step.stream = 9;
   EXPECT_NE(bits(m_again), bits(m_new));
   EXPECT_NE(bits(v_again), bits(v_new));
+  // A part draws as the whole does.
+  const int64_t skip = 640;
+  const Range part(n);
+  Numbers<bf16> m_part = m, v_part = v;
+  const auto tail = [&](const Tensor& x) { return x.rows(skip, n - skip); };
+  adamw_update(cpu(), {.range = {tail(part.value), {}, tail(part.grad), {}, part.clip, skip},
+                       .m = tail(m_part),
+                       .v = tail(v_part),
+                       .step = step});
+  for (int64_t i = skip; i < n; ++i) ASSERT_EQ(m_part[i].bits, m_new[i].bits) << i;
+  for (int64_t i = skip; i < n; ++i) ASSERT_EQ(v_part[i].bits, v_new[i].bits) << i;
+  ParamRange odd = part;
+  odd.first = 2;
+  EXPECT_THROW(adamw_update(cpu(), {.range = odd, .m = m_part, .v = v_part, .step = step}), Error);
 }
 
 TEST(StochasticRounding, IsToANeighbourAndRightOnAverage) {

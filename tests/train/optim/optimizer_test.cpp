@@ -34,6 +34,8 @@ struct Problem {
   }
 };
 
+std::vector<ParamPart> parts_of(const std::vector<Param*>& params) { return whole_parts(params); }
+
 std::unique_ptr<Optimizer> make(const char* name, const char* settings = "") {
   const std::unique_ptr<OptimizerSettings> out = optimizers().at(name)();
   Config::from_text(settings, "test").read([&](Fields& f) { out->fields(f); });
@@ -48,7 +50,7 @@ TEST(Adamw, FollowsPublishedTraces) {
     for (const Json& w : row.as_array()) start.push_back(static_cast<float>(w.as_double()));
   Problem problem(start, {2, 3});
   const auto optimizer = make("adamw", "weight_decay = 0.01");
-  optimizer->attach(problem.context, {&problem.param});
+  optimizer->attach(problem.context, parts_of({&problem.param}));
   const auto expect = [&](const Json& rows, double tolerance, int64_t step) {
     for (size_t i = 0; i < 6; ++i)
       EXPECT_NEAR(problem.values[i], rows.as_array()[i / 3].as_array()[i % 3].as_double(), tolerance)
@@ -79,7 +81,7 @@ TEST(Sgd, WithMomentumFollowsItsDefinition) {
     Problem problem({1});
     const auto optimizer = make(
         "sgd", nesterov ? "momentum = 0.9\nnesterov = true\nweight_decay = 0.1" : "momentum = 0.9\nweight_decay = 0.1");
-    optimizer->attach(problem.context, {&problem.param});
+    optimizer->attach(problem.context, parts_of({&problem.param}));
     double value = 1, buffer = 0;
     for (int64_t step = 1; step <= 5; ++step) {
       const double g = 0.5 * static_cast<double>(step);
@@ -96,7 +98,7 @@ TEST(Sgd, WithMomentumFollowsItsDefinition) {
 TEST(Rmsprop, FollowsItsDefinition) {
   Problem problem({1});
   const auto optimizer = make("rmsprop", "alpha = 0.8");
-  optimizer->attach(problem.context, {&problem.param});
+  optimizer->attach(problem.context, parts_of({&problem.param}));
   double value = 1, square = 0;
   for (int64_t step = 1; step <= 5; ++step) {
     const double g = 0.5 * static_cast<double>(step);
@@ -114,7 +116,7 @@ class OptimizerContract : public testing::TestWithParam<std::string> {};
 TEST_P(OptimizerContract, FindsAMinimum) {
   Problem problem({1.5f, -2, 0.25f});
   const auto optimizer = make(GetParam().c_str());
-  optimizer->attach(problem.context, {&problem.param});
+  optimizer->attach(problem.context, parts_of({&problem.param}));
   for (int64_t step = 1; step <= 1000; ++step) {
     for (size_t i = 0; i < 3; ++i) problem.grads[i] = 2 * (problem.values[i] - static_cast<float>(i));
     problem.update(*optimizer, step, 0.05 / std::sqrt(static_cast<double>(step)) * 2);
@@ -125,7 +127,7 @@ TEST_P(OptimizerContract, FindsAMinimum) {
 TEST_P(OptimizerContract, MultipliesGradientsByTheClip) {
   Problem clipped({1, 2}), scaled({1, 2});
   const auto a = make(GetParam().c_str()), b = make(GetParam().c_str());
-  a->attach(clipped.context, {&clipped.param}), b->attach(scaled.context, {&scaled.param});
+  a->attach(clipped.context, parts_of({&clipped.param})), b->attach(scaled.context, parts_of({&scaled.param}));
   clipped.grads = {4, -8}, clipped.clip = 0.25;
   scaled.grads = {1, -2};
   clipped.update(*a, 1, 0.1), scaled.update(*b, 1, 0.1);
@@ -136,7 +138,8 @@ TEST_P(OptimizerContract, MultipliesGradientsByTheClip) {
 TEST_P(OptimizerContract, GoesOnFromASavedStateBitForBit) {
   Problem uninterrupted({1, 2, 3}), resumed({0, 0, 0});
   const auto a = make(GetParam().c_str()), b = make(GetParam().c_str());
-  a->attach(uninterrupted.context, {&uninterrupted.param}), b->attach(resumed.context, {&resumed.param});
+  a->attach(uninterrupted.context, parts_of({&uninterrupted.param})),
+      b->attach(resumed.context, parts_of({&resumed.param}));
   const auto step = [](Problem& problem, Optimizer& optimizer, int64_t count) {
     for (size_t i = 0; i < 3; ++i) problem.grads[i] = std::sin(static_cast<float>(count) + problem.values[i]);
     problem.update(optimizer, count, 0.1);
@@ -154,7 +157,7 @@ TEST_P(OptimizerContract, GoesOnFromASavedStateBitForBit) {
 TEST_P(OptimizerContract, AStateOfAnotherShapeIsNamed) {
   Problem saved({1, 2, 3}), other({1, 2});
   const auto a = make(GetParam().c_str()), b = make(GetParam().c_str());
-  a->attach(saved.context, {&saved.param}), b->attach(other.context, {&other.param});
+  a->attach(saved.context, parts_of({&saved.param})), b->attach(other.context, parts_of({&other.param}));
   StateSection section;
   a->save_state(section);
   try {
@@ -170,7 +173,7 @@ TEST_P(OptimizerContract, FrozenParametersStay) {
   Problem problem({1, 2});
   problem.param.trainable = false;
   const auto optimizer = make(GetParam().c_str());
-  optimizer->attach(problem.context, {&problem.param});
+  optimizer->attach(problem.context, parts_of({&problem.param}));
   problem.grads = {1, 1};
   problem.update(*optimizer, 1, 0.1);
   EXPECT_EQ(problem.values, (std::vector<float>{1, 2}));
@@ -204,10 +207,13 @@ struct Laid {
     return out;
   }
   // Gradients that depend only on the step.
-  void step(Optimizer& optimizer, int64_t count, double learning_rate) {
+  void set_gradients(int64_t step) {
     for (const auto& param : params)
       for (int64_t i = 0; i < param->grad.size(); ++i)
-        param->grad.as<float>()[static_cast<size_t>(i)] = std::cos(static_cast<float>(count * 31 + i));
+        param->grad.as<float>()[static_cast<size_t>(i)] = std::cos(static_cast<float>(step * 31 + i));
+  }
+  void step(Optimizer& optimizer, int64_t count, double learning_rate) {
+    set_gradients(count);
     optimizer.update(context, host_view(std::span(&clip, 1)), count, learning_rate);
   }
   std::vector<float> values;
@@ -225,11 +231,11 @@ TEST_P(OptimizerContract, ParametersInOneRunMoveAsEachAlone) {
     Laid laid(DType::f32), alone(DType::f32);
     if (frozen) laid.params[2]->trainable = alone.params[2]->trainable = false;
     const auto together = make(GetParam().c_str(), with_decay);
-    together->attach(laid.context, laid.pointers());
+    together->attach(laid.context, parts_of(laid.pointers()));
     std::vector<std::unique_ptr<Optimizer>> each;
     for (Param* param : alone.pointers()) {
       each.push_back(make(GetParam().c_str(), with_decay));
-      each.back()->attach(alone.context, {param});
+      each.back()->attach(alone.context, parts_of({param}));
     }
     for (int64_t step = 1; step <= 3; ++step) {
       laid.step(*together, step, 0.01);
@@ -239,7 +245,7 @@ TEST_P(OptimizerContract, ParametersInOneRunMoveAsEachAlone) {
     // Without weight decay only the parameters that decay end with other values.
     Laid other(DType::f32);
     const auto plain = make(GetParam().c_str());
-    plain->attach(other.context, other.pointers());
+    plain->attach(other.context, parts_of(other.pointers()));
     for (int64_t step = 1; step <= 3; ++step) other.step(*plain, step, 0.01);
     const auto at = [](const Param& param, size_t i) { return param.value.as<float>()[i]; };
     for (size_t p = 0; p < laid.params.size(); ++p)
@@ -247,24 +253,143 @@ TEST_P(OptimizerContract, ParametersInOneRunMoveAsEachAlone) {
   }
 }
 
-TEST_P(OptimizerContract, AddsTheSquaresOfAllGradients) {
+// Shards of the list: runs of `run` elements of each parameter are dealt to `count` optimizers.
+struct Shards {
+  Shards(Laid& laid, const char* kind, const char* settings, size_t count, int64_t run, const std::string& list = "")
+      : laid_(laid), parts(count) {
+    int64_t turn = 0;
+    for (const ParamPart& whole : parts_of(laid.pointers()))
+      for (int64_t first = 0; first < whole.value.size(); first += run, ++turn) {
+        const int64_t size = std::min(run, whole.value.size() - first);
+        parts[static_cast<size_t>(turn) % count].push_back({.param = whole.param,
+                                                            .first = first,
+                                                            .value = whole.value.rows(first, size),
+                                                            .grad = whole.grad.rows(first, size),
+                                                            .place = whole.place + first});
+      }
+    for (const std::vector<ParamPart>& own : parts) {
+      optimizers.push_back(make(kind, settings));
+      optimizers.back()->attach(laid.context, own, list);
+    }
+  }
+  void step(int64_t number, double learning_rate) {
+    for (const auto& optimizer : optimizers) laid_.step(*optimizer, number, learning_rate);
+  }
+  StateSection save() const {
+    StateSection out;
+    for (const auto& optimizer : optimizers) optimizer->save_state(out);
+    return out;
+  }
+  void load(const StateSection& section) {
+    for (const auto& optimizer : optimizers) optimizer->load_state(section);
+  }
+  Laid& laid_;
+  std::vector<std::vector<ParamPart>> parts;
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+};
+
+// The bytes of all values, and of all states as a whole optimizer loads them.
+std::string all_bytes(const Laid& laid, const StateSection& saved, const char* kind, const char* settings) {
+  Laid copy(laid.params.front()->value.dtype);
+  const auto whole = make(kind, settings);
+  whole->attach(copy.context, parts_of(copy.pointers()));
+  whole->load_state(saved);
+  StateSection states;
+  whole->save_state(states);
+  std::string out(reinterpret_cast<const char*>(laid.bf16_values.data()), laid.bf16_values.size() * sizeof(bf16));
+  out.append(reinterpret_cast<const char*>(laid.values.data()), laid.values.size() * sizeof(float));
+  for (const NamedTensor& named : states.tensors)
+    out += named.name + std::string(static_cast<const char*>(named.tensor.data), named.tensor.bytes());
+  return out;
+}
+
+TEST_P(OptimizerContract, ShardsGiveTheBitsOfTheWhole) {
+  const char* kind = GetParam().c_str();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* settings : {with_decay, "weight_decay = 0.1\nmoments = \"bf16\""}) {
+      if (settings != with_decay && GetParam() != "adamw") continue;
+      Laid whole(dtype);
+      Shards one(whole, kind, settings, 1, 1024);
+      for (int64_t step = 1; step <= 4; ++step) one.step(step, 1e-2);
+      const std::string expected = all_bytes(whole, one.save(), kind, settings);
+      for (const size_t count : {2u, 3u, 5u}) {
+        SCOPED_TRACE(concat(count, " shards, ", settings));
+        Laid split(dtype), resumed(dtype);
+        Shards shards(split, kind, settings, count, 64), other(resumed, kind, settings, 6 - count, 128);
+        for (int64_t step = 1; step <= 2; ++step) shards.step(step, 1e-2);
+        other.load(shards.save());  // another number of ranks goes on
+        std::ranges::copy(split.values, resumed.values.begin());
+        std::ranges::copy(split.bf16_values, resumed.bf16_values.begin());
+        for (int64_t step = 3; step <= 4; ++step) other.step(step, 1e-2);
+        EXPECT_TRUE(all_bytes(resumed, other.save(), kind, settings) == expected);
+      }
+    }
+}
+
+TEST_P(OptimizerContract, PlaceByPlaceGivesTheBitsOfOneUpdate) {
+  const char* kind = GetParam().c_str();
+  Laid at_once(DType::bf16), in_turn(DType::bf16);
+  Shards a(at_once, kind, with_decay, 1, 1024), b(in_turn, kind, with_decay, 1, 1024);
+  for (int64_t step = 1; step <= 2; ++step) {
+    a.step(step, 1e-2);
+    in_turn.set_gradients(step);
+    for (const ElementRange places : {ElementRange{0, 64}, {64, 192}, {192, 448}, {448, 2048}})
+      b.optimizers[0]->update(in_turn.context, host_view(std::span(&in_turn.clip, 1)), step, 1e-2, places);
+  }
+  EXPECT_TRUE(all_bytes(at_once, a.save(), kind, with_decay) == all_bytes(in_turn, b.save(), kind, with_decay));
+  EXPECT_THROW(b.optimizers[0]->update(in_turn.context, host_view(std::span(&in_turn.clip, 1)), 3, 0, {32, 64}), Error);
+}
+
+TEST_P(OptimizerContract, StatesInPartsThatDoNotFitAreNamed) {
+  const char* kind = GetParam().c_str();
   Laid laid(DType::f32);
-  laid.params[1]->trainable = false;
-  const auto optimizer = make(GetParam().c_str());
-  optimizer->attach(laid.context, laid.pointers());
-  laid.step(*optimizer, 1, 0);
-  double sum = 1, expected = 1;
-  for (const auto& param : laid.params)
-    if (param->trainable)
-      for (const float g : param->grad.as<float>()) expected += double{g} * g;
-  optimizer->add_squares(laid.context, host_view(std::span(&sum, 1)));
-  EXPECT_NEAR(sum, expected, 1e-10);
+  Shards shards(laid, kind, "", 2, 64), whole(laid, kind, "", 1, 1024);
+  const StateSection good = shards.save();
+  const auto message = [&](const std::function<void(StateSection&)>& change) -> std::string {
+    StateSection bad = good;
+    change(bad);
+    try {
+      whole.load(bad);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const auto part =
+      std::ranges::find_if(good.tensors, [](const NamedTensor& n) { return n.name.ends_with("[64:100]"); });
+  ASSERT_NE(part, good.tensors.end());
+  const auto at = static_cast<size_t>(part - good.tensors.begin());
+  const std::string tensor = part->name.substr(0, part->name.find('['));
+  const auto renamed = [&](const std::string& range) {
+    return message([&](StateSection& section) { section.tensors[at].name = tensor + range; });
+  };
+  EXPECT_EQ(message([](StateSection&) {}), "accepted");
+  EXPECT_NE(message([&](StateSection& s) {
+              s.tensors.erase(s.tensors.begin() + static_cast<std::ptrdiff_t>(at));
+            }).find("elements 64 to 99 of " + tensor + " are missing"),
+            std::string::npos);
+  EXPECT_NE(renamed("[60:96]").find("element 60 twice"), std::string::npos);
+  EXPECT_NE(renamed("[65:101]").find("101 f32 numbers, the parameter has 100"), std::string::npos);
+  EXPECT_NE(renamed("[64:99]").find("has 36 numbers"), std::string::npos);
+  for (const char* range : {"[64]", "[:100]", "[100:64]", "[-4:32]", "[64:1e2]", "[64:99999999999999999999]"})
+    EXPECT_NE(renamed(range).find("wants a range [first:last]"), std::string::npos) << range;
+}
+
+// A list's random streams have its name: equal numbers of a policy and its critic are rounded with different noise.
+TEST(Adamw, ListsDrawFromStreamsOfTheirOwn) {
+  const char* settings = "moments = \"bf16\"";
+  Laid policy(DType::f32), critic(DType::f32), again(DType::f32);
+  Shards a(policy, "adamw", settings, 1, 1024), b(critic, "adamw", settings, 1, 1024, "critic"),
+      c(again, "adamw", settings, 1, 1024, "critic");
+  a.step(1, 1e-2), b.step(1, 1e-2), c.step(1, 1e-2);
+  EXPECT_FALSE(all_bytes(policy, a.save(), "adamw", settings) == all_bytes(critic, b.save(), "adamw", settings));
+  EXPECT_TRUE(all_bytes(critic, b.save(), "adamw", settings) == all_bytes(again, c.save(), "adamw", settings));
 }
 
 TEST_P(OptimizerContract, Bf16ParametersAreTheNearestOfAnF32MasterThatMovesLikeAnF32Model) {
   Laid fine(DType::f32), coarse(DType::bf16);
   const auto a = make(GetParam().c_str(), with_decay), b = make(GetParam().c_str(), with_decay);
-  a->attach(fine.context, fine.pointers()), b->attach(coarse.context, coarse.pointers());
+  a->attach(fine.context, parts_of(fine.pointers())), b->attach(coarse.context, parts_of(coarse.pointers()));
   EXPECT_EQ(b->state_bytes() - a->state_bytes(), 4 * 512);  // 512 granules of 64 elements each
   for (int64_t step = 1; step <= 5; ++step) fine.step(*a, step, 1e-4), coarse.step(*b, step, 1e-4);
   StateSection section;
@@ -287,7 +412,8 @@ TEST_P(OptimizerContract, Bf16ParametersGoOnFromASavedStateBitForBit) {
     if (*settings && GetParam() != "adamw") continue;
     Laid uninterrupted(DType::bf16), resumed(DType::bf16);
     const auto a = make(GetParam().c_str(), settings), b = make(GetParam().c_str(), settings);
-    a->attach(uninterrupted.context, uninterrupted.pointers()), b->attach(resumed.context, resumed.pointers());
+    a->attach(uninterrupted.context, parts_of(uninterrupted.pointers())),
+        b->attach(resumed.context, parts_of(resumed.pointers()));
     for (int64_t step = 1; step <= 3; ++step) uninterrupted.step(*a, step, 1e-3);
     StateSection section, ends[2];
     a->save_state(section);
@@ -307,7 +433,7 @@ TEST_P(OptimizerContract, Bf16ParametersGoOnFromASavedStateBitForBit) {
 TEST_P(OptimizerContract, ValuesOfOtherTypesAreRefused) {
   Laid laid(DType::f32);
   laid.params[3]->value.dtype = DType::f16;
-  EXPECT_THROW(make(GetParam().c_str())->attach(laid.context, laid.pointers()), Error);
+  EXPECT_THROW(make(GetParam().c_str())->attach(laid.context, parts_of(laid.pointers())), Error);
 }
 
 // Steps far below the resolution of bf16 add up in both: in the master, and in moments that are rounded
@@ -315,7 +441,7 @@ TEST_P(OptimizerContract, ValuesOfOtherTypesAreRefused) {
 TEST(Adamw, Bf16MomentsFollowF32OnesOnAverage) {
   Laid fine(DType::bf16), coarse(DType::bf16);
   const auto a = make("adamw"), b = make("adamw", "moments = \"bf16\"");
-  a->attach(fine.context, fine.pointers()), b->attach(coarse.context, coarse.pointers());
+  a->attach(fine.context, parts_of(fine.pointers())), b->attach(coarse.context, parts_of(coarse.pointers()));
   EXPECT_EQ(a->state_bytes() - b->state_bytes(), 2 * 2 * 512);
   for (int64_t step = 1; step <= 200; ++step) fine.step(*a, step, 1e-3), coarse.step(*b, step, 1e-3);
   StateSection states[2];

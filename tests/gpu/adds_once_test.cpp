@@ -1,0 +1,112 @@
+// Ops that are declared to add to a gradient once per element do so on this GPU: a step of several micro-batches adds
+// straight into its sum then (kernels/adds_once.h).
+#include "kernels/elementwise/embedding.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/norm/layernorm.h"
+#include "kernels/norm/rmsnorm.h"
+#include "kernels/rope/qkv.h"
+#include "tests/gpu/gpu_check.h"
+#include "tests/kernels/adds_once_check.h"
+
+namespace hone::test {
+namespace {
+
+// Runs `body` on copies of the gradients on the GPU.
+void check(std::vector<Floats> shapes, const std::function<void(std::vector<OnGpu>&)>& body) {
+  expect_adds_once(std::move(shapes), [&](std::vector<Floats>& grads) {
+    std::vector<OnGpu> there;
+    there.reserve(grads.size());
+    for (const Floats& grad : grads) there.emplace_back(grad);
+    body(there);
+    for (size_t i = 0; i < grads.size(); ++i) grads[i] = there[i].read();
+  });
+}
+
+// Shapes of training: few and many rows, narrow and wide; split-K is chosen for few outputs and many rows.
+void check_products() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [M, N, K] : {std::array<int64_t, 3>{8192, 896, 896},
+                                  {8192, 128, 896},
+                                  {4099, 1152, 896},
+                                  {2048, 4864, 896},
+                                  {333, 64, 8},
+                                  {8192, 16, 896}}) {
+      if (!chosen()) continue;
+      const OnGpu x(rounded(normals({M, K}, 1), dtype), dtype), dy(rounded(normals({M, N}, 2), dtype), dtype);
+      check({Floats({N, K}), Floats({N})},
+            [&](auto& grads) { gemm_backward_weight(*gpu(), grads[0], grads[1], dy, x); });
+    }
+}
+
+void check_rmsnorm() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t rows : {3, 4096}) {
+      const int64_t dim = 896;
+      const OnGpu dy(normals({rows, dim}, 1), dtype), x(normals({rows, dim}, 2), dtype), w(normals({dim}, 3), dtype),
+          rstd(Floats({rows}, 0.7f));
+      check({Floats({dim})}, [&](auto& grads) {
+        const OnGpu dx = OnGpu::poisoned({rows, dim}, dtype);
+        rmsnorm_backward(*gpu(), {.dx = dx, .dw = grads[0], .dy = dy, .x = x, .rstd = rstd, .w = w});
+      });
+    }
+}
+
+void check_layernorm() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t rows : {3, 4096}) {
+      const int64_t dim = 768;
+      const OnGpu dy(normals({rows, dim}, 1), dtype), x(normals({rows, dim}, 2), dtype), w(normals({dim}, 3), dtype),
+          mean(Floats({rows}, 0.1f)), rstd(Floats({rows}, 0.7f));
+      check({Floats({dim}), Floats({dim})}, [&](auto& grads) {
+        const OnGpu dx = OnGpu::poisoned({rows, dim}, dtype);
+        layernorm_backward(
+            *gpu(), {.dx = dx, .dw = grads[0], .db = grads[1], .dy = dy, .x = x, .mean = mean, .rstd = rstd, .w = w});
+      });
+    }
+}
+
+void check_qkv() {
+  const QkvShape shape{4, 2, 64, 64, 1e-6f};
+  const int64_t tokens = 3000, width = (4 + 2 * 2) * 64;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const OnGpu qkv(normals({tokens, width}, 1), dtype), dq(normals({tokens, 4, 64}, 2), dtype),
+        dk(normals({tokens, 2, 64}, 3), dtype), q_norm(normals({64}, 4), dtype), k_norm(normals({64}, 5), dtype),
+        cos_sin(normals({300, 64}, 6)), rstd(Floats({tokens, 6}, 0.6f)), positions(random_ids(tokens, 300, 7));
+    check({Floats({64}), Floats({64})}, [&](auto& grads) {
+      const OnGpu dqkv = OnGpu::poisoned({tokens, width}, dtype);
+      qkv_backward(*gpu(), {.dqkv = dqkv,
+                            .dq_norm = grads[0],
+                            .dk_norm = grads[1],
+                            .dq = dq,
+                            .dk = dk,
+                            .rstd = rstd,
+                            .qkv = qkv,
+                            .positions = positions,
+                            .cos_sin = cos_sin,
+                            .q_norm = q_norm,
+                            .k_norm = k_norm,
+                            .shape = shape});
+    });
+  }
+}
+
+void check_embedding() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int32_t distinct : {2, 500}) {
+      const OnGpu dy(rounded(normals({3000, 130}, 1), dtype), dtype), ids(random_ids(3000, distinct, 2));
+      check({Floats({500, 130})}, [&](auto& grads) { embedding_backward(*gpu(), grads[0], dy, ids); });
+    }
+}
+
+}  // namespace
+
+TEST(AddsOnceOnGpu, DeclaredOpsDo) {
+  HONE_GPU_OR_SKIP();
+  expect_declared_ops_add_once(DeviceKind::cuda, {{"gemm_backward_weight", check_products},
+                                                  {"rmsnorm_backward", check_rmsnorm},
+                                                  {"layernorm_backward", check_layernorm},
+                                                  {"qkv_backward", check_qkv},
+                                                  {"embedding_backward", check_embedding}});
+}
+
+}  // namespace hone::test

@@ -1,0 +1,228 @@
+// ZeRO-2 on threads: N ranks give the bits of one trainer.
+#include "train/parallel/zero.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "tests/support/ranks.h"
+#include "tests/train/hand_ranks.h"
+#include "train/parallel/shard_map.h"
+
+namespace hone {
+namespace {
+
+using test::make_samples, test::pointers;
+
+TEST(ShardMap, EveryElementHasOneOwnerAndBordersArePieces) {
+  for (const size_t ranks : {1u, 2u, 3u, 7u}) {
+    const ShardMap map({0, 64, 640, 129, 5000}, ranks, 64);
+    int64_t elements = 0, pieces = 0;
+    for (size_t unit = 0; unit < map.num_units(); ++unit) {
+      int64_t at = 0, piece = 0;
+      for (size_t r = 0; r < ranks; ++r) {
+        const ElementRange own = map.shard(unit, r), counted = map.pieces(unit, r);
+        EXPECT_EQ(own.first, at);
+        EXPECT_EQ(counted.first, piece);
+        EXPECT_EQ(own.first % 64 == 0 || own.size() == 0, true);
+        at = own.last;
+        piece = counted.last;
+      }
+      EXPECT_EQ(at, (std::vector<int64_t>{0, 64, 640, 129, 5000})[unit]);
+      EXPECT_EQ(piece, map.num_pieces(unit));
+    }
+    for (size_t r = 0; r < ranks; ++r) {
+      elements += map.owned_elements(r);
+      pieces += map.owned_pieces(r);
+    }
+    EXPECT_EQ(elements, 5833);
+    EXPECT_EQ(pieces, 0 + 1 + 10 + 3 + 79);
+  }
+  EXPECT_THROW(ShardMap({64}, 2, 100), Error);
+}
+
+std::vector<Sample> samples_of(int step) {
+  std::vector<size_t> lengths = {7, 12, 3, 13, 9, 2, 14, 5, 11};
+  lengths.resize(lengths.size() - 2 * static_cast<size_t>(step));
+  std::vector<Sample> out = make_samples(lengths);
+  std::ranges::fill(out[1].columns[columns::mask], 0.0f);
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i].columns.assign(columns::returns, out[i].tokens.size(), 0.5f - 0.25f * static_cast<float>(i));
+  return out;
+}
+
+// Its gradient depends on the log-probs and, with a critic, on the values. Without one, samples of three tokens have
+// none.
+struct Squares : Objective {
+  explicit Squares(bool with_critic) : critic(with_critic) {}
+  Needs needs() const override { return {.entropy = true, .critic = critic}; }
+  bool has_no_gradient(const Sample& sample) const override { return !critic && sample.tokens.size() == 3; }
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
+    const std::span<const float> entropy = batch.find(columns::entropy);  // absent if nothing is trained on
+    double sum = 0;
+    for (size_t t = 0; t < batch[columns::logp].size(); ++t) {
+      const double weight = batch.scale * batch[columns::mask][t], logp = batch[columns::logp][t];
+      sum += weight * logp * logp;
+      grad.logp[t] = static_cast<float>(2 * weight * logp);
+      if (!entropy.empty()) metrics.add("entropy", entropy[t], batch[columns::mask][t]);
+      metrics.minimum("logp/min", logp);
+      if (!critic || batch.find(columns::value).empty()) continue;
+      const double error = batch[columns::value][t] - batch[columns::returns][t];
+      sum += 0.5 * weight * error * error;
+      grad.value[t] = static_cast<float>(weight * error);
+    }
+    const bool is_bad = bad_tokens > 0 && batch.num_tokens() == bad_tokens;
+    return is_bad ? std::numeric_limits<double>::quiet_NaN() : sum;
+  }
+  bool critic;
+  size_t bad_tokens = 0;  // a micro-batch of this number of tokens has a loss that is not finite
+};
+
+// What a run leaves: the reports of its steps, weights, value head.
+struct Outcome {
+  std::vector<double> numbers;
+  std::vector<Metrics> metrics;
+  std::vector<std::byte> weights;
+  std::vector<float> head;
+  bool operator==(const Outcome&) const = default;
+};
+
+constexpr int steps = 3;
+
+Outcome train(Context& context, const test::RunCase& run, const Objective& objective, StepExchange* exchange) {
+  const std::unique_ptr<Model> model = test::make_tiny(context, run.model, true, run.lora);
+  Trainer trainer(context, *model, run.config, exchange);
+  Outcome out;
+  for (int step = 0; step < steps; ++step) {
+    const std::vector<Sample> samples = samples_of(step);
+    const StepReport report = trainer.step(pointers(samples), objective, 0.01);
+    out.numbers.insert(out.numbers.end(), {report.loss, report.grad_norm, report.flops});
+    out.metrics.push_back(report.metrics);
+  }
+  const auto* data = static_cast<const std::byte*>(model->flat_values().data);
+  out.weights.assign(data, data + model->flat_values().bytes());
+  if (objective.needs().critic) out.head = trainer.value_head();
+  return out;
+}
+
+void expect_zero2_equals_one(const test::RunCase& run, const Objective& objective, int num_ranks) {
+  SCOPED_TRACE(concat(run.name, ", ", num_ranks, " ranks"));
+  const std::unique_ptr<Device> device = test::cpu_device();
+  Context context(*device);
+  const Outcome one = train(context, run, objective, nullptr);
+  std::mutex mutex;
+  std::vector<Outcome> all;
+  test::on_ranks(num_ranks, [&](const Ranks& ranks, Context& own) {
+    ZeroExchange exchange(*ranks.group());
+    Outcome outcome = train(own, run, objective, &exchange);
+    const std::scoped_lock lock(mutex);
+    all.push_back(std::move(outcome));
+  });
+  ASSERT_EQ(all.size(), static_cast<size_t>(num_ranks));
+  for (const Outcome& outcome : all) {
+    EXPECT_EQ(outcome.numbers, one.numbers);
+    EXPECT_EQ(outcome.metrics, one.metrics);
+    EXPECT_EQ(outcome.head, one.head);
+    EXPECT_TRUE(outcome.weights == one.weights);
+  }
+}
+
+TEST(Zero2, AnyNumberOfRanksGivesTheBitsOfOne) {
+  for (const test::RunCase& run : test::run_cases())
+    for (const int ranks : {2, 3, 4}) {
+      expect_zero2_equals_one(run, *make_objective("sft"), ranks);
+      expect_zero2_equals_one(run, Squares(false), ranks);
+    }
+}
+
+TEST(Zero2, CriticsAreShardedAlike) {
+  for (const char* trunk : {"shared", "separate"})
+    for (test::RunCase run : test::run_cases()) {
+      run.name += concat(", critic ", trunk);
+      run.config.critic.trunk = trunk;
+      expect_zero2_equals_one(run, Squares(true), 3);
+    }
+}
+
+// A loss that is not finite on one rank is refused by all of them with the same message.
+TEST(Zero2, ALossThatIsNotFiniteIsRefusedByAllRanks) {
+  for (const char* trunk : {"none", "shared", "separate"}) {
+    test::RunCase run = test::run_cases().front();
+    const bool critic = std::string(trunk) != "none";
+    if (critic) run.config.critic.trunk = trunk;
+    Squares objective(critic);
+    objective.bad_tokens = 14;
+    std::mutex mutex;
+    std::vector<std::string> messages;
+    test::on_ranks(3, [&](const Ranks& ranks, Context& context) {
+      ZeroExchange exchange(*ranks.group());
+      try {
+        train(context, run, objective, &exchange);
+      } catch (const RankFailed&) {
+        throw;
+      } catch (const Error& error) {
+        const std::scoped_lock lock(mutex);
+        messages.push_back(error.what());
+      }
+    });
+    ASSERT_EQ(messages.size(), 3u);
+    for (const std::string& message : messages) EXPECT_TRUE(test::says(message, "the loss is nan")) << message;
+  }
+}
+
+// States that two ranks saved in parts continue on three, and on one.
+TEST(Zero2, StatesContinueOnAnotherNumberOfRanks) {
+  test::RunCase run = test::run_cases()[7];
+  ASSERT_TRUE(test::says(run.name, "bf16 moments"));
+  const Squares objective(false);
+  std::mutex mutex;
+  std::vector<std::vector<float>> ends;
+  const auto go_on = [&](Context& context, StepExchange* exchange, const StateSection& saved,
+                         std::span<const float> weights) {
+    const std::unique_ptr<Model> model = test::make_tiny(context, run.model, true, run.lora);
+    std::ranges::copy(weights, model->flat_values().as<float>().begin());
+    Trainer trainer(context, *model, run.config, exchange);
+    trainer.load_state(saved);
+    trainer.step(pointers(samples_of(0)), objective, 0.01);
+    const std::scoped_lock lock(mutex);
+    ends.push_back(test::weights_of(*model));
+  };
+  std::vector<float> weights;
+  StateSection merged;
+  std::vector<std::vector<std::byte>> bytes;  // of the states
+  test::on_ranks(2, [&](const Ranks& ranks, Context& context) {
+    ZeroExchange exchange(*ranks.group());
+    const std::unique_ptr<Model> model = test::make_tiny(context, run.model, true, run.lora);
+    Trainer trainer(context, *model, run.config, &exchange);
+    for (int step = 0; step < steps; ++step) trainer.step(pointers(samples_of(step)), objective, 0.01);
+    StateSection own;
+    trainer.save_state(own);
+    const std::scoped_lock lock(mutex);
+    weights = test::weights_of(*model);
+    merged.values = own.values;
+    for (const NamedTensor& named : own.tensors) {
+      const auto* data = static_cast<const std::byte*>(named.tensor.data);
+      bytes.emplace_back(data, data + named.tensor.bytes());
+      merged.tensors.push_back(
+          {named.name, Tensor(bytes.back().data(), named.tensor.dtype, DeviceKind::cpu, {named.tensor.size()})});
+    }
+  });
+  EXPECT_TRUE(std::ranges::any_of(merged.tensors, [](const NamedTensor& n) { return n.name.ends_with(']'); }));
+  const std::unique_ptr<Device> device = test::cpu_device();
+  Context context(*device);
+  const std::unique_ptr<Model> whole = test::make_tiny(context, run.model, true, run.lora);
+  Trainer uninterrupted(context, *whole, run.config);
+  for (int step = 0; step < steps; ++step) uninterrupted.step(pointers(samples_of(step)), objective, 0.01);
+  EXPECT_EQ(test::weights_of(*whole), weights);
+  uninterrupted.step(pointers(samples_of(0)), objective, 0.01);
+  go_on(context, nullptr, merged, weights);
+  test::on_ranks(3, [&](const Ranks& ranks, Context& own) {
+    ZeroExchange exchange(*ranks.group());
+    go_on(own, &exchange, merged, weights);
+  });
+  ASSERT_EQ(ends.size(), 4u);
+  for (const std::vector<float>& end : ends) EXPECT_EQ(end, test::weights_of(*whole));
+}
+
+}  // namespace
+}  // namespace hone

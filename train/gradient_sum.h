@@ -1,0 +1,81 @@
+#pragma once
+// The gradient of a step: the left fold of the gradients of its micro-batches,
+//
+//   gradient = g_0 + g_1 + ... + g_(M-1)      in f32, per element, in the order of the step's plan
+//
+// g_i is the gradient of micro-batch i, computed from zero. The order depends on the plan alone, so any number of ranks
+// gives the same bits. LocalGradientSum is the sum of one rank.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/optimizer/optimizer.h"
+#include "model/model.h"
+#include "model/units.h"
+#include "train/optim/optimizer.h"
+
+namespace hone {
+
+// A unit's trained parameters and the memory of their gradients.
+struct GradUnit {
+  std::vector<Param*> trained;
+  Tensor values, grads;     // [n], with the gaps between parameters; empty if nothing is trained
+  bool adds_once = false;   // a backward pass adds to each element once (kernels/adds_once.h)
+  bool stays_open = false;  // other units' backward passes begin and end during its own
+};
+// Of units_of(model), in order. The model has gradients.
+std::vector<GradUnit> grad_units(Context& context, Model& model);
+
+// A step calls begin_step(), then for each round of micro-batches begin_round() and a backward pass with these hooks,
+// then square_pieces(). During a backward pass the parameters' `grad` may be other memory than their part of the sum.
+class GradientSum : public UnitHooks {
+ public:
+  // Sets the sum to zero. num_active: micro-batches of the step with something to learn.
+  virtual void begin_step(size_t num_active) = 0;
+  // active: for each rank, whether it has a micro-batch to learn from in this round.
+  virtual void begin_round(std::span<const uint8_t> active) = 0;
+  // What this rank's optimizer updates, with `grad` in the sum.
+  virtual std::vector<ParamPart> parts() = 0;
+  // The sums of squares of all pieces of all units, in order: pieces f64 [num_pieces()].
+  virtual int64_t num_pieces() const = 0;
+  virtual void square_pieces(Tensor pieces) = 0;
+  // Called after an update of parts(): gives all ranks the new values of all.
+  virtual void share_values() {}
+  // Bytes of memory beside the model's gradients.
+  virtual int64_t bytes() const = 0;
+};
+
+// Memory in which the gradient of one micro-batch is computed from zero, unit by unit. Units that stay open have a
+// buffer each; the others share one.
+class GradStaging {
+ public:
+  // units must outlive this object, which gives their parameters back the memory of their gradients. staged: for each
+  // unit, whether it gets a buffer.
+  GradStaging(Context& context, const std::vector<GradUnit>& units, std::vector<uint8_t> staged);
+  GradStaging(const GradStaging&) = delete;
+  GradStaging& operator=(const GradStaging&) = delete;
+  ~GradStaging();
+
+  bool is_staged(size_t unit) const { return staged_[unit] != 0; }
+  void allocate();  // once; later calls do nothing
+  Tensor buffer(size_t unit) const;
+  // The unit's gradients are its buffer, zeroed, until close().
+  void open(size_t unit);
+  void close(size_t unit);
+  void close_all();
+  int64_t bytes() const { return static_cast<int64_t>(bytes_.size()); }
+
+ private:
+  Context& context_;
+  const std::vector<GradUnit>& units_;
+  std::vector<uint8_t> staged_;
+  std::vector<std::vector<Tensor>> home_;  // the parameters' gradients before
+  std::vector<int64_t> first_;             // of each unit's buffer, in elements
+  Buffer bytes_;
+};
+
+// piece: elements of a piece of the norm.
+std::unique_ptr<GradientSum> make_local_gradient_sum(Context& context, std::vector<GradUnit> units,
+                                                     int64_t piece = norm_piece);
+
+}  // namespace hone

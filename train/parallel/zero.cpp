@@ -1,0 +1,228 @@
+#include "train/parallel/zero.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/elementwise/cast.h"
+#include "train/parallel/shard_map.h"
+
+namespace hone {
+namespace {
+
+std::vector<int64_t> sizes_of(const std::vector<GradUnit>& units) {
+  std::vector<int64_t> out;
+  for (const GradUnit& unit : units) out.push_back(unit.grads ? unit.grads.size() : 0);
+  return out;
+}
+
+std::vector<uint8_t> trained(const std::vector<GradUnit>& units) {
+  std::vector<uint8_t> out;
+  for (const GradUnit& unit : units) out.push_back(static_cast<bool>(unit.grads));
+  return out;
+}
+
+class Zero2 : public GradientSum {
+ public:
+  Zero2(Context& context, std::vector<GradUnit> units, int64_t piece, ProcessGroup& group)
+      : context_(context),
+        units_(std::move(units)),
+        piece_(piece),
+        group_(group),
+        rank_(static_cast<size_t>(group.rank())),
+        ranks_(static_cast<size_t>(group.size())),
+        map_(sizes_of(units_), ranks_, piece),
+        staging_(context, units_, trained(units_)) {
+    sum_bytes_ = Buffer(context.device(), static_cast<size_t>(map_.owned_elements(rank_)) * sizeof(float));
+    int64_t at = 0, largest = 0;
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      const int64_t size = map_.shard(unit, rank_).size();
+      sums_.push_back(floats(sum_bytes_, at, size));
+      at += size;
+      largest = std::max(largest, size);
+    }
+    part_size_ = largest;
+    part_bytes_ = Buffer(context.device(), static_cast<size_t>(largest) * (ranks_ - 1) * sizeof(float));
+  }
+
+  void begin_step(size_t num_active) override {
+    staging_.close_all();  // an exception may have ended the last step inside of a pass
+    if (num_active > 0) staging_.allocate();
+    for (const Tensor& sum : sums_)
+      if (sum.size() > 0) context_.zero(sum);
+    begun_.assign(units_.size(), 0);
+  }
+
+  void begin_round(std::span<const uint8_t> active) override { active_.assign(active.begin(), active.end()); }
+
+  void before(Context&, size_t unit, Direction direction) override {
+    if (direction == Direction::backward && units_[unit].grads && active_[rank_]) staging_.open(unit);
+  }
+
+  void after(Context&, size_t unit, Direction direction) override {
+    if (direction == Direction::forward || !units_[unit].grads) return;
+    const size_t own = rank_;
+    std::vector<Tensor> from(ranks_), to(ranks_);
+    for (size_t r = 0, place = 0; r < ranks_; ++r) {
+      const ElementRange theirs = map_.shard(unit, r);
+      const bool sends = active_[own] && theirs.size() > 0;
+      if (sends) to[r] = staging_.buffer(unit).rows(theirs.first, theirs.size());
+      if (r == own) {
+        from[r] = to[r];  // read in place
+        continue;
+      }
+      if (active_[r] && sums_[unit].size() > 0)
+        from[r] = floats(part_bytes_, static_cast<int64_t>(place) * part_size_, sums_[unit].size());
+      ++place;
+    }
+    group_.all_to_all(context_, from, to, "gradients");
+    add_in_order(unit, from);
+    if (active_[own]) staging_.close(unit);
+  }
+
+  std::vector<ParamPart> parts() override {
+    std::vector<ParamPart> out;
+    int64_t place = 0;  // of the unit
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      const ElementRange shard = map_.shard(unit, rank_);
+      int64_t at = 0;  // of the parameter, within the unit
+      for (const Param* param : units_[unit].trained) {
+        const int64_t count = param->num_elements(), first = std::max(at, shard.first),
+                      last = std::min(at + count, shard.last);
+        if (first < last)
+          out.push_back({.param = param,
+                         .first = first - at,
+                         .value = param->value.view({count}).rows(first - at, last - first),
+                         .grad = sums_[unit].rows(first - shard.first, last - first),
+                         .place = place + first});
+        at += param->padded_elements();
+      }
+      place += at;
+    }
+    return out;
+  }
+
+  int64_t num_pieces() const override {
+    int64_t out = 0;
+    for (size_t unit = 0; unit < units_.size(); ++unit) out += map_.num_pieces(unit);
+    return out;
+  }
+
+  // Each rank sums its pieces; then all ranks have all of them, in the order of units.
+  void square_pieces(Tensor pieces) override {
+    const ScratchScope scope(context_);
+    std::vector<Tensor> all;
+    for (size_t r = 0; r < ranks_; ++r) all.push_back(context_.scratch().take(DType::f64, {map_.owned_pieces(r)}));
+    const Tensor own = all[rank_];
+    int64_t at = 0;
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      const int64_t count = map_.pieces(unit, rank_).size();
+      if (count > 0) sum_squares(context_, own.rows(at, count), sums_[unit], piece_);
+      at += count;
+    }
+    group_.all_gather(context_, all, own, "gradient norm");
+    std::vector<int64_t> read(ranks_);
+    at = 0;
+    for (size_t unit = 0; unit < units_.size(); ++unit)
+      for (size_t r = 0; r < ranks_; ++r) {
+        const int64_t count = map_.pieces(unit, r).size();
+        if (count > 0) context_.copy(pieces.rows(at, count), all[r].rows(read[r], count));
+        read[r] += count;
+        at += count;
+      }
+  }
+
+  void share_values() override {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (!units_[unit].grads) continue;
+      std::vector<Tensor> all;
+      for (size_t r = 0; r < ranks_; ++r) {
+        const ElementRange shard = map_.shard(unit, r);
+        all.push_back(units_[unit].values.rows(shard.first, shard.size()));
+      }
+      group_.all_gather(context_, all, all[rank_], "values");
+    }
+  }
+
+  int64_t bytes() const override {
+    return staging_.bytes() + static_cast<int64_t>(sum_bytes_.size() + part_bytes_.size());
+  }
+
+ private:
+  Tensor floats(const Buffer& bytes, int64_t first, int64_t count) const {
+    void* const data = bytes.data() ? static_cast<float*>(bytes.data()) + first : nullptr;
+    return Tensor(data, DType::f32, context_.kind(), {count});
+  }
+
+  // sum = sum + part[0] + part[1] + ..., left to right. The first part of a step is copied: 0 + x turns -0 into +0.
+  void add_in_order(size_t unit, std::span<const Tensor> parts) {
+    if (sums_[unit].size() == 0) return;
+    for (size_t r = 0; r < parts.size(); ++r) {
+      if (!active_[r]) continue;
+      if (begun_[unit])
+        add_into(context_, sums_[unit], parts[r]);
+      else
+        cast(context_, sums_[unit], parts[r]);
+      begun_[unit] = 1;
+    }
+  }
+
+  Context& context_;
+  std::vector<GradUnit> units_;
+  int64_t piece_;
+  ProcessGroup& group_;
+  size_t rank_, ranks_;
+  ShardMap map_;
+  GradStaging staging_;
+  Buffer sum_bytes_, part_bytes_;
+  std::vector<Tensor> sums_;  // of the own shards, by unit
+  int64_t part_size_ = 0;     // elements of a received part
+  std::vector<uint8_t> active_, begun_;
+};
+
+// A result as bytes: the loss, then the sums.
+std::string pack(const MicroBatchResult& result) {
+  std::string out(reinterpret_cast<const char*>(&result.loss), sizeof result.loss);
+  return out + result.metrics.to_bytes();
+}
+
+MicroBatchResult unpack(std::string_view bytes) {
+  MicroBatchResult out;
+  HONE_CHECK(bytes.size() >= sizeof out.loss, "step record: a result of ", bytes.size(), " bytes");
+  std::memcpy(&out.loss, bytes.data(), sizeof out.loss);
+  out.metrics = MetricSums::from_bytes(bytes.substr(sizeof out.loss));
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<GradientSum> make_zero2(Context& context, std::vector<GradUnit> units, int64_t piece,
+                                        ProcessGroup& group) {
+  return std::make_unique<Zero2>(context, std::move(units), piece, group);
+}
+
+// The record of a rank: for each of its results, the number of bytes and the bytes.
+void ZeroExchange::fold(std::span<MicroBatchResult> results) {
+  std::string own;
+  for (size_t i = rank(); i < results.size(); i += size()) {
+    const std::string bytes = pack(results[i]);
+    const uint64_t count = bytes.size();
+    own.append(reinterpret_cast<const char*>(&count), sizeof count);
+    own += bytes;
+  }
+  const std::vector<std::string> records = group_.control().all_gather(std::move(own), "step record");
+  for (size_t r = 0; r < records.size(); ++r) {
+    std::string_view left = records[r];
+    for (size_t i = r; i < results.size(); i += size()) {
+      uint64_t count = 0;
+      HONE_CHECK(left.size() >= sizeof count, "step record: rank ", r, " has too few results");
+      std::memcpy(&count, left.data(), sizeof count);
+      left.remove_prefix(sizeof count);
+      HONE_CHECK(count <= left.size(), "step record: rank ", r, " sends ", left.size(), " bytes of ", count);
+      if (r != rank()) results[i] = unpack(left.substr(0, count));
+      left.remove_prefix(count);
+    }
+    HONE_CHECK(left.empty(), "step record: rank ", r, " has ", left.size(), " bytes too many: it has another plan");
+  }
+}
+
+}  // namespace hone
