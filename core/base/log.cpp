@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 
 #include "core/base/rank_thread.h"
@@ -64,6 +65,28 @@ std::string rate_text(double rate) {
   return text;
 }
 
+// Ranks do the same work, so all of them come to the same warning.
+class RankWarnings {
+ public:
+  // True if no rank has warned so as often as this one does now.
+  bool is_new(const std::string& line, int rank) {
+    constexpr size_t max_lines = 1000;
+    if (lines_.size() >= max_lines && !lines_.contains(line)) lines_.clear();
+    Counts& counts = lines_[line];
+    const int64_t count = ++counts.of_rank[rank];
+    if (count <= counts.most) return false;
+    counts.most = count;
+    return true;
+  }
+
+ private:
+  struct Counts {
+    std::map<int, int64_t> of_rank;
+    int64_t most = 0;
+  };
+  std::map<std::string, Counts> lines_;
+};
+
 }  // namespace
 
 void set_level(Level level) {
@@ -85,10 +108,20 @@ void also_to_file(const std::string& path) {
 }
 
 // Every rank says the same. So the others' lines are left out, but their warnings may have causes of their own.
+static bool is_left_out(Level level, std::string_view line) {
+  const RankThread thread = rank_thread();
+  if (level < Level::warning) return thread.rank > 0;
+  if (level > Level::warning || !thread.progress) return false;  // an error, or a program with one rank
+  static std::mutex mutex;
+  static RankWarnings warnings;
+  const std::lock_guard lock(mutex);
+  return !warnings.is_new(std::string(line), thread.rank);
+}
+
 void write(Level level, std::string_view line) {
+  if (is_left_out(level, line)) return;
   std::string labeled;
   if (const int rank = rank_thread().rank; rank > 0) {
-    if (level < Level::warning) return;
     labeled = concat("[rank ", rank, "] ", line);
     line = labeled;
   }

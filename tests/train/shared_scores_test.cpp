@@ -12,7 +12,7 @@ namespace {
 
 TEST(SharedScores, TheLongestGoFirstToTheRankWithTheLeastWork) {
   const std::vector<int64_t> costs{1, 9, 4, 5, 4};
-  EXPECT_EQ(deal_by_cost(costs, 2), (std::vector<int>{0, 0, 1, 1, 1}));  // 9 + 1, 5 + 4 + 4
+  EXPECT_EQ(deal_by_cost(costs, 2), (std::vector<int>{1, 0, 1, 1, 0}));  // 9 + 4, 5 + 4 + 1
   EXPECT_EQ(deal_by_cost(costs, 1), (std::vector<int>(5, 0)));
   EXPECT_EQ(deal_by_cost({}, 3), std::vector<int>());
   EXPECT_EQ(deal_by_cost(std::vector<int64_t>{2, 2}, 3), (std::vector<int>{0, 1}));
@@ -49,7 +49,7 @@ TEST(SharedScores, LogProbsHaveTheBitsOfOneRank) {
 
 // The loss is that of values and log-probs together.
 struct Both : Objective {
-  Needs needs() const override { return {.token_accuracy = true, .critic = true}; }
+  Needs needs() const override { return {.critic = true, .token_accuracy = true}; }
   double loss(const TokenBatch& batch, TokenGrad, MetricSums& metrics) const override {
     double sum = 0;
     for (size_t t = 0; t < batch[columns::mask].size(); ++t) {

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <thread>
 
+#include "core/base/rank_thread.h"
 #include "core/io/file.h"
 #include "tests/support/support.h"
 
@@ -25,6 +28,33 @@ TEST(Log, LinesGoToStandardErrorAndTheFile) {
   EXPECT_NE(kept.find("I step 3: loss 1.5\n"), std::string::npos) << kept;
   EXPECT_NE(kept.find("W careful\n"), std::string::npos) << kept;
   EXPECT_THROW(log::also_to_file("/proc/none/hone.log"), Error);
+}
+
+TEST(Log, AWarningOfAllRanksIsLoggedOnceForEachTimeTheyHaveIt) {
+  std::atomic<uint64_t> progress{0};
+  testing::internal::CaptureStderr();
+  const auto as_rank = [&](int rank, const std::function<void()>& work) {
+    std::thread([&] {
+      set_rank_thread({.rank = rank, .progress = &progress});
+      work();
+    }).join();
+  };
+  const auto work = [] {
+    log::warning("every rank has this");
+    log::info("every rank does this");
+  };
+  for (const int rank : {0, 1, 2}) as_rank(rank, work);
+  for (const int rank : {2, 1, 0}) as_rank(rank, work);
+  as_rank(2, [] { log::warning("one rank has this"); });
+  const std::string shown = testing::internal::GetCapturedStderr();
+  const auto times = [&](const std::string& line) {
+    int64_t out = 0;
+    for (size_t at = shown.find(line); at != std::string::npos; at = shown.find(line, at + 1)) ++out;
+    return out;
+  };
+  EXPECT_EQ(times("every rank has this"), 2) << shown;
+  EXPECT_EQ(times("every rank does this"), 2) << shown;
+  EXPECT_EQ(times("[rank 2] one rank has this"), 1) << shown;
 }
 
 TEST(Log, LinesOfManyThreadsStayWhole) {
