@@ -30,6 +30,16 @@ TEST_F(DoctorTest, JsonHasTheSameChecks) {
   EXPECT_TRUE(good.contains("cuda") || bad.contains("cuda"));
 }
 
+// As hone list ops does, with or without a GPU.
+TEST_F(DoctorTest, AnUnknownChoiceOfBodiesIsRefused) {
+  const Finished done = run_hone({"doctor"}, {"HONE_CUDA_BODIES=hopper"});
+  EXPECT_EQ(done.code, 1);
+  EXPECT_EQ(done.out, "");
+  for (const char* word : {"HONE_CUDA_BODIES", "\"hopper\"", "\"auto\"", "\"portable\""})
+    EXPECT_NE(done.err.find(word), std::string::npos) << done.err;
+  EXPECT_EQ(run_hone({"doctor"}, {"HONE_CUDA_BODIES=portable"}).code, 0);
+}
+
 // Whether the build or the machine lacks it, the error comes before a run folder is made.
 TEST_F(DoctorTest, ARunOnAGpuThatIsNotThereEndsBeforeItStarts) {
   const std::string runs = (folder.path() / "runs").string();
