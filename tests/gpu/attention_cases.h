@@ -1,6 +1,7 @@
 #pragma once
 // Cases of attention on a GPU: shapes, inputs, and calls of the packed and the paged op, whole or in parts.
 #include <numeric>
+#include <optional>
 
 #include "tests/gpu/plain_attention.h"
 
