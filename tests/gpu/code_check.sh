@@ -23,7 +23,7 @@ first_90='HGMMA|IGMMA|QGMMA|BGMMA|WARPGROUP[A-Z]*|WARPGROUPSET|UTMA[A-Z]*|UBLK[A
 first_100='UTC[A-Z]*MMA|UTCBAR|UTCCP|UTCSHIFT|UTCATOMSWS|LDTM|STTM'
 first_89='F2FP\.[A-Z0-9.]*E[45]M[32][A-Z0-9._]*|QMMA[A-Z0-9.]*'
 
-architectures=$("$cuobjdump" --list-elf "$program" | grep -oE 'sm_[0-9]+a?\.' | tr -d . | sort -u || true)
+architectures=$("$cuobjdump" --list-elf "$program" 2>/dev/null | grep -oE 'sm_[0-9]+a?\.' | tr -d . | sort -u || true)
 ptx=$("$cuobjdump" --list-ptx "$program" 2>/dev/null || true)
 [ -n "$architectures$ptx" ] || { echo "$program has no CUDA code" >&2; exit 1; }
 : >"$work/found"
