@@ -1,4 +1,3 @@
-#include <chrono>
 #include <map>
 #include <set>
 
@@ -6,6 +5,7 @@
 #include "core/io/jsonl.h"
 #include "rewards/puzzles/puzzle.h"
 #include "rewards/reward.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -211,12 +211,11 @@ TEST(ReasoningGym, HostileAnswersOfEveryFamilyAreJudgedInTime) {
                              "[\"fill A\","}) {
       std::string text = "<answer>";
       while (text.size() < longest_puzzle_answer - 64) text += unit;
-      const auto begin = std::chrono::steady_clock::now();
+      const CpuTime time;
       const double score = reward->score(task, {.ids = {}, .text = text, .finish_reason = "length"}).score;
       EXPECT_LT(score, 1) << family << " " << unit;
       EXPECT_GE(score, 0) << family << " " << unit;
-      EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 1.0)
-          << family << " " << unit;
+      EXPECT_LT(time.seconds(), 1.0) << family << " " << unit;
     }
   });
   for (const std::string& family : puzzle_judges().names()) EXPECT_TRUE(judged.contains(family)) << family;
