@@ -11,7 +11,7 @@
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
-#include "train/save_on_ranks.h"
+#include "train/ranks/save_on_ranks.h"
 #include "train/step_record.h"
 
 namespace hone {

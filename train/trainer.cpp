@@ -10,9 +10,9 @@
 #include "train/micro_batch.h"
 #include "train/micro_batch_runner.h"
 #include "train/param_update.h"
+#include "train/ranks/weight_probe.h"
 #include "train/step_exchange.h"
 #include "train/step_plan.h"
-#include "train/weight_probe.h"
 
 namespace hone {
 

@@ -1,4 +1,4 @@
-#include "train/save_on_ranks.h"
+#include "train/ranks/save_on_ranks.h"
 
 #include <gtest/gtest.h>
 

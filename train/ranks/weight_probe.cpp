@@ -1,4 +1,4 @@
-#include "train/weight_probe.h"
+#include "train/ranks/weight_probe.h"
 
 #include <algorithm>
 
