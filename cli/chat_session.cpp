@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/base/interrupt.h"
+#include "core/text/tokenizer/pieces.h"
 
 namespace hone {
 
@@ -66,8 +67,7 @@ std::vector<int32_t> ChatSession::extend(const std::vector<Message>& shown) cons
   for (const ChatPiece& piece : format_.render(shown, true)) after += piece.text;
   if (before.empty() || !after.starts_with(before)) return format_.encode(tokenizer_, shown, true).ids;
   std::vector<int32_t> out = ids_;
-  const std::vector<int32_t> added = tokenizer_.encode(after.substr(before.size()), true, false);
-  out.insert(out.end(), added.begin(), added.end());
+  append_ids(out, std::string_view(after).substr(before.size()), tokenizer_);
   return out;
 }
 

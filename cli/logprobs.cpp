@@ -4,6 +4,7 @@
 #include "cli/model_arguments.h"
 #include "core/io/jsonl.h"
 #include "core/io/rows/rows.h"
+#include "core/text/tokenizer/pieces.h"
 #include "model/token_logprobs.h"
 
 namespace hone {
@@ -60,11 +61,10 @@ class LogprobsCommand : public Command {
   std::pair<std::vector<int32_t>, size_t> ids_of(const Json& row, const std::string& where) const {
     if (const Json* ids = row.find("ids")) return {parse_ids(*ids, model_.model().shape().vocab_size, where), 1};
     if (const Json* text = row.find("text")) return {model_.tokenizer().encode_document(text->as_string(where)), 1};
-    std::vector<int32_t> ids = model_.tokenizer().encode_document(row.at("prompt", where).as_string(where));
-    const size_t prompt = ids.size();
-    const std::vector<int32_t> completion = model_.tokenizer().encode(row.at("completion", where).as_string(where));
-    ids.insert(ids.end(), completion.begin(), completion.end());
-    return {std::move(ids), prompt};
+    const std::string& prompt = row.at("prompt", where).as_string(where);
+    const std::string& completion = row.at("completion", where).as_string(where);
+    PromptWithCompletion encoded = encode_completion(prompt, completion, model_.tokenizer());
+    return {std::move(encoded.ids), encoded.prompt_length};
   }
   // nll is the sum over the tokens after the prompt, or after the first token if there is no prompt. The first token
   // has no log-prob: null.

@@ -1,5 +1,7 @@
 #include "data/first_rows.h"
 
+#include <algorithm>
+
 #include "core/io/file.h"
 #include "core/io/rows/rows.h"
 
@@ -55,6 +57,12 @@ void each_first_row(const RowSource& source, const std::function<void(const RowS
   if (met || source.when.empty()) return;
   one.files = source.files;
   check(one);
+}
+
+void check_all_rows(const RowSource& source) {
+  const std::vector<std::string>& files = source.files;
+  if (files.empty() || std::ranges::find(files, "-") != files.end()) return;
+  read_rows(source, [](const Json&, const std::string&) {});
 }
 
 }  // namespace hone

@@ -126,6 +126,16 @@ class MessageReader {
     return normal_calls(parsed.is_array() ? parsed : Json(JsonArray{parsed}), what_ + "." + content_name());
   }
 
+  // An object or its JSON text; a call without arguments may have null or an empty text.
+  static Json normal_arguments(const Json& given, const std::string& what) {
+    const bool is_text = given.is_string();
+    if (given.is_null() || (is_text && given.as_string().find_first_not_of(" \t\r\n") == std::string::npos))
+      return JsonObject{};
+    Json out = is_text ? parse_json(given.as_string(), what) : given;
+    HONE_CHECK(out.is_object(), what, " must be an object or its JSON text, not ", out.kind_name());
+    return out;
+  }
+
   // Calls as {"type": "function", "function": {"name", "arguments"}}; chat templates expect arguments to be an object.
   static Json normal_calls(const Json& calls, const std::string& what) {
     JsonArray out;
@@ -135,9 +145,8 @@ class MessageReader {
       Json function = normal.at("function", place);
       HONE_CHECK(function.find("name") && function.find("name")->is_string(), place, ": the name of the function is ",
                  "missing");
-      const Json* arguments = function.find("arguments");
-      if (arguments && arguments->is_string())
-        function.set("arguments", parse_json(arguments->as_string(), place + ".function.arguments"));
+      if (const Json* arguments = function.find("arguments"))
+        function.set("arguments", normal_arguments(*arguments, place + ".function.arguments"));
       normal.set("function", function);
       out.push_back(without_nulls(normal));
     }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/base/suggest.h"
+#include "core/text/tokenizer/pieces.h"
 #include "data/conversation.h"
 
 namespace hone {
@@ -83,12 +84,10 @@ std::vector<int32_t> PromptEncoder::prompt(const Task& task) {
 
 Sample PromptEncoder::sample(const std::string& prompt, const std::string& completion) {
   Sample out;
-  out.tokens = tokenizer_.encode_document(prompt);
-  const size_t prompt_length = out.tokens.size();
-  const std::vector<int32_t> ids = tokenizer_.encode(completion);
-  out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
+  PromptWithCompletion encoded = encode_completion(prompt, completion, tokenizer_);
+  out.tokens = std::move(encoded.ids);
   if (tokenizer_.eos()) out.tokens.push_back(*tokenizer_.eos());
-  set_mask(out, prompt_length);
+  set_mask(out, encoded.prompt_length);
   out.completion.text = completion;
   return out;
 }
@@ -106,8 +105,7 @@ ChatTokens PromptEncoder::encode_switched(const std::vector<Message>& messages, 
   ChatTokens out;
   auto next = switches.begin();
   for (const ChatPiece& piece : pieces) {
-    const std::vector<int32_t> ids = tokenizer_.encode(piece.text, true, out.ids.empty());
-    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    append_ids(out.ids, piece.text, tokenizer_);
     const bool trained = piece.assistant && *next++;
     out.mask.resize(out.ids.size(), trained ? 1.0f : 0.0f);
   }
@@ -133,17 +131,17 @@ Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vect
   return out;
 }
 
-// Tokens are counted by their bytes. A piece whose tokens have other bytes than its text (a normalizer) gets one role.
+// A token has the role of the text that it ends in.
 std::vector<TokenRole> PromptEncoder::roles_of(const std::vector<Message>& messages,
                                                std::span<const ChatPiece> pieces) {
   const std::vector<std::optional<TextSpan>> spans = chat().content_spans(messages);
   std::vector<TokenRole> out;
+  std::vector<int32_t> ids;
   size_t begin = 0;
   for (const ChatPiece& piece : pieces) {
-    const std::vector<int32_t> ids = tokenizer_.encode(piece.text, true, begin == 0);
-    size_t end = begin;
-    for (const int32_t id : ids) {
-      end += tokenizer_.token_bytes(id).size();
+    append_ids(ids, piece.text, tokenizer_);
+    for (const size_t end_in_piece : token_ends(std::span(ids).subspan(out.size()), piece.text, tokenizer_)) {
+      const size_t end = begin + end_in_piece;
       TokenRole role = piece.assistant ? TokenRole::assistant : TokenRole::format;
       for (size_t i = 0; i < spans.size() && !piece.assistant; ++i)
         if (spans[i] && end > spans[i]->begin && end <= spans[i]->end) role = role_of(messages[i]);

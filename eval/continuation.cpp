@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/text/tokenizer/pieces.h"
 #include "rewards/answers/text.h"
 
 namespace hone {
@@ -40,7 +41,7 @@ Continuation ContinuationEncoder::in_chat(const std::vector<int32_t>& prompt, co
   Continuation out{prompt, prompt.size()};
   const std::string completion =
       continuation.substr(std::min(continuation.find_first_not_of(' '), continuation.size()));
-  for (const int32_t id : tokenizer_.encode(completion, true, false)) out.ids.push_back(id);
+  append_ids(out.ids, completion, tokenizer_);
   return out;
 }
 

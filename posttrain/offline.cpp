@@ -142,15 +142,18 @@ int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, Mixture ord
   return steps;
 }
 
+static void check_rows_of(const Problems& problems, const char* key, const RowSource& rows, const LoadGroups& load) {
+  const size_t before = problems.size();
+  each_first_row(rows, [&](const RowSource& one) { problems.attempt(key, [&] { load(one); }); });
+  if (problems.size() == before) problems.attempt(key, [&] { check_all_rows(rows); });
+}
+
 void OfflineTraining::check_rows(const Problems& problems, const GroupSource& source) {
-  const char* key = source.rows.files.empty() ? "generator" : "files";
-  each_first_row(source.rows, [&](const RowSource& one) { problems.attempt(key, [&] { source.load(one); }); });
+  check_rows_of(problems, source.rows.files.empty() ? "generator" : "files", source.rows, source.load);
 }
 
 void OfflineTraining::check_held(const Problems& problems, const LoadGroups& load_held) const {
-  if (eval_files_.empty()) return;
-  each_first_row({.files = eval_files_, .generator = {}},
-                 [&](const RowSource& one) { problems.attempt("eval_files", [&] { load_held(one); }); });
+  if (!eval_files_.empty()) check_rows_of(problems, "eval_files", {.files = eval_files_, .generator = {}}, load_held);
 }
 
 void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sources, const LoadGroups& load_held,

@@ -33,9 +33,9 @@ class OfflineTraining {
   // many tokens; 0: on batch_size groups.
   void run(StageContext& stage, std::span<const GroupSource> sources, const LoadGroups& load_held,
            const Prepare& prepare = nullptr, int64_t packed_tokens = 0) const;
-  // Loads the first row of each file of a source.
+  // Loads the first row of each file of a source, and reads the others.
   static void check_rows(const Problems& problems, const GroupSource& source);
-  // Loads the first row of each of eval_files.
+  // The same of eval_files.
   void check_held(const Problems& problems, const LoadGroups& load_held) const;
 
   // Access for stages that add keys of the trainer (noise on the embeddings).

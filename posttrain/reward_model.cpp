@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/io/file.h"
+#include "core/text/tokenizer/pieces.h"
 #include "data/prompt.h"
 #include "kernels/elementwise/cast.h"
 #include "kernels/gemm/gemm.h"
@@ -179,8 +180,7 @@ class ModelReward : public Reward {
   std::vector<int32_t> tokens(const Task& task, const Completion& completion) const {
     if (was_cut(completion)) {
       std::vector<int32_t> out = encoder_->prompt(task);
-      const std::vector<int32_t> text = model_->tokenizer().encode(completion.text);
-      out.insert(out.end(), text.begin(), text.end());
+      append_ids(out, completion.text, model_->tokenizer());
       return out;
     }
     if (task.messages.empty() && !encoder_->is_chat()) return encoder_->sample(task.prompt, completion.text).tokens;

@@ -25,7 +25,7 @@ Sequence CompletionWriter::begin_sequence(std::shared_ptr<RequestState> state, c
       std::min(static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens, shape.max_positions);
   if (request.sampling.thinking_budget > 0) {
     out.thinking = true;
-    state->thinking_end = tokenizer_->encode(request.sampling.thinking_end);
+    state->thinking_end = tokenizer_->encode(request.sampling.thinking_end, true, false);
   }
   if (request.sampling.repetition_penalty != 1)
     for (const int32_t id : request.prompt) out.counts[id] = 0;

@@ -29,7 +29,8 @@ std::string sampling_problem(const GenerationRequest& request, const RequestLimi
   if (sampling.min_tokens > 0 &&
       std::ssize(std::set(sampling.stop_ids.begin(), sampling.stop_ids.end())) + num_stops >= limits.vocab_size)
     return "min_tokens leaves no id to sample, since all ids are stop_ids: remove min_tokens or some stop_ids";
-  if (sampling.thinking_budget > 0 && (!limits.tokenizer || limits.tokenizer->encode(sampling.thinking_end).empty()))
+  if (sampling.thinking_budget > 0 &&
+      (!limits.tokenizer || limits.tokenizer->encode(sampling.thinking_end, true, false).empty()))
     return concat("a thinking_budget needs a tokenizer and a thinking_end that has tokens, not '",
                   sampling.thinking_end, "'");
   return {};

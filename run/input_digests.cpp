@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <functional>
 
 #include "core/io/file.h"
 #include "core/io/gguf/gguf.h"
+#include "core/io/rows/rows.h"
 #include "core/net/digest.h"
 #include "data/prompt.h"
 #include "model/io/adapter.h"
@@ -90,7 +93,82 @@ std::string file_digest(const fs::path& path) {
   return out.text();
 }
 
+// The digest of the digests of the file's parts, so that no large file is kept in memory.
+std::string whole_digest(const fs::path& path) {
+  constexpr size_t part_bytes = size_t{4} << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string all, part(part_bytes, '\0');
+  while (file) {
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    const Digest digest = sha256(std::string_view(part).substr(0, static_cast<size_t>(file.gcount())));
+    all.append(digest.begin(), digest.end());
+  }
+  HONE_CHECK(file.eof(), path.string(), ": cannot be read");
+  return base64(sha256(all));
+}
+
+// The files of the names in order; nothing if one of them is not there, or no file that can be read twice.
+std::vector<std::string> regular_files(const Json& names, const std::string& split) {
+  std::vector<std::string> out;
+  try {
+    for (const Json& name : names.as_array())
+      for (std::string& file : row_files(name.as_string(), split)) out.push_back(std::move(file));
+  } catch (const Error&) {  // a folder without the split: the stage's check reports it
+    return {};
+  }
+  std::error_code none;
+  const bool all = std::ranges::all_of(out, [&](const std::string& file) { return fs::is_regular_file(file, none); });
+  return all ? out : std::vector<std::string>();
+}
+
+// Calls files(key, paths) for each key of the stage that names files of rows.
+void each_row_files(const StageSpec& spec,
+                    const std::function<void(const std::string& key, const std::vector<std::string>& paths)>& files) {
+  if (!spec.stage->prompt_format()) return;
+  StageSpec copy = spec;
+  const Json stage = to_json([&](Fields& f) { copy.fields(f); });
+  const auto visit = [&](const Json& table, const std::string& key) {
+    const Json* split = table.find("split");
+    for (const char* name : {"files", "eval_files"}) {
+      const Json* names = table.find(name);
+      if (!names || names->as_array().empty()) continue;
+      const bool has_split = split && name == std::string_view("files");
+      const std::vector<std::string> paths = regular_files(*names, has_split ? split->as_string() : "train");
+      if (!paths.empty()) files(key + name, paths);
+    }
+  };
+  const std::string key = "stage." + spec.name + ".";
+  visit(stage, key);
+  const Json* sources = stage.find("source");
+  for (size_t i = 0; sources && i < sources->as_array().size(); ++i)
+    visit(sources->as_array()[i], concat(key, "source.", i, "."));
+}
+
 }  // namespace
+
+Json row_digests(const StageSpec& spec) {
+  Json out = JsonObject{};
+  each_row_files(spec, [&](const std::string& key, const std::vector<std::string>& paths) {
+    JsonArray digests;
+    for (const std::string& path : paths) digests.emplace_back(whole_digest(path));
+    out.set(key, std::move(digests));
+  });
+  return out;
+}
+
+void check_same_rows(const StageSpec& spec, const Json& began, const std::string& where) {
+  const char* advice = "; the stage's checkpoints depend on its rows: restore them, or start a new run";
+  each_row_files(spec, [&](const std::string& key, const std::vector<std::string>& paths) {
+    const Json* before = began.find(key);
+    if (!before) return;
+    const JsonArray& digests = before->as_array("run.json: inputs." + key);
+    HONE_CHECK(digests.size() == paths.size(), where, ": ", key, " has ", paths.size(),
+               " files, but the stage began with ", digests.size(), advice);
+    for (size_t i = 0; i < paths.size(); ++i)
+      HONE_CHECK(digests[i] == Json(whole_digest(paths[i])), where, ": ", key, ": the contents of ", paths[i],
+                 " have changed since the stage began", advice);
+  });
+}
 
 Json input_digests(const Recipe& recipe) {
   Json out = JsonObject{};

@@ -228,6 +228,11 @@ void run_stage(Run& run, size_t index, RunState& state) {
     StateSection section;
     section.values = state.log;
     run.log.load_state(section);
+    run.ranks.do_on_first("saving the digests of the rows", [&] {
+      const Json digests = row_digests(spec);
+      for (const auto& [key, digest] : digests.as_object()) state.inputs.set(key, digest);
+      state.save(run.folder, run.recipe);
+    });
   }
   if (stage.trains()) prepare_model(run, stage, context, resumed, state);
   use_chat_template(run, stage);

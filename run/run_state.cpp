@@ -192,7 +192,9 @@ void log_change(const std::string& key, const std::string& before, const std::st
 }
 
 // Compares the stages: completed ones, the current one if it has a checkpoint, and later ones.
-void check_stages(const RunState& state, const fs::path& folder, const JsonArray& before, const JsonArray& now) {
+void check_stages(const RunState& state, const fs::path& folder, const JsonArray& before, const Recipe& recipe) {
+  const Json all = recipe.json();
+  const JsonArray& now = all.at("stage").as_array();
   const auto done = static_cast<size_t>(state.stages_done);
   for (size_t i = 0; i < before.size(); ++i) {
     const std::string where = concat((folder / "run.json").string(), ": recipe.stage[", i, "]");
@@ -212,6 +214,7 @@ void check_stages(const RunState& state, const fs::path& folder, const JsonArray
         refuse_change(folder, whole, old, given, "the stage's checkpoints depend on it");
       log_change(whole, old, given);
     });
+    if (is_begun && !is_done) check_same_rows(recipe.stage[i], state.inputs, (folder / "recipe.toml").string());
   }
 }
 
@@ -310,15 +313,14 @@ void check_same_recipe(const RunState& state, const fs::path& folder, const Reci
   }
   const std::string where = (folder / "run.json").string() + ": recipe";
   Json before = state.recipe, now = recipe.json();
-  const JsonArray old_stages = before.at("stage", where).as_array(where + ".stage"),
-                  new_stages = now.at("stage").as_array();
+  const JsonArray old_stages = before.at("stage", where).as_array(where + ".stage");
   for (Json* one : {&before, &now}) one->set("stage", nullptr);
   each_change(before, now, "", [&](const std::string& key, const std::string& old, const std::string& given) {
     if (state.has_results() && is_fixed_for_run(key)) refuse_change(folder, key, old, given, "results depend on it");
     log_change(key, old, given);
   });
   if (state.has_results()) check_same_inputs(state, folder, recipe);
-  check_stages(state, folder, old_stages, new_stages);
+  check_stages(state, folder, old_stages, recipe);
 }
 
 Recipe read_run_recipe(const fs::path& folder, std::span<const std::string> overrides) {

@@ -7,6 +7,7 @@
 #include "core/base/suggest.h"
 #include "core/text/builtin_templates.h"
 #include "core/text/chat_template.h"
+#include "core/text/tokenizer/pieces.h"
 
 namespace hone {
 
@@ -70,8 +71,7 @@ ChatTokens ChatFormat::encode(const Tokenizer& tokenizer, const std::vector<Mess
                               bool add_generation_prompt, size_t first_trained) const {
   ChatTokens out;
   for (const ChatPiece& piece : render(messages, add_generation_prompt, first_trained)) {
-    const std::vector<int32_t> ids = tokenizer.encode(piece.text, true, out.ids.empty());
-    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    append_ids(out.ids, piece.text, tokenizer);
     out.mask.resize(out.ids.size(), piece.assistant ? 1.0f : 0.0f);
   }
   return out;

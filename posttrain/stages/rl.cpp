@@ -292,7 +292,7 @@ class Rl : public Stage {
     });
   }
 
-  // Reads and encodes the first task of each file. Returns the first of them that has no problem.
+  // Reads and encodes the first task of each file, and reads the others. Returns the first task that has no problem.
   static std::optional<Task> first_task(const Problems& problems, const Tokenizer* tokenizer,
                                         const DataSource<RlSource>& source) {
     std::optional<PromptEncoder> encoder;
@@ -300,8 +300,10 @@ class Rl : public Stage {
       problems.attempt(source.settings.format.key(), [&] { encoder.emplace(source.settings.format, *tokenizer); });
     std::optional<Task> first;
     const RowSource& all_rows = source.settings.rows;
+    const char* key = all_rows.files.empty() ? "generator" : "files";
+    const size_t before = problems.size();
     each_first_row(all_rows, [&](const RowSource& rows) {
-      problems.attempt(all_rows.files.empty() ? "generator" : "files", [&] {
+      problems.attempt(key, [&] {
         DataSource<RlSource> one = source;
         one.settings.rows = rows;
         Task task = load_source(one).front();
@@ -309,6 +311,7 @@ class Rl : public Stage {
         if (!first) first = std::move(task);
       });
     });
+    if (problems.size() == before) problems.attempt(key, [&] { check_all_rows(all_rows); });
     return first;
   }
 

@@ -79,6 +79,35 @@ TEST(Conversation, CallsOfToolsHaveObjectsAsArguments) {
   EXPECT_EQ(openai.at("tool_calls").as_array()[0].at("function").at("arguments").dump(), R"({"x": 1})");
 }
 
+TEST(Conversation, ACallsArgumentsAreAnObjectOrItsJsonText) {
+  const auto call = [](const std::string& arguments) {
+    return R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "",
+      "tool_calls": [{"function": {"name": "f", "arguments": )" +
+           arguments + "}}]}]}";
+  };
+  const auto arguments = [&](const std::string& text) {
+    return row_of(call(text))
+        .at("messages")
+        .as_array()[1]
+        .at("tool_calls")
+        .as_array()[0]
+        .at("function")
+        .at("arguments")
+        .dump();
+  };
+  EXPECT_EQ(arguments(R"({"x": 1})"), R"({"x": 1})");
+  EXPECT_EQ(arguments(R"("{\"x\": 1}")"), R"({"x": 1})");
+  for (const char* none : {R"("")", R"(" ")", "null", "{}", R"("{}")"}) EXPECT_EQ(arguments(none), "{}") << none;
+  const std::string where = "a.jsonl:7: messages[1].tool_calls[0].function.arguments";
+  for (const auto& [broken, words] : std::vector<std::pair<std::string, std::string>>{
+           {R"("{\"x\": 1")", ":1:8: syntax error"},
+           {R"("Paris")", ":1:1: syntax error"},
+           {R"("[1]")", " must be an object or its JSON text, not an array"},
+           {"[1]", " must be an object or its JSON text, not an array"},
+           {"3", " must be an object or its JSON text, not an integer"}})
+    EXPECT_NE(error(call(broken)).find(where + words), std::string::npos) << error(call(broken));
+}
+
 TEST(Conversation, BrokenRowsAreErrorsWithRowAndColumn) {
   EXPECT_NE(error(R"({"messages": [{"role": "usr", "content": "x"}]})").find("messages[0].role is 'usr'; did you mean"),
             std::string::npos);

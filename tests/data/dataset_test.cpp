@@ -254,6 +254,41 @@ TEST_F(DatasetTest, TracesSayTheRoleOfEachTokenAndLeaveNoRowOut) {
   EXPECT_EQ(load_sft(source, chat).size(), 1u);
 }
 
+// Tokenizers of SentencePiece's kind put a space in front of a text, which the text does not have.
+TEST_F(DatasetTest, RolesAreThoseOfTheTextWithoutTheSpaceThatATokenizerPutsInFront) {
+  const Tokenizer pieces =
+      Tokenizer::from_json(parse_json(R"({"added_tokens": [{"id": 1, "content": "<s>", "special": true},
+        {"id": 2, "content": "</s>", "special": true}], "normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+        "decoder": {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        "model": {"type": "BPE", "vocab": {"▁": 3, "a": 4, "b": 5, "c": 6, "d": 7, ":": 8, "\n": 9},
+        "merges": []}})",
+                                      "test"),
+                           "test", JsonObject{{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  std::vector<SampleTrace> traces;
+  SftSource source{};
+  source.rows.files = {file("r.jsonl", R"({"messages": [{"role": "user", "content": "ab"}, )"
+                                       R"({"role": "assistant", "content": "cd"}, {"role": "user", "content": "a b"}, )"
+                                       R"({"role": "assistant", "content": "c"}]})")};
+  source.assistant_only_loss = true;
+  source.sample.format.settings.chat_template =
+      file("t.jinja",
+           "{% for m in messages %}{{ '<s>:' if m.role == 'user' else '' }}{{ m.content }}"
+           "{{ '</s>' if m.role == 'assistant' else '\n' }}{% endfor %}");
+  source.sample.traces = &traces;
+  const std::vector<Sample> samples = load_sft(source, pieces);
+  const std::vector<TokenRole>& roles = traces.at(0).roles;
+  ASSERT_EQ(roles.size(), samples.at(0).tokens.size());
+  std::map<TokenRole, std::string> text;
+  for (size_t t = 0; t < roles.size(); ++t) {
+    text[roles[t]] += pieces.token(samples[0].tokens[t]);
+    EXPECT_EQ(samples[0].columns[columns::mask][t] != 0, roles[t] == TokenRole::assistant) << t;
+  }
+  EXPECT_EQ(text[TokenRole::user], "aba▁b");
+  EXPECT_EQ(text[TokenRole::assistant], "cd</s>c</s>");
+  EXPECT_EQ(text[TokenRole::format], "<s>▁:\n<s>▁:\n");
+}
+
 TEST_F(DatasetTest, TasksKeepTheRowAndNeedNoAnswer) {
   TaskSource source{.rows = {.files = {file("t.jsonl", R"({"q": "a b", "level": 3})")}, .generator = {}},
                     .prompt = "{q}.",

@@ -47,6 +47,28 @@ TEST_F(FirstRowsTest, OfEachFileAndEachShardOfAFolder) {
   EXPECT_EQ(seen(source({one})), "1");
 }
 
+// The rows after the first of a file, too, as far as the run reads them.
+TEST_F(FirstRowsTest, ABrokenRowIsFoundInAnyPlace) {
+  const std::string calls = add(
+      "calls.jsonl",
+      R"({"messages": [{"role": "user", "content": "x"}]})"
+      "\n"
+      R"({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": 1"}}]}]})"
+      "\n");
+  const std::string cut = add("cut.jsonl", "{\"x\": 1}\n{\"x\": 2\n"), good = add("good.jsonl", "{\"x\": 1}\n");
+  const auto error = [](const RowSource& rows) { return test::error_of([&] { check_all_rows(rows); }); };
+  EXPECT_NE(
+      error(source({calls})).find("calls.jsonl:2: messages[0].tool_calls[0].function.arguments:1:8: syntax error"),
+      std::string::npos)
+      << error(source({calls}));
+  EXPECT_NE(error(source({good, cut})).find("cut.jsonl:2"), std::string::npos) << error(source({good, cut}));
+  EXPECT_EQ(error(source({good})), "no error");
+  RowSource first = source({calls});
+  first.limit = 1;
+  EXPECT_EQ(error(first), "no error");
+  EXPECT_EQ(error(source({"-"})), "no error");
+}
+
 TEST_F(FirstRowsTest, AFolderThatCannotBeListedIsReported) {
   add("set/train-00001-of-00002.jsonl", "{\"x\": 5}\n");
   EXPECT_NE(test::error_of([&] { seen(source({(folder.path() / "set").string()})); }).find("shard 0 of 2"),

@@ -73,10 +73,11 @@ std::vector<Json> rows_of(const fs::path& path) {
 
 class SourcesRun : public WholeRun {
  protected:
-  SourcesRun() : WholeRun(recipe) {
+  SourcesRun() : WholeRun(recipe) { write_rows('w'); }
+  void write_rows(char first_letter) const {
     std::ofstream rows(folder.path() / "echo.jsonl");
     for (int i = 0; i < 20; ++i)
-      rows << R"({"word": "w)" << i << R"(", "keep": )" << (i % 2 == 0 ? "true" : "false") << "}\n";
+      rows << R"({"word": ")" << first_letter << i << R"(", "keep": )" << (i % 2 == 0 ? "true" : "false") << "}\n";
   }
 };
 
@@ -154,6 +155,21 @@ TEST_F(SourcesRun, AResumedRunRefusesOtherSources) {
   };
   EXPECT_NE(refusal("stage.sft.source.echo.weight=5").find("the stage's checkpoints depend on it"), std::string::npos);
   EXPECT_NE(refusal("stage.sft.source.echo.prompt=x").find("the stage's checkpoints depend on it"), std::string::npos);
+}
+
+// As many rows as before.
+TEST_F(SourcesRun, AResumedRunRefusesChangedRowsOfItsStage) {
+  const fs::path stopped = folder.path() / "stopped";
+  end_at_checkpoint(arguments("stopped"), stopped, "sft/step-6", SIGTERM);
+  write_rows('v');
+  const Finished refused = run_hone({"run", "--resume", stopped.string()});
+  EXPECT_EQ(refused.code, 1) << refused.err;
+  EXPECT_NE(refused.err.find("stage.sft.source.1.files: the contents of " + (folder.path() / "echo.jsonl").string()),
+            std::string::npos)
+      << refused.err;
+  write_rows('w');
+  const Finished restored = run_hone({"run", "--resume", stopped.string(), "stage.grpo.steps=2"});
+  EXPECT_EQ(restored.code, 0) << restored.err;
 }
 
 // Stages that learn from preferences. One source of the reward model has margins, the other has none.

@@ -229,6 +229,93 @@ TEST_F(MovedInputs, BeforeTheFirstStepAnythingMayChange) {
   EXPECT_EQ(error_with("other"), "no error");
 }
 
+// A run whose sft stage has begun.
+class ChangedRows : public ::testing::Test {
+ protected:
+  ChangedRows() {
+    write("a.jsonl", "{\"prompt\": \"1\", \"completion\": \"2\"}\n");
+    write("held.jsonl", "{\"prompt\": \"3\", \"completion\": \"4\"}\n");
+    state.stages_done = 2;
+    state.evaluated = true;
+    state.stages = JsonArray{done_stage("tokenizer"), done_stage("pretrain")};
+    std::filesystem::create_directories(folder.path() / "checkpoints" / "pretrain" / "step-0");
+    std::filesystem::create_directories(folder.path() / "checkpoints" / "sft" / "step-2");
+  }
+  std::string path(const std::string& name) const { return (folder.path() / name).string(); }
+  void write(const std::string& name, const std::string& text) const { write_file_atomic(path(name), text); }
+  Recipe with_files(const std::string& a, const std::string& held) const {
+    return recipe_with(
+        {concat("stage.sft.files=[\"", path(a), "\"]"), concat("stage.sft.eval_files=[\"", path(held), "\"]")});
+  }
+  // The run begins its stage with the first recipe and goes on with the second.
+  void begin(const Recipe& recipe) {
+    state.inputs = row_digests(recipe.stage[2]);
+    state.save(folder.path(), recipe);
+  }
+  std::string resume_error(const Recipe& recipe) const {
+    return error_of([&] { check_same_recipe(RunState::load(folder.path(), recipe), folder.path(), recipe); });
+  }
+  TemporaryFolder folder;
+  RunState state;
+};
+
+// The number of rows does not show it.
+TEST_F(ChangedRows, AreRefusedWithTheFile) {
+  begin(with_files("a.jsonl", "held.jsonl"));
+  EXPECT_EQ(resume_error(with_files("a.jsonl", "held.jsonl")), "no error");
+  write("a.jsonl", "{\"prompt\": \"1\", \"completion\": \"9\"}\n");
+  const std::string error = resume_error(with_files("a.jsonl", "held.jsonl"));
+  EXPECT_NE(error.find(concat("recipe.toml: stage.sft.files: the contents of ", path("a.jsonl"), " have changed")),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("restore them, or start a new run"), std::string::npos) << error;
+}
+
+TEST_F(ChangedRows, HeldOutOnesToo) {
+  begin(with_files("a.jsonl", "held.jsonl"));
+  write("held.jsonl", "{\"prompt\": \"3\", \"completion\": \"5\"}\n");
+  const std::string error = resume_error(with_files("a.jsonl", "held.jsonl"));
+  EXPECT_NE(error.find(concat("stage.sft.eval_files: the contents of ", path("held.jsonl"))), std::string::npos)
+      << error;
+}
+
+TEST_F(ChangedRows, FilesMayMove) {
+  begin(with_files("a.jsonl", "held.jsonl"));
+  std::filesystem::rename(path("a.jsonl"), path("b.jsonl"));
+  EXPECT_EQ(resume_error(with_files("b.jsonl", "held.jsonl")), "no error");
+}
+
+// The stage's own check reports the missing file.
+TEST_F(ChangedRows, AMissingFileIsNoChangedOne) {
+  begin(with_files("a.jsonl", "held.jsonl"));
+  std::filesystem::remove(path("a.jsonl"));
+  EXPECT_EQ(resume_error(with_files("a.jsonl", "held.jsonl")), "no error");
+}
+
+TEST_F(ChangedRows, AShardOfAFolderAndASourcesFile) {
+  std::filesystem::create_directories(folder.path() / "set");
+  for (const char* shard : {"set/train-00000-of-00002.jsonl", "set/train-00001-of-00002.jsonl"})
+    write(shard, "{\"prompt\": \"1\", \"completion\": \"2\"}\n");
+  const std::string keys = concat("stage.sft.source=[{name=\"one\", files=[\"", path("a.jsonl"),
+                                  "\"]}, {name=\"two\", files=[\"", path("set"), "\"]}]");
+  const Recipe recipe = recipe_with({"stage.sft.files=[]", keys});
+  begin(recipe);
+  EXPECT_EQ(resume_error(recipe), "no error");
+  write("set/train-00001-of-00002.jsonl", "{\"prompt\": \"1\", \"completion\": \"3\"}\n");
+  const std::string error = resume_error(recipe);
+  EXPECT_NE(error.find(concat("stage.sft.source.1.files: the contents of ", path("set/train-00001-of-00002.jsonl"))),
+            std::string::npos)
+      << error;
+}
+
+// It may read other rows.
+TEST_F(ChangedRows, AStageThatHasNotBegunIsNotCompared) {
+  begin(with_files("a.jsonl", "held.jsonl"));
+  std::filesystem::remove_all(folder.path() / "checkpoints" / "sft");
+  write("a.jsonl", "{\"prompt\": \"1\", \"completion\": \"9\"}\n");
+  EXPECT_EQ(resume_error(with_files("a.jsonl", "held.jsonl")), "no error");
+}
+
 TEST_F(RunStateTest, OtherKeysMayChangeAndSoMayStagesThatHaveNotBegun) {
   EXPECT_EQ(error_of_change({}), "no error");
   for (const char* change : {"stage.pretrain.steps=20", "stage.pretrain.learning_rate=1e-5",

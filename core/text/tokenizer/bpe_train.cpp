@@ -72,7 +72,8 @@ class WordCounter {
     special_.each(
         text, true,
         [&](size_t begin, size_t end) {
-          words_->split(text.substr(begin, end - begin), begin == 0, [&](std::string_view word, bool) {
+          const TextStart start = begin == 0 ? TextStart::text : TextStart::part;
+          words_->split(text.substr(begin, end - begin), start, [&](std::string_view word, TextStart) {
             if (!word.empty()) ++counts[std::string(word)];
           });
         },

@@ -12,7 +12,7 @@ namespace {
 template <NormalForm form>
 class UnicodeForm : public Normalizer {
  public:
-  std::string apply(std::string text) const override { return normalize(text, form); }
+  std::string apply(std::string text, bool) const override { return normalize(text, form); }
 };
 
 template <NormalForm form>
@@ -23,7 +23,9 @@ std::unique_ptr<Normalizer> make_form(const Json&, const std::string&) {
 class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string front) : front_(std::move(front)) {}
-  std::string apply(std::string text) const override { return text.empty() ? text : front_ + text; }
+  std::string apply(std::string text, bool begins) const override {
+    return text.empty() || !begins ? text : front_ + text;
+  }
 
  private:
   std::string front_;
@@ -32,7 +34,7 @@ class Prepend : public Normalizer {
 class Replace : public Normalizer {
  public:
   Replace(Regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  std::string apply(std::string text) const override { return replace_all(pattern_, text, content_); }
+  std::string apply(std::string text, bool) const override { return replace_all(pattern_, text, content_); }
 
  private:
   Regex pattern_;
@@ -42,9 +44,9 @@ class Replace : public Normalizer {
 class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool begins) const override {
     size_t begin = 0, end = text.size();
-    while (left_ && begin < end) {
+    while (left_ && begins && begin < end) {
       const CodePoint c = code_point_at(text, begin);
       if (!is_space(c.value)) break;
       begin += c.length;
@@ -64,10 +66,10 @@ class Strip : public Normalizer {
 class NormalizerSequence : public Normalizer {
  public:
   explicit NormalizerSequence(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool begins) const override {
     const size_t before = text.size();
     for (const auto& part : parts_) {
-      text = part->apply(std::move(text));
+      text = part->apply(std::move(text), begins);
       check_growth(before, text.size());
     }
     return text;

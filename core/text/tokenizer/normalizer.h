@@ -13,7 +13,8 @@ namespace hone {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual std::string apply(std::string text) const = 0;
+  // begins: false if the text continues an earlier one, so that nothing is added or removed in front of it.
+  virtual std::string apply(std::string text, bool begins) const = 0;
 };
 
 // json: the object with the "type" member. where: its name in errors.

@@ -62,9 +62,9 @@ class Split : public PreTokenizer {
   Split(Regex pattern, Behavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
-  void split(std::string_view text, bool first, Emit emit) const override {
+  void split(std::string_view text, TextStart start, Emit emit) const override {
     const auto give = [&](Section s) {
-      if (s.begin < s.end) emit(text.substr(s.begin, s.end - s.begin), first && s.begin == 0);
+      if (s.begin < s.end) emit(text.substr(s.begin, s.end - s.begin), s.begin == 0 ? start : TextStart::part);
     };
     std::optional<Section> held;
     size_t at = 0;
@@ -89,19 +89,20 @@ class ByteLevel : public PreTokenizer {
     if (use_regex) words_.emplace(Regex(gpt2_pattern, where), isolated, false);
   }
 
-  void split(std::string_view text, bool first, Emit emit) const override {
+  void split(std::string_view text, TextStart start, Emit emit) const override {
     std::string prefixed;
-    if (prefix_space_ && !text.starts_with(' ')) text = prefixed.append(" ").append(text);
+    if (prefix_space_ && start != TextStart::continued && !text.starts_with(' '))
+      text = prefixed.append(" ").append(text);
     std::string spelled;
-    const auto spell = [&](std::string_view word, bool begins) {
+    const auto spell = [&](std::string_view word, TextStart word_start) {
       spelled.clear();
       append_byte_spelling(spelled, word);
-      emit(spelled, begins);
+      emit(spelled, word_start);
     };
     if (words_)
-      words_->split(text, first, spell);
+      words_->split(text, start, spell);
     else
-      spell(text, first);
+      spell(text, start);
   }
 
  private:
@@ -120,14 +121,15 @@ class Metaspace : public PreTokenizer {
         spaces_(Regex::literal(" ", where)),
         words_(Regex::literal(replacement, where), merged_with_next, false) {}
 
-  void split(std::string_view text, bool first, Emit emit) const override {
+  void split(std::string_view text, TextStart start, Emit emit) const override {
     std::string marked = replace_all(spaces_, text, replacement_);
-    const bool prefix = scheme_ == PrefixScheme::always || (scheme_ == PrefixScheme::first && first);
+    const bool prefix = (scheme_ == PrefixScheme::always && start != TextStart::continued) ||
+                        (scheme_ == PrefixScheme::first && start == TextStart::text);
     if (prefix && !marked.starts_with(replacement_)) marked.insert(0, replacement_);
     if (cut_)
-      words_.split(marked, first, emit);
+      words_.split(marked, start, emit);
     else
-      emit(marked, first);
+      emit(marked, start);
   }
 
  private:
@@ -141,17 +143,17 @@ class Metaspace : public PreTokenizer {
 class PreTokenizerSequence : public PreTokenizer {
  public:
   explicit PreTokenizerSequence(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
-  void split(std::string_view text, bool first, Emit emit) const override {
-    split_from(0, text, first, text.size(), emit);
+  void split(std::string_view text, TextStart start, Emit emit) const override {
+    split_from(0, text, start, text.size(), emit);
   }
   std::vector<std::unique_ptr<PreTokenizer>> take_parts() && { return std::move(parts_); }
 
  private:
-  void split_from(size_t part, std::string_view text, bool first, size_t original_bytes, Emit emit) const {
-    if (part == parts_.size()) return emit(text, first);
-    parts_[part]->split(text, first, [&](std::string_view word, bool begins) {
+  void split_from(size_t part, std::string_view text, TextStart start, size_t original_bytes, Emit emit) const {
+    if (part == parts_.size()) return emit(text, start);
+    parts_[part]->split(text, start, [&](std::string_view word, TextStart word_start) {
       check_growth(original_bytes, word.size());
-      if (!word.empty()) split_from(part + 1, word, begins, original_bytes, emit);
+      if (!word.empty()) split_from(part + 1, word, word_start, original_bytes, emit);
     });
   }
   std::vector<std::unique_ptr<PreTokenizer>> parts_;

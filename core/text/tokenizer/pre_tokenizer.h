@@ -1,6 +1,7 @@
 #pragma once
 // The `pre_tokenizer` of a tokenizer.json: splits text into the words that BPE encodes. Each type ("ByteLevel", "Split"
 // and others) is a factory in pre_tokenizers().
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,14 +12,21 @@
 
 namespace hone {
 
+// What is before a text that is split. Some types add a space to its front.
+enum class TextStart : uint8_t {
+  text,       // nothing: it begins the entire text
+  part,       // an added token, or a word that another pre-tokenizer split off
+  continued,  // text that was encoded before: nothing is added in front
+};
+
 class PreTokenizer {
  public:
-  // word: valid only during the call. first: the word begins the entire text (Metaspace needs it).
-  using Emit = FunctionRef<void(std::string_view word, bool first)>;
+  // word: valid only during the call. start: of the word.
+  using Emit = FunctionRef<void(std::string_view word, TextStart start)>;
 
   virtual ~PreTokenizer() = default;
   // Emits the words of the text in order. The caller skips empty words.
-  virtual void split(std::string_view text, bool first, Emit emit) const = 0;
+  virtual void split(std::string_view text, TextStart start, Emit emit) const = 0;
 };
 
 using PreTokenizerFactory = std::unique_ptr<PreTokenizer> (*)(const Json& json, const std::string& where);

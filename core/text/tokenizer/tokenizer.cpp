@@ -77,7 +77,7 @@ Tokenizer::Impl::Impl(TokenizerFiles files)
     added_by_id[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
     added_ids.emplace(parts.added[i].content, token.id);
     const bool rewritten = token.normalized && parts.normalizer;
-    if (rewritten) token.content = parts.normalizer->apply(token.content);
+    if (rewritten) token.content = parts.normalizer->apply(token.content, true);
     (rewritten ? normalized : plain).push_back(std::move(token));
   }
   in_text = AddedTokenMatcher(std::move(plain));
@@ -127,20 +127,23 @@ const std::string& Tokenizer::Impl::spelling(int32_t id) const {
 }
 
 void Tokenizer::Impl::encode(std::string_view text, bool parse_special, bool begins, std::vector<int32_t>& ids) const {
+  const TextStart text_start = begins ? TextStart::text : TextStart::continued;
   const auto take = [&](int32_t id) { ids.push_back(id); };
-  const auto take_word = [&](std::string_view word, bool) {
+  const auto take_word = [&](std::string_view word, TextStart) {
     if (!word.empty()) parts.model->encode(word, ids);
   };
   const auto take_text = [&](size_t begin, size_t end) {
-    std::string_view piece = text.substr(begin, end - begin);
-    const bool first = begins && begin == 0;
-    if (!parts.normalizer && in_normalized_text.empty()) return parts.pre_tokenizer->split(piece, first, take_word);
-    const std::string normalized = parts.normalizer ? parts.normalizer->apply(std::string(piece)) : std::string(piece);
+    const std::string_view piece = text.substr(begin, end - begin);
+    const TextStart start = begin == 0 ? text_start : TextStart::part;
+    if (!parts.normalizer && in_normalized_text.empty()) return parts.pre_tokenizer->split(piece, start, take_word);
+    const std::string normalized = parts.normalizer
+                                       ? parts.normalizer->apply(std::string(piece), start != TextStart::continued)
+                                       : std::string(piece);
     in_normalized_text.each(
         normalized, parse_special,
         [&](size_t from, size_t to) {
-          parts.pre_tokenizer->split(std::string_view(normalized).substr(from, to - from), first && from == 0,
-                                     take_word);
+          parts.pre_tokenizer->split(std::string_view(normalized).substr(from, to - from),
+                                     from == 0 ? start : TextStart::part, take_word);
         },
         take);
   };

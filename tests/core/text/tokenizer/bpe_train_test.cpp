@@ -29,7 +29,7 @@ std::vector<Bpe::Merge> trained_by_definition(const std::vector<std::string>& te
   const auto pre_tokenizer =
       make_pre_tokenizer(parse_json(R"({"type": "ByteLevel", "add_prefix_space": false})", "test"), "test");
   for (const std::string& text : texts)
-    pre_tokenizer->split(text, true, [&](std::string_view word, bool) {
+    pre_tokenizer->split(text, TextStart::text, [&](std::string_view word, TextStart) {
       std::vector<std::string> symbols;
       const std::string bytes = unspell_bytes(word).value();
       for (const char b : bytes) symbols.emplace_back(1, b);

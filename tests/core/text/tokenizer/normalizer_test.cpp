@@ -5,8 +5,8 @@
 namespace hone {
 namespace {
 
-std::string normalized(const std::string& json, const std::string& text) {
-  return make_normalizer(parse_json(json, "test"), "test")->apply(text);
+std::string normalized(const std::string& json, const std::string& text, bool begins = true) {
+  return make_normalizer(parse_json(json, "test"), "test")->apply(text, begins);
 }
 
 TEST(Normalizer, Forms) {
@@ -20,6 +20,7 @@ TEST(Normalizer, PrependAndReplaceAsLlamaHasThem) {
   const std::string llama =
       R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]})";
   EXPECT_EQ(normalized(llama, "a  b"), "▁a▁▁b");
+  EXPECT_EQ(normalized(llama, "a  b", false), "a▁▁b");
   EXPECT_EQ(normalized(llama, ""), "");
   EXPECT_EQ(normalized(R"({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})", "a   b c"), "a b c");
 }
@@ -28,6 +29,7 @@ TEST(Normalizer, StripTakesWhiteSpaceOffEitherEnd) {
   EXPECT_EQ(normalized(R"({"type": "Strip", "strip_left": true, "strip_right": true})", " \u3000a b\n"), "a b");
   EXPECT_EQ(normalized(R"({"type": "Strip", "strip_left": false, "strip_right": true})", " a "), " a");
   EXPECT_EQ(normalized(R"({"type": "Strip"})", " \t "), "");
+  EXPECT_EQ(normalized(R"({"type": "Strip"})", " a ", false), " a");
 }
 
 TEST(Normalizer, NullIsNoneAndUnknownKindsAreErrors) {

@@ -11,9 +11,9 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-Strings words(const std::string& json, std::string_view text, bool first = true) {
+Strings words(const std::string& json, std::string_view text, TextStart start = TextStart::text) {
   Strings out;
-  make_pre_tokenizer(parse_json(json, "test"), "test")->split(text, first, [&](std::string_view word, bool) {
+  make_pre_tokenizer(parse_json(json, "test"), "test")->split(text, start, [&](std::string_view word, TextStart) {
     out.emplace_back(word);
   });
   return out;
@@ -51,11 +51,23 @@ TEST(PreTokenizer, MetaspaceSchemes) {
   };
   EXPECT_EQ(words(metaspace("always", true), "a b  c"), (Strings{"▁a", "▁b", "▁", "▁c"}));
   EXPECT_EQ(words(metaspace("always", false), " a b"), (Strings{"▁a▁b"}));
-  EXPECT_EQ(words(metaspace("first", false), "a b", true), (Strings{"▁a▁b"}));
-  EXPECT_EQ(words(metaspace("first", false), "a b", false), (Strings{"a▁b"}));
+  EXPECT_EQ(words(metaspace("first", false), "a b", TextStart::text), (Strings{"▁a▁b"}));
+  EXPECT_EQ(words(metaspace("first", false), "a b", TextStart::part), (Strings{"a▁b"}));
+  EXPECT_EQ(words(metaspace("always", true), "a b", TextStart::part), (Strings{"▁a", "▁b"}));
+  EXPECT_EQ(words(metaspace("always", true), "a b", TextStart::continued), (Strings{"a", "▁b"}));
   EXPECT_EQ(words(metaspace("never", true), "a b"), (Strings{"a", "▁b"}));
   EXPECT_EQ(words(R"({"type": "Metaspace", "replacement": "▁", "add_prefix_space": false})", "a b"),
             (Strings{"a", "▁b"}));
+}
+
+// Only the first word continues the text before; the others are split off as in one text.
+TEST(PreTokenizer, AContinuedTextGetsNoSpaceInFront) {
+  const std::string byte_level = R"({"type": "ByteLevel", "add_prefix_space": true, "use_regex": false})";
+  EXPECT_EQ(words(byte_level, "a"), (Strings{"Ġa"}));
+  EXPECT_EQ(words(byte_level, "a", TextStart::continued), (Strings{"a"}));
+  const std::string digits = R"({"type": "Sequence", "pretokenizers": [{"type": "Digits"}, {"type": "Metaspace"}]})";
+  EXPECT_EQ(words(digits, "a12b"), (Strings{"▁a", "▁12", "▁b"}));
+  EXPECT_EQ(words(digits, "a12b", TextStart::continued), (Strings{"a", "▁12", "▁b"}));
 }
 
 TEST(PreTokenizer, SequencesFeedEachWordOn) {

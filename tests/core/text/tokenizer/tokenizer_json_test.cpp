@@ -136,8 +136,8 @@ TEST(TokenizerJson, StepsThatMultiplyTextAreErrorsWhenTheyRun) {
       read(with(R"("vocab": {"a": 0}, "merges": [])",
                 "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" + replaces +
                     "]}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" + byte_levels + "]}, "));
-  EXPECT_THROW(parts.normalizer->apply("a"), Error);
-  EXPECT_THROW(parts.pre_tokenizer->split(" ", true, [](std::string_view, bool) {}), Error);
+  EXPECT_THROW(parts.normalizer->apply("a", true), Error);
+  EXPECT_THROW(parts.pre_tokenizer->split(" ", TextStart::text, [](std::string_view, TextStart) {}), Error);
 }
 
 TEST(TokenizerJson, CyclicMergesEnd) {
