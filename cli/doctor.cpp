@@ -12,6 +12,7 @@
 #include "core/device/device_library.h"
 #include "core/io/json.h"
 #include "eval/task.h"
+#include "kernels/cuda/body_table.h"
 #include "rewards/sandbox/guards.h"
 
 namespace hone {
@@ -33,40 +34,46 @@ std::string processor() {
   return "unknown";
 }
 
-// Asks a device of the GPU, since only a CUDA context knows the free memory.
-size_t free_bytes_of(int index) { return devices().at("cuda")(index)->free_bytes(); }
-
-std::string forced_bodies() {
-  const char* value = std::getenv("HONE_CUDA_BODIES");
-  return value ? value : "";
+// What only a CUDA context knows of a GPU.
+struct OpenedGpu {
+  size_t free_bytes = 0;
+  std::string bodies = {};  // which kernel bodies it runs
+};
+OpenedGpu open_gpu(int index) {
+  const std::unique_ptr<Device> device = devices().at("cuda")(index);
+  const size_t free = device->free_bytes();  // makes the GPU the current device, which device_limits() is about
+  return {free, bodies_text(device_limits(), cuda_bodies())};
 }
 
 DoctorCheck check_gpu(const CudaFacts& facts, int index) {
   const GpuFacts& gpu = facts.gpus[static_cast<size_t>(index)];
   DoctorCheck out{.what = concat("cuda:", index)};
   std::string problem = gpu_problem(facts, index);
-  size_t free = 0;
+  OpenedGpu opened;
   if (problem.empty()) {
     try {
-      free = free_bytes_of(index);
+      opened = open_gpu(index);
     } catch (const Error& error) {  // reported as this GPU's line
       problem = error.what();
     }
   }
   out.good = problem.empty();
-  out.facts = {{"name", gpu.name},        {"capability", gpu.capability()},
-               {"sms", gpu.num_sms},      {"total_bytes", gpu.total_bytes},
-               {"free_bytes", free},      {"block_bytes", gpu.block_bytes},
+  out.facts = {{"name", gpu.name},
+               {"capability", gpu.capability()},
+               {"sms", gpu.num_sms},
+               {"total_bytes", gpu.total_bytes},
+               {"free_bytes", opened.free_bytes},
+               {"block_bytes", gpu.block_bytes},
                {"l2_bytes", gpu.l2_bytes}};
   if (!out.good) {
     out.found = problem;
     return out;
   }
-  const std::string bodies = bodies_on(facts, gpu, forced_bodies()), lost = lost_on(gpu);
-  out.found =
-      concat(gpu.name, ", capability ", gpu.capability(), ", ", gpu.num_sms, " SMs, ", mebibytes(free), " free of ",
-             mebibytes(gpu.total_bytes), ", ", bodies, " kernels", lost.empty() ? "" : concat("; without ", lost));
-  out.facts.emplace_back("bodies", bodies);
+  const std::string lost = lost_on(gpu);
+  out.found = concat(gpu.name, ", capability ", gpu.capability(), ", ", gpu.num_sms, " SMs, ",
+                     mebibytes(opened.free_bytes), " free of ", mebibytes(gpu.total_bytes), ", runs ", opened.bodies,
+                     lost.empty() ? "" : concat("; without ", lost));
+  out.facts.emplace_back("bodies", opened.bodies);
   out.facts.emplace_back("without", lost);
   return out;
 }
@@ -145,6 +152,7 @@ class DoctorCommand : public Command {
     a.flag("json", json_, "print a JSON object for each line: check, ok, found, advice, and figures of GPUs");
   }
   int run() override {
+    cuda_bodies();  // refuses an unknown HONE_CUDA_BODIES, also without a GPU
     for (const DoctorCheck& check : check_machine()) json_ ? print_json(check) : print_text(check);
     return 0;
   }

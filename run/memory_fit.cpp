@@ -14,18 +14,32 @@ namespace {
 // A value for a key that makes a stage smaller.
 struct Change {
   std::string key;     // as an override: "stage.0.recompute"
-  std::string shown;   // for messages: "stage.grpo.recompute"
+  std::string shown;   // for messages, also an override: "stage.grpo.recompute"
   std::string places;  // the key in the document, and its old name after a space
   std::string before, after;
   std::string cost;
   std::string override_text() const { return key + "=" + after; }
 };
 
+// A stage as overrides name it: by its name if that leads to this stage, else by its index.
+std::string stage_prefix(const Recipe& recipe, size_t index) {
+  const std::string by_name = concat("stage.", recipe.stage[index].name);
+  const std::vector<std::string> probe{concat(by_name, ".probe=0")};
+  try {
+    if (recipe.document->with(probe).has(concat("stage[", index, "].probe"))) return by_name;
+  } catch (const Error&) {  // the name is hone's own, and no key of the document has it
+  }
+  return concat("stage.", index);
+}
+
 // The keys of one stage, and of the engine that it uses.
 class StageChanges {
  public:
   StageChanges(const Recipe& recipe, const PlannedStage& planned)
-      : recipe_(recipe), planned_(planned), trainer_(*planned.step.trainer) {
+      : recipe_(recipe),
+        planned_(planned),
+        trainer_(*planned.step.trainer),
+        prefix_(stage_prefix(recipe, planned.index)) {
     shares_device_ = planned.step.rollout && recipe.rollout.shares_learner_device();
     add_all();
   }
@@ -73,7 +87,7 @@ class StageChanges {
   }
   void add_stage_key(const std::string& key, std::string before, std::string after, const char* cost) {
     add({.key = concat("stage.", planned_.index, ".", key),
-         .shown = concat("stage.", recipe_.stage[planned_.index].name, ".", key),
+         .shown = concat(prefix_, ".", key),
          .places = concat("stage[", planned_.index, "].", key),
          .before = std::move(before),
          .after = std::move(after),
@@ -84,6 +98,7 @@ class StageChanges {
   const Recipe& recipe_;
   const PlannedStage& planned_;
   const TrainerConfig& trainer_;
+  const std::string prefix_;
   bool shares_device_ = false;
   std::vector<Change> changes_;
 };
@@ -233,15 +248,15 @@ int64_t memory_limit(const DeviceSettings& settings, const Device& device) {
 
 int64_t memory_limit(const DeviceSettings& settings) {
   if (settings.memory != "auto") return read_byte_size(settings.memory).value();
-  const DeviceKind kind = device_kind(settings.kind);
+  constexpr const char* advice = ": give a limit, such as device.memory = \"8 GB\"";
   std::unique_ptr<Device> device;
   try {
-    if (kind != DeviceKind::meta)
-      device = open_device(settings.kind == "auto" ? std::string(name_of(kind)) : settings.kind);
-  } catch (const Error&) {  // built for a GPU, on a machine without one: the check below says so
+    device = open_device(settings.kind);
+  } catch (const Error& error) {  // a plan needs no device if it is told the limit
+    fail("device.memory is auto, and the free memory of ", settings.kind, " cannot be read (", error.what(), ")",
+         advice);
   }
-  HONE_CHECK(device, "device.memory is auto, and this machine has no device '", name_of(kind),
-             "' whose free memory could be read: give a limit, such as device.memory = \"8 GB\"");
+  HONE_CHECK(device->kind() != DeviceKind::meta, "device.memory is auto, and the device meta has no memory", advice);
   return memory_limit(settings, *device);
 }
 
@@ -258,7 +273,7 @@ std::string fit_text(const MemoryFit& fit) {
   if (fit.choices.empty()) return out + ", with the settings of the recipe\n";
   out += ", with these changes:\n";
   size_t width = 0;
-  const auto assignment = [](const MemoryChoice& choice) { return concat(choice.key, " = ", choice.after); };
+  const auto assignment = [](const MemoryChoice& choice) { return concat(choice.key, "=", choice.after); };
   for (const MemoryChoice& choice : fit.choices) width = std::max(width, assignment(choice).size());
   for (const MemoryChoice& choice : fit.choices)
     out += format_text("  %-*s  saves %9s  %s (was %s)\n", static_cast<int>(width), assignment(choice).c_str(),

@@ -11,7 +11,7 @@ namespace hone {
 
 // A key that was changed, and what for.
 struct MemoryChoice {
-  std::string key;            // "stage.grpo.recompute"
+  std::string key;            // as an override has it: "stage.grpo.recompute"
   std::string before, after;  // TOML values
   int64_t saved_bytes = 0;
   std::string cost;  // "about 30% more training time"
@@ -32,7 +32,7 @@ int64_t memory_limit(const DeviceSettings& settings);
 // Changes `recipe` so that every stage fits into limit_bytes. Throws an Error of one sentence if nothing fits: what is
 // needed, what is there, and what would help.
 MemoryFit fit_memory(Recipe& recipe, int64_t limit_bytes);
-// The plan and a table of the choices.
+// The plan and a table of the choices. `key=after` of a choice is an override, in a shell too.
 std::string fit_text(const MemoryFit& fit);
 Json fit_json(const MemoryFit& fit);
 

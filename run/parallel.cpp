@@ -30,10 +30,12 @@ void ParallelConfig::fields(Fields& f) {
 
 namespace {
 
-// The GPUs that a run on `kind` may use.
+// The GPUs that a run on `kind` may use; `kind` itself if there are none, since opening it says why.
 std::vector<std::string> visible_devices(const Recipe& recipe, const std::string& kind, const DevicePeers& peers) {
+  const int count = peers.count();
+  if (count == 0) return {kind};
   std::vector<std::string> out;
-  for (int i = 0; i < peers.count(); ++i) {
+  for (int i = 0; i < count; ++i) {
     std::string name = concat(kind, ":", i);
     const std::string& sampler = recipe.rollout.device;
     if (name == sampler || (i == 0 && sampler == kind)) continue;

@@ -67,6 +67,15 @@ bool has_code_for(std::string_view architectures, int major, int minor) {
   return architectures.empty();
 }
 
+std::string forced_ptx_advice(const char* forced) {
+  const std::string_view value = forced ? forced : "";
+  if (value.empty() || value == "0") return {};
+  return concat(
+      ": CUDA_FORCE_PTX_JIT is ", value,
+      ", and CUDA's libraries have no PTX: unset it, and build hone with -DCMAKE_CUDA_ARCHITECTURES=80-virtual "
+      "to run its kernels from PTX");
+}
+
 std::string driver_version_in(std::string_view text) {
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
@@ -120,14 +129,8 @@ std::string gpu_problem(const CudaFacts& facts, int index) {
 
 std::string lost_on(const GpuFacts& gpu) {
   if (gpu.major == 9) return {};
-  if (gpu.major > 9) return "wgmma: portable kernels run instead";
-  return concat("wgmma, TMA, clusters", gpu.major == 8 && gpu.minor < 9 ? ", fp8 conversion in hardware" : "",
-                ": portable kernels run instead");
-}
-
-std::string bodies_on(const CudaFacts& facts, const GpuFacts& gpu, std::string_view forced) {
-  const bool has_code = facts.architectures.find("90a") != std::string::npos;
-  return gpu.major == 9 && has_code && forced != "portable" ? "Hopper" : "portable";
+  if (gpu.major > 9) return "wgmma";
+  return concat("wgmma, TMA, clusters", gpu.major == 8 && gpu.minor < 9 ? ", fp8 conversion in hardware" : "");
 }
 
 }  // namespace hone

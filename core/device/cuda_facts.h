@@ -44,11 +44,12 @@ std::string cuda_problem(const CudaFacts& facts);
 std::string gpu_problem(const CudaFacts& facts, int index);
 // True if there is a GPU that hone cannot use: the first of those listed, or one whose driver is too old to list it.
 bool has_unusable_gpu(const CudaFacts& facts);
-// What the GPU lacks beside an H100, and what runs in its place; empty if nothing is lost.
+// What the GPU lacks beside an H100; empty if nothing.
 std::string lost_on(const GpuFacts& gpu);
-// The kernel bodies that run on the GPU: "Hopper" (TMA, wgmma), which need machine code for 9.0a, or "portable"
-// (mma.sync, cp.async). forced: the value of HONE_CUDA_BODIES.
-std::string bodies_on(const CudaFacts& facts, const GpuFacts& gpu, std::string_view forced);
+
+// The likely cause of a failure inside a CUDA library, as the end of its message: its machine code is not loaded, and
+// it has no PTX. forced: the value of CUDA_FORCE_PTX_JIT, or nullptr; empty text if it forces nothing.
+std::string forced_ptx_advice(const char* forced);
 
 // "13.0" of 13000.
 std::string cuda_version_text(int version);

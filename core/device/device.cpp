@@ -76,9 +76,18 @@ std::unique_ptr<Device> open_device(const std::string& name) {
   return devices().at("cpu")(0);
 }
 
+// Whether this machine has a GPU for "auto". Asked once: GPUs and CUDA_VISIBLE_DEVICES stay as they are.
+static bool has_usable_gpu() {
+  static const bool found = [] {
+    const std::optional<CudaFacts> facts = find_cuda();
+    return facts && gpu_problem(*facts, 0).empty();
+  }();
+  return found;
+}
+
 DeviceKind device_kind(const std::string& text) {
   const std::string name = kind_and_index(text).first;
-  if (name == "auto") return devices().contains("cuda") ? DeviceKind::cuda : DeviceKind::cpu;
+  if (name == "auto") return has_usable_gpu() ? DeviceKind::cuda : DeviceKind::cpu;
   for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda, DeviceKind::meta})
     if (devices().contains(name) && name == name_of(kind)) return kind;
   fail(devices().unknown(name));

@@ -89,7 +89,7 @@ Registry<DeviceFactory>& devices();
 // Opens the device that a recipe or command line names: "cpu", "cuda", "cuda:1", "meta". "auto" is cuda if the build
 // and the machine have it, else cpu. Throws Error for an unknown name.
 std::unique_ptr<Device> open_device(const std::string& name);
-// The kind of a device name, without opening the device. For "auto": cuda if the build has it.
+// The kind of a device name, without opening the device. For "auto": cuda if the build and the machine have it.
 DeviceKind device_kind(const std::string& name);
 
 enum class MemoryKind : uint8_t { device, pinned };  // pinned: host memory that a device copies to and from on its own

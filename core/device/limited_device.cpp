@@ -1,6 +1,7 @@
 #include "core/device/limited_device.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace hone {
 namespace {

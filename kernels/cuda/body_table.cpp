@@ -43,16 +43,19 @@ std::vector<std::string> cuda_body_lines(std::span<const OpBase::BodyInfo> bodie
   return out;
 }
 
-std::string device_line(int index, const DeviceLimits& limits, CudaBodies choice) {
-  const bool hopper = cuda_body_runs("sm90", limits, choice);
-  std::string out =
-      concat("cuda:", index, "  ", limits.name, ", compute capability ", capability_text(limits.capability), ": ");
-  if (limits.code == 0) return out + "no body runs: this build has no machine code for it";
-  out += hopper ? "the sm90 bodies and the portable ones" : "the portable bodies";
+std::string bodies_text(const DeviceLimits& limits, CudaBodies choice) {
+  if (limits.code == 0) return "no body runs: this build has no machine code for it";
+  if (cuda_body_runs("sm90", limits, choice)) return "the sm90 bodies and the portable ones";
+  std::string out = "the portable bodies";
   if (choice == CudaBodies::portable) return out + " (HONE_CUDA_BODIES=portable)";
-  if (limits.capability / 10 == 9 && !hopper)
+  if (limits.capability / 10 == 9)
     out += concat(" (the loaded machine code is for ", capability_text(limits.code), ")");
   return out;
+}
+
+std::string device_line(int index, const DeviceLimits& limits, CudaBodies choice) {
+  return concat("cuda:", index, "  ", limits.name, ", compute capability ", capability_text(limits.capability), ": ",
+                bodies_text(limits, choice));
 }
 
 }  // namespace hone

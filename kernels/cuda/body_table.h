@@ -12,7 +12,11 @@ std::vector<std::string> cuda_bodies_for(std::span<const OpBase::BodyInfo> bodie
 // One line per group of capabilities that have the same bodies: "9.0: sm90, mma, plain". Empty without CUDA bodies.
 std::vector<std::string> cuda_body_lines(std::span<const OpBase::BodyInfo> bodies, CudaBodies choice);
 
-// One line about a GPU: name, capability, the machine code that is loaded, and which bodies run.
+// Which bodies a device with these limits runs, and why not the others: "the portable bodies
+// (HONE_CUDA_BODIES=portable)".
+std::string bodies_text(const DeviceLimits& limits, CudaBodies choice);
+
+// One line about a GPU: name, capability, and bodies_text().
 std::string device_line(int index, const DeviceLimits& limits, CudaBodies choice);
 
 }  // namespace hone

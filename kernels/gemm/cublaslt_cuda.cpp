@@ -1,12 +1,16 @@
 // GEMMs by cuBLASLt: the backward ops, and gemm_forward with fast numerics. The heuristic is queried once per problem
 // and its choice is cached. Split-K partial sums are reduced in a workspace in a fixed order.
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
 
 #include "core/device/cuda_check.h"
+#include "core/device/cuda_facts.h"
 #include "kernels/adds_once.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/sanitizer.h"
@@ -50,7 +54,11 @@ cublasLtHandle_t handle() {
   HONE_CUDA_CHECK(cudaGetDevice(&device));
   const std::scoped_lock lock(mutex);
   cublasLtHandle_t& found = handles[device];
-  if (!found) HONE_CUBLAS_CHECK(cublaslt().create(&found));
+  if (!found) {
+    const cublasStatus_t status = cublaslt().create(&found);
+    HONE_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", cublaslt().get_status_name(status), " in cublasLtCreate",
+               forced_ptx_advice(std::getenv("CUDA_FORCE_PTX_JIT")));
+  }
   return found;
 }
 

@@ -30,14 +30,29 @@ TEST_F(DoctorTest, JsonHasTheSameChecks) {
   EXPECT_TRUE(good.contains("cuda") || bad.contains("cuda"));
 }
 
+// As hone list ops does, with or without a GPU.
+TEST_F(DoctorTest, AnUnknownChoiceOfBodiesIsRefused) {
+  const Finished done = run_hone({"doctor"}, {"HONE_CUDA_BODIES=hopper"});
+  EXPECT_EQ(done.code, 1);
+  EXPECT_EQ(done.out, "");
+  for (const char* word : {"HONE_CUDA_BODIES", "\"hopper\"", "\"auto\"", "\"portable\""})
+    EXPECT_NE(done.err.find(word), std::string::npos) << done.err;
+  EXPECT_EQ(run_hone({"doctor"}, {"HONE_CUDA_BODIES=portable"}).code, 0);
+}
+
 // Whether the build or the machine lacks it, the error comes before a run folder is made.
 TEST_F(DoctorTest, ARunOnAGpuThatIsNotThereEndsBeforeItStarts) {
-  const std::string runs = (folder.path() / "runs").string();
-  const Finished done =
-      run_hone({"run", (source_folder() / "configs/quickstart.toml").string(), "device=cuda:99", "runs=" + runs});
-  EXPECT_EQ(done.code, 1) << done.err;
-  EXPECT_NE(done.err.find("cuda"), std::string::npos) << done.err;
-  EXPECT_FALSE(std::filesystem::exists(runs));
+  const std::string runs = (folder.path() / "runs").string(), recipe = source_folder() / "configs/quickstart.toml";
+  for (const char* device : {"cuda", "cuda:99"})
+    for (const char* ranks : {"0", "1", "2"}) {
+      const Finished done =
+          run_hone({"run", recipe, concat("device=", device), concat("parallel.ranks=", ranks), "runs=" + runs},
+                   {"CUDA_VISIBLE_DEVICES="});
+      EXPECT_EQ(done.code, 1) << done.err;
+      EXPECT_TRUE(done.err.starts_with("hone: cuda: ") || done.err.find("unknown device 'cuda") != std::string::npos)
+          << done.err;
+      EXPECT_FALSE(std::filesystem::exists(runs));
+    }
 }
 
 }  // namespace

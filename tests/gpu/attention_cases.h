@@ -1,6 +1,7 @@
 #pragma once
 // Cases of attention on a GPU: shapes, inputs, and calls of the packed and the paged op, whole or in parts.
 #include <numeric>
+#include <optional>
 
 #include "tests/gpu/plain_attention.h"
 
@@ -69,8 +70,8 @@ void each_gpu_body(const Op<void(A...)>& op, Test test) {
 }
 
 // A query with one key has no gradient: 0.3 is the scale of numbers that cancel, in f32.
-::testing::AssertionResult gradient_agrees(const Floats& actual, const Floats& plain, const Floats& expected,
-                                           DType dtype) {
+inline ::testing::AssertionResult gradient_agrees(const Floats& actual, const Floats& plain, const Floats& expected,
+                                                  DType dtype) {
   return dtype == DType::bf16 ? within_twice(actual, plain, expected) : heads_agree(actual, expected, dtype, 2, 0.3);
 }
 

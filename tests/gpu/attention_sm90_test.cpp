@@ -1,4 +1,5 @@
 #include <numeric>
+#include <optional>
 
 #include "kernels/attention/attention.h"
 #include "tests/gpu/plain_attention.h"

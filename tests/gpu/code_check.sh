@@ -23,9 +23,11 @@ first_90='HGMMA|IGMMA|QGMMA|BGMMA|WARPGROUP[A-Z]*|WARPGROUPSET|UTMA[A-Z]*|UBLK[A
 first_100='UTC[A-Z]*MMA|UTCBAR|UTCCP|UTCSHIFT|UTCATOMSWS|LDTM|STTM'
 first_89='F2FP\.[A-Z0-9.]*E[45]M[32][A-Z0-9._]*|QMMA[A-Z0-9.]*'
 
-architectures=$("$cuobjdump" --list-elf "$program" | grep -oE 'sm_[0-9]+a?\.' | tr -d . | sort -u)
-[ -n "$architectures" ] || { echo "$program has no CUDA machine code" >&2; exit 1; }
+architectures=$("$cuobjdump" --list-elf "$program" 2>/dev/null | grep -oE 'sm_[0-9]+a?\.' | tr -d . | sort -u || true)
+ptx=$("$cuobjdump" --list-ptx "$program" 2>/dev/null || true)
+[ -n "$architectures$ptx" ] || { echo "$program has no CUDA code" >&2; exit 1; }
 : >"$work/found"
+: >"$work/usage"
 for architecture in $architectures; do
   number=${architecture//[!0-9]/}
   above=""
@@ -55,7 +57,7 @@ for architecture in $architectures; do
       }' >>"$work/usage"
 done
 
-if [ -n "$("$cuobjdump" --list-ptx "$program" 2>/dev/null)" ]; then
+if [ -n "$ptx" ]; then
   "$cuobjdump" -ptx "$program" >"$work/ptx"
   grep -E '^\.target' "$work/ptx" | sort -u | { grep -vE '^\.target sm_80([, ]|$)' || true; } | sed 's/^/PTX is for another capability than 8.0: /' >>"$work/found"
   awk '/\.entry / { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name) } /^\.maxntid/ { gsub(",", ""); print name, $2 * ($3 ? $3 : 1) * ($4 ? $4 : 1) }' "$work/ptx" >"$work/threads"
@@ -73,5 +75,5 @@ if [ -n "$("$cuobjdump" --list-ptx "$program" 2>/dev/null)" ]; then
     }' "$work/threads" "$work/usage" >>"$work/found"
 fi
 cat "$work/found"
-echo "$(wc -l <"$work/usage") kernels of" $architectures "were read, $(wc -l <"$work/found") findings"
+echo "$(wc -l <"$work/usage") kernels of" ${architectures:-PTX} "were read, $(wc -l <"$work/found") findings"
 [ ! -s "$work/found" ]

@@ -109,6 +109,37 @@ TEST(AdamwOnGpu, HasTheSpecificationsBits) {
                         });
 }
 
+// A shard of the parameters draws as the whole list does: the place of its first element decides.
+TEST(AdamwOnGpu, APartDrawsAsTheWholeDoes) {
+  HONE_GPU_OR_SKIP();
+  const int64_t n = 3 * norm_piece + 40, half = norm_piece;
+  const Floats value = normals({n}, 1), grad = normals({n}, 4), clip({1}, 0.7f), first = normals({n}, 2),
+               second = magnitudes(n, 3);
+  const AdamwStep step{.learning_rate = 1e-2f, .correction1 = 0.271f, .correction2 = 0.1426f, .seed = 3, .stream = 4};
+  // Updates the elements from each of `begins` to the next.
+  const auto update = [&](std::vector<int64_t> begins) {
+    OnGpu x(value), g(grad), m(first, DType::bf16), v(second, DType::bf16), factor(clip);
+    begins.push_back(n);
+    for (size_t i = 0; i + 1 < begins.size(); ++i) {
+      const int64_t begin = begins[i], count = begins[i + 1] - begin;
+      const auto part = [&](const OnGpu& all) { return all.tensor().rows(begin, count); };
+      adamw_update(*gpu(), {.range = {.value = part(x), .grad = part(g), .clip = factor, .first = begin},
+                            .m = part(m),
+                            .v = part(v),
+                            .step = step});
+    }
+    return std::tuple{x.read(), m.read(), v.read()};
+  };
+  const auto [x, m, v] = update({0});
+  for (const std::vector<int64_t>& begins :
+       {std::vector<int64_t>{0, half}, {0, half, 2 * half, 3 * half}, {0, 4, 12, 3 * half + 36}}) {
+    const auto [x_parts, m_parts, v_parts] = update(begins);
+    EXPECT_TRUE(close(x_parts, x, {0, 0})) << begins.size() << " parts";
+    EXPECT_TRUE(close(m_parts, m, {0, 0})) << begins.size() << " parts";
+    EXPECT_TRUE(close(v_parts, v, {0, 0})) << begins.size() << " parts";
+  }
+}
+
 TEST(SgdOnGpu, HasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
   for (const int64_t n : sizes)
@@ -172,6 +203,39 @@ TEST(SumSquaresOnGpu, AddsPiecesThatDoNotDependOnEachOther) {
     const std::vector<double> all = pieces.read();
     EXPECT_TRUE(std::ranges::equal(rest.read(), std::span(all).subspan(1)));
   }
+}
+
+// Any alignment and any number of elements of a piece, also pieces shorter than a thread block.
+TEST(SumSquaresOnGpu, PiecesOfAnySizeAndAlignment) {
+  HONE_GPU_OR_SKIP();
+  for (const int64_t size : {4, 64, 512, 4092, 40000})
+    for (const int64_t skip : {0, 1, 2})
+      for (const int64_t n : {1, 3, 5, 511, 513, 70001}) {
+        const Floats x = normals({n + skip}, 1);
+        const OnGpu there(x);
+        const int64_t count = (n + size - 1) / size;
+        const Pieces pieces(count);
+        sum_squares(*gpu(), pieces, there.tensor().rows(skip, n), size);
+        const std::vector<double> sums = pieces.read();
+        for (int64_t p = 0; p < count; ++p) {
+          double exact = 0;
+          for (int64_t i = p * size; i < std::min(n, (p + 1) * size); ++i) exact += double{x[skip + i]} * x[skip + i];
+          ASSERT_NEAR(sums[static_cast<size_t>(p)], exact, 1e-12 * exact) << size << ", " << skip << ", " << n;
+        }
+      }
+}
+
+TEST(SumPiecesOnGpu, NothingAddsUpToZeroAndNanStays) {
+  HONE_GPU_OR_SKIP();
+  const Sum sum(-1);
+  sum_pieces(*gpu(), sum, Tensor(nullptr, DType::f64, DeviceKind::cuda, {0}));
+  EXPECT_EQ(sum.read(), 0);
+  sum_squares(*gpu(), Tensor(nullptr, DType::f64, DeviceKind::cuda, {0}),
+              Tensor(nullptr, DType::f32, DeviceKind::cuda, {0}), norm_piece);
+  const Pieces pieces(1);
+  sum_squares(*gpu(), pieces, OnGpu(Floats({5}, std::nanf(""))), norm_piece);
+  sum_pieces(*gpu(), sum, pieces);
+  EXPECT_TRUE(std::isnan(sum.read()));
 }
 
 TEST(ClipFactorOnGpu, HasTheSpecificationsBits) {

@@ -2,8 +2,7 @@
 // smaller GPUs have the bits of the others.
 #include <cuda_runtime_api.h>
 
-#include <cstdlib>
-
+#include "core/base/build_info.h"
 #include "core/device/cuda_check.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/launch_plan.h"
@@ -359,8 +358,8 @@ TEST(DeviceLimitsOnGpu, AreThoseOfTheDevice) {
       EXPECT_EQ(limits.shared_per_sm, DeviceLimits::of(capability).shared_per_sm);
       EXPECT_EQ(limits.threads_per_sm, DeviceLimits::of(capability).threads_per_sm);
     }
-  const char* jit = std::getenv("CUDA_FORCE_PTX_JIT");
-  if (jit && std::string_view(jit) == "1") {
+  if (build_cuda_architectures() == "80-virtual") {
+    EXPECT_EQ(limits.code, 80);
     EXPECT_FALSE(limits.hopper_code) << "PTX of 8.0 has no Hopper bodies";
     EXPECT_FALSE(runs_hopper_bodies());
   }

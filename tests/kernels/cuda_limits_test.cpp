@@ -103,6 +103,8 @@ TEST(BodyTable, SaysWhichBodiesADeviceRunsAndWhy) {
   limits.hopper_code = false;
   EXPECT_EQ(device_line(0, limits, CudaBodies::automatic),
             "cuda:0  NVIDIA H200, compute capability 9.0: the portable bodies (the loaded machine code is for 8.0)");
+  EXPECT_EQ(bodies_text(limits, CudaBodies::portable), "the portable bodies (HONE_CUDA_BODIES=portable)");
+  EXPECT_EQ(bodies_text(DeviceLimits::of(86), CudaBodies::automatic), "the portable bodies");
   limits.capability = 75;
   limits.code = 0;
   EXPECT_EQ(device_line(0, limits, CudaBodies::automatic),

@@ -132,7 +132,7 @@ TEST(MemoryFit, TheTableHasAChoicePerLine) {
   Recipe recipe = read();
   const MemoryFit fit = fit_memory(recipe, planned(recipe) - 1);
   const std::string table = fit_text(fit);
-  EXPECT_NE(table.find("rollout.kv_cache_tokens = 1024"), std::string::npos) << table;
+  EXPECT_NE(table.find("rollout.kv_cache_tokens=1024"), std::string::npos) << table;
   EXPECT_NE(table.find("saves"), std::string::npos) << table;
   EXPECT_NE(table.find("(was 65536)"), std::string::npos) << table;
   EXPECT_EQ(fit_json(fit).at("choices").as_array().size(), 1u);
@@ -144,8 +144,40 @@ TEST(MemoryFit, AutoIsTheFreeMemoryOfTheDevice) {
   const int64_t limit = memory_limit(settings, *cpu);
   EXPECT_GT(limit, 0);
   EXPECT_EQ(memory_limit({.kind = "cpu", .memory = "12 GiB"}), int64_t{12} << 30);
+  EXPECT_GT(memory_limit({.kind = "auto", .memory = "auto"}), 0);
   const std::string error = error_of([] { memory_limit({.kind = "meta", .memory = "auto"}); });
-  EXPECT_NE(error.find("give a limit, such as device.memory = \"8 GB\""), std::string::npos) << error;
+  EXPECT_EQ(error,
+            "device.memory is auto, and the device meta has no memory: give a limit, such as device.memory = \"8 GB\"");
+}
+
+// No driver, no such GPU, or a build without CUDA: the plan says what the device itself says.
+TEST(MemoryFit, AutoKeepsTheErrorOfTheDevice) {
+  const std::string own = error_of([] { open_device("cuda:99"); });
+  ASSERT_FALSE(own.empty());
+  const std::string error = error_of([] { memory_limit({.kind = "cuda:99", .memory = "auto"}); });
+  for (const std::string& part : {std::string("the free memory of cuda:99 cannot be read"), own,
+                                  std::string("give a limit, such as device.memory = \"8 GB\"")})
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+}
+
+// The rl stage is called grpo, which no key of the document says: its index leads to it.
+TEST(MemoryFit, PrintedChoicesAreOverrides) {
+  for (const char* objective : {"", "grpo"}) {
+    SCOPED_TRACE(objective);
+    std::vector<std::string> overrides{"rollout.kv_cache_tokens=1024"};
+    if (*objective) overrides.push_back(concat("stage.2.objective=", objective));
+    Recipe fitted = read(overrides);
+    const int64_t limit = planned(fitted) * 3 / 4;
+    const MemoryFit fit = fit_memory(fitted, limit);
+    const std::vector<std::string> all = keys(fit);
+    EXPECT_TRUE(std::ranges::any_of(all, [](const std::string& key) { return key.starts_with("stage."); }));
+    for (const MemoryChoice& choice : fit.choices) {
+      const std::string printed = concat(choice.key, "=", choice.after);
+      EXPECT_NE(fit_text(fit).find(printed), std::string::npos) << fit_text(fit);
+      overrides.push_back(printed);
+    }
+    EXPECT_EQ(planned(read(overrides)), fit.planned_bytes) << fit_text(fit);
+  }
 }
 
 // A recipe of configs/memory on the meta device, with random weights of the right shape and a tokenizer of bytes, whose

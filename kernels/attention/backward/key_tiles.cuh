@@ -261,6 +261,8 @@ __device__ __forceinline__ void store_keys(const KeyTileCall& call, const KeyTil
     }
 }
 
+// One function, since all of its registers are in use: with dq in a class of its own, some plans spill more of them
+// (sm_90a, CUDA 13.0).
 template <class P>
 __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const __grid_constant__ KeyTileCall call) {
   constexpr int D = P::width, F = P::fragments, Q = P::queries, units = D / 8, ds_units = Q / 8;

@@ -226,6 +226,15 @@ struct SplitTotal {
             o[f][d][i] = merged(outputs[((f * P::width / 8 + d) * 4 + i) * P::threads], o[f][d][i], factors);
       }
   }
+  // Ends a split: the total has it, and (now, o) are empty.
+  __device__ __forceinline__ void end_split(Outputs<P>& o, RowStats<P::fragments>& now, float c, int lane) {
+    merge(o, now, c);
+    keep(o, now, lane);
+    clear_outputs<P>(o);
+    now.reset();
+  }
+
+ private:
   __device__ __forceinline__ void keep(const Outputs<P>& o, const RowStats<P::fragments>& now, int lane) {
     any = true;
     __syncwarp();  // all lanes have read the stats of the total before
@@ -244,6 +253,15 @@ struct SplitTotal {
         for (int i = 0; i < 4; ++i) outputs[((f * P::width / 8 + d) * 4 + i) * P::threads] = o[f][d][i];
   }
 };
+
+// l of a block: the sums of its weights join the rescaled l before.
+template <int F>
+__device__ __forceinline__ void add_weights(RowStats<F>& rows, const float (&alpha)[F][2], const float (&sum)[F][2]) {
+#pragma unroll
+  for (int f = 0; f < F; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) rows.l[f][r] = fmaf(rows.l[f][r], alpha[f][r], quad_sum(sum[f][r]));
+}
 
 // Multiplies o by alpha unless all factors of the warp are 1.
 template <class P>
@@ -290,6 +308,56 @@ __device__ __forceinline__ void store_rows(const AttentionCall<Bf16>& call, cons
       if (inside && call.lse && lane % 4 == 0)
         call.lse[token * call.lse_stride + head] = log_sum(rows.m[f][r], rows.l[f][r], call.scale);
     }
+}
+
+// Copies the tile's rows of q to shared memory. Rows past the last are replaced by it; columns past the head are zeros.
+template <class P>
+__device__ __forceinline__ void copy_queries(const AttentionCall<Bf16>& call, uint32_t q_tile, int sequence_begin,
+                                             int first_row, int num_rows, int kv_head) {
+  constexpr int units = P::width / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < P::rows * units; i += P::threads) {
+    const int r = i / units, u = i % units, row = min(first_row + r, num_rows - 1), token = row / call.group;
+    const bool inside = u * 8 < call.dim;
+    cp_async(unit_at<units>(q_tile, r, u),
+             call.q + int64_t{sequence_begin + token} * call.q_stride +
+                 (kv_head * call.group + row - token * call.group) * call.dim + (inside ? u * 8 : 0),
+             inside);
+  }
+}
+
+template <class P>
+__device__ __forceinline__ LaneAddresses lane_addresses(uint32_t ring, uint32_t q_tile, int warp, int lane) {
+  constexpr uint32_t row_bytes = 2 * P::width;
+  const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
+  LaneAddresses at{};
+  at.q = q_tile + (static_cast<uint32_t>(warp) * 16 * P::fragments + lane_row) * row_bytes;
+  at.v = ring + lane_row * row_bytes;
+  at.k = ring + P::piece_bytes + key_row * row_bytes;
+  at.turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16;
+  at.key_turn = static_cast<uint32_t>(lane / 8 % 2 ^ lane % 8) * 16;
+  return at;
+}
+
+template <class P>
+__device__ __forceinline__ void load_queries(uint32_t (&held)[P::fragments][P::width / 16][4],
+                                             const LaneAddresses& at) {
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int d = 0; d < P::width / 16; ++d)
+      ldmatrix_x4(held[f][d],
+                  at.q + (at.turn ^ static_cast<uint32_t>(d) * 32) + static_cast<uint32_t>(f * 32 * P::width));
+}
+
+// The weights of a block's first step; their sums start from zero.
+template <class P>
+__device__ __forceinline__ void begin_weights(BlockState<P>& state, float c) {
+#pragma unroll
+  for (int f = 0; f < P::fragments; ++f)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) state.sum[f][r] = 0;
+#pragma unroll
+  for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, c);
 }
 
 template <class P, bool paged>
@@ -357,14 +425,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
     __syncthreads();  // slots of the first block are found
   }
   // Prologue: q joins the first copy group.
-  for (int i = thread; i < rows * units; i += threads) {
-    const int r = i / units, u = i % units, row = min(tile.first_row + r, num_rows - 1), token = row / call.group;
-    const bool inside = u * 8 < call.dim;
-    cp_async(unit_at<units>(q_tile, r, u),
-             call.q + int64_t{sequence.begin + token} * call.q_stride +
-                 (kv_head * call.group + row - token * call.group) * call.dim + (inside ? u * 8 : 0),
-             inside);
-  }
+  copy_queries<P>(call, q_tile, sequence.begin, tile.first_row, num_rows, kv_head);
 #pragma unroll
   for (int i = 0; i < P::stages - 1; ++i) copy_stage();
   const auto next_step = [&] {
@@ -382,22 +443,12 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   RowStats<F> now;
   clear_outputs<P>(o);
   now.reset();
-  const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
-  LaneAddresses at{};
-  at.q = q_tile + (static_cast<uint32_t>(warp) * 16 * F + lane_row) * 2 * D;
-  at.v = ring + lane_row * 2 * D;
-  at.k = ring + P::piece_bytes + key_row * 2 * D;
-  at.turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16;
-  at.key_turn = static_cast<uint32_t>(lane / 8 % 2 ^ lane % 8) * 16;
+  const LaneAddresses at = lane_addresses<P>(ring, q_tile, warp, lane);
   uint32_t held[F][D / 16][4];
   if constexpr (P::holds_queries) {
     cp_async_wait<P::stages - 2>();
     __syncthreads();  // q has landed
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int d = 0; d < D / 16; ++d)
-        ldmatrix_x4(held[f][d], at.q + (at.turn ^ static_cast<uint32_t>(d) * 32) + static_cast<uint32_t>(f * 32 * D));
+    load_queries<P>(held, at);
   }
   BlockState<P> state;
   run_steps<P, false, true>(o, state, held, at, call.c, next_step);  // scores of the first block
@@ -405,13 +456,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
   // Main loop over key blocks.
 #pragma unroll 1
   for (int block = block_begin; block < block_end; ++block) {
-    // A new split: merge the one before and save the total.
-    if (block % split_blocks == 0 && block > block_begin) {
-      total.merge(o, now, call.c);
-      total.keep(o, now, lane);
-      clear_outputs<P>(o);
-      now.reset();
-    }
+    if (block % split_blocks == 0 && block > block_begin) total.end_split(o, now, call.c, lane);
     // The new maximum; o is rescaled.
     float alpha[F][2];
     const int key = block * block_keys;
@@ -422,20 +467,12 @@ __global__ __launch_bounds__(P::threads, P::blocks) void tile_kernel(const __gri
       });
     raise_maximum(state.s, now, alpha, state.shift, call.c);
     rescale<P>(o, alpha);
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) state.sum[f][r] = 0;
-#pragma unroll
-    for (int g = 0; g < P::groups; ++g) weigh(state.s, g, state.p[0][g], state.sum, state.shift, call.c);
+    begin_weights(state, call.c);
     if (block + 1 < block_end)
       run_steps<P, true, true>(o, state, held, at, call.c, next_step);
     else
       run_steps<P, true, false>(o, state, held, at, call.c, next_step);
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) now.l[f][r] = fmaf(now.l[f][r], alpha[f][r], quad_sum(state.sum[f][r]));
+    add_weights(now, alpha, state.sum);
   }
   cp_async_wait<0>();
   total.merge(o, now, call.c);

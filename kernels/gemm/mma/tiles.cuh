@@ -245,6 +245,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
                      GemmEpilogue epilogue, float* partial, MmaShape shape) {
   using Warp = MmaWarp<Tile>;
   constexpr int steps = Tile::depth / 16, chunk = static_cast<int>(gemm_cuda_chunk);
+  static_assert(steps % 2 == 0, "the first mma step of a stage reads operand set 0");
   extern __shared__ __align__(128) char shared[];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int warps_down = Tile::rows / Tile::warp_rows;

@@ -126,17 +126,17 @@ TEST(CudaFacts, CodeRunsOnTheGpusThatNvidiaSays) {
         << c.architectures << " on " << c.major << "." << c.minor;
 }
 
-TEST(CudaFacts, BodiesAndWhatIsLost) {
-  CudaFacts facts = machine({kH200, kA100, kRtx5090});
-  EXPECT_EQ(bodies_on(facts, kH200, ""), "Hopper");
-  EXPECT_EQ(bodies_on(facts, kH200, "portable"), "portable");
-  EXPECT_EQ(bodies_on(facts, kA100, ""), "portable");
-  EXPECT_EQ(bodies_on(facts, kRtx5090, ""), "portable");
-  facts.architectures = "80";  // the driver compiles its PTX for an H200
-  EXPECT_EQ(bodies_on(facts, kH200, ""), "portable");
+TEST(CudaFacts, WhatIsLostBesideAnH100) {
   EXPECT_EQ(lost_on(kH200), "");
   EXPECT_NE(lost_on(kRtx3090).find("TMA"), std::string::npos);
   EXPECT_EQ(lost_on(kRtx5090).find("TMA"), std::string::npos);
+}
+
+TEST(CudaFacts, ForcedPtxIsTheLikelyCauseOfAFailureInALibrary) {
+  for (const char* forced : {static_cast<const char*>(nullptr), "", "0"}) EXPECT_EQ(forced_ptx_advice(forced), "");
+  const std::string advice = forced_ptx_advice("1");
+  for (const char* part : {": CUDA_FORCE_PTX_JIT is 1", "no PTX", "unset it", "-DCMAKE_CUDA_ARCHITECTURES=80-virtual"})
+    EXPECT_NE(advice.find(part), std::string::npos) << advice;
 }
 
 TEST(CudaFacts, VersionsOfTheDriver) {

@@ -117,6 +117,7 @@ TEST(Tensor, ViewsShareTheirNumbers) {
 TEST(DeviceName, MayHaveANumber) {
   EXPECT_EQ(open_device("cpu:0")->kind(), DeviceKind::cpu);
   EXPECT_EQ(device_kind("cpu:1"), DeviceKind::cpu);
+  EXPECT_EQ(device_kind("auto"), open_device("auto")->kind()) << "plans are for the device that a run opens";
   for (const char* wrong : {"cpu:", "cpu:x", "cpu:-1", "cpu:1x", "gpu:0"}) {
     EXPECT_THROW(open_device(wrong), Error) << wrong;
     EXPECT_THROW(device_kind(wrong), Error) << wrong;

@@ -1,0 +1,105 @@
+// ZeRO-2 on GPUs: any number of ranks, on one GPU or on two, has the bits of one trainer.
+#include "train/parallel/zero.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/comm/launch.h"
+#include "core/config/config.h"
+#include "core/device/device_peers.h"
+#include "tests/gpu/gpu_model.h"
+#include "train/trainer.h"
+
+namespace hone::test {
+namespace {
+
+// Lengths that fill five micro-batches of unequal size, so that ranks have unequal numbers of them.
+std::vector<Sample> samples() {
+  std::vector<Sample> out;
+  for (const auto& tokens : gpu_sequences({70, 133, 64, 90, 5, 40, 201, 17})) {
+    Sample& sample = out.emplace_back();
+    sample.tokens = tokens;
+    sample.columns.assign(columns::mask, tokens.size(), 1);
+    sample.columns[columns::mask][0] = 0;
+  }
+  return out;
+}
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<float> weights;
+};
+
+Outcome train(Context& context, const Json& config, const TrainerConfig& settings, StepExchange* exchange) {
+  const std::unique_ptr<Model> model = make_model(config, "test");
+  model->allocate(context, DType::bf16, true);
+  model->initialize(context, 7);
+  Trainer trainer(context, *model, settings, exchange);
+  const std::unique_ptr<Objective> objective = make_objective("sft");
+  const std::vector<Sample> all = samples();
+  std::vector<const Sample*> batch;
+  for (const Sample& sample : all) batch.push_back(&sample);
+  Outcome out;
+  for (int step = 0; step < 3; ++step) {
+    const StepReport report = trainer.step(batch, *objective, 0.003);
+    out.losses.push_back(report.loss);
+    out.norms.push_back(report.grad_norm);
+  }
+  out.weights = on_host(context, model->flat_values());
+  return out;
+}
+
+void expect_ranks_equal_one(const std::vector<std::string>& devices, const Json& config,
+                            const TrainerConfig& settings) {
+  SCOPED_TRACE(concat(devices.size(), " ranks, the last on ", devices.back()));
+  const Outcome one = train(*gpu(), config, settings, nullptr);
+  std::mutex mutex;
+  std::vector<Outcome> all;
+  run_ranks(devices, {.timeout = 120}, [&](const Ranks& ranks, Device& device) {
+    Context context(device);
+    ZeroExchange exchange(*ranks.group());
+    Outcome outcome = train(context, config, settings, &exchange);
+    const std::scoped_lock lock(mutex);
+    all.push_back(std::move(outcome));
+  });
+  ASSERT_EQ(all.size(), devices.size());
+  for (const Outcome& outcome : all) {
+    EXPECT_EQ(outcome.losses, one.losses);
+    EXPECT_EQ(outcome.norms, one.norms);
+    EXPECT_TRUE(outcome.weights == one.weights);
+  }
+}
+
+// Devices of `ranks` ranks on the first `gpus` GPUs in turn.
+std::vector<std::string> devices_of(int ranks, int gpus) {
+  std::vector<std::string> out;
+  for (int r = 0; r < ranks; ++r) out.push_back(concat("cuda:", r % gpus));
+  return out;
+}
+
+TrainerConfig trainer_config(const char* moments) {
+  TrainerConfig out;
+  Config::from_text(concat("moments = \"", moments, "\"\nmicro_batch_tokens = ", sized(140, 35)), "test")
+      .read([&](Fields& f) { out.fields(f); });
+  out.norm_piece = 256;  // even the smallest layers are divided between all ranks
+  return out;
+}
+
+// gpt2: layer norms, biases, and an embedding table that is the LM head too. qwen3: norms of queries and keys.
+TEST(Zero2OnGpu, RanksHaveTheBitsOfOne) {
+  HONE_GPU_OR_SKIP();
+  const int gpus = std::min(2, peers_of(DeviceKind::cuda)->count());
+  for (const char* family : {"gpt2", "qwen2", "qwen3"})
+    for (const char* moments : {"f32", "bf16"}) {
+      if (!chosen()) continue;
+      SCOPED_TRACE(concat(family, ", moments ", moments));
+      const bool tied = std::string_view(family) == "gpt2";
+      const Json config = with(gpu_config(family, 64), {{"tie_word_embeddings", tied}});
+      for (const int ranks : {2, 3})
+        for (int used = 1; used <= gpus; ++used)
+          expect_ranks_equal_one(devices_of(ranks, used), config, trainer_config(moments));
+    }
+}
+
+}  // namespace
+}  // namespace hone::test
