@@ -8,6 +8,7 @@
 #include "posttrain/reference.h"
 #include "posttrain/reward_model.h"
 #include "train/held_out.h"
+#include "train/parallel/zero.h"
 
 namespace hone {
 
@@ -178,7 +179,9 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
   }
   TrainerConfig config = loop_.trainer;
   config.noise_seed = stage.seed;
-  Trainer trainer(stage.context, *stage.model, config);
+  config.micro_batch_multiple = stage.micro_batch_multiple;
+  const std::unique_ptr<StepExchange> exchange = make_exchange(stage.ranks);
+  Trainer trainer(stage.context, *stage.model, config, exchange.get());
   const auto ready = [&](std::span<Group* const> batch, MetricSums& metrics) {
     const std::vector<Sample*> samples = samples_of(batch);
     if (reference) reference->score_missing(samples);

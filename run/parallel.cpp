@@ -13,18 +13,18 @@ void ParallelConfig::fields(Fields& f) {
     "number of ranks: GPUs with a thread each, or threads on a CPU. \"auto\" (0) = all GPUs of the machine without "
     "that "
     "of rollout.device, or the one that device names; 1 on a CPU. Ranks above the number of GPUs share them");
-  f("zero", zero, "ZeRO stage: what the ranks share of the training state. Only 2 is built");
+  f("zero", zero,
+    "ZeRO stage: 2 = each rank keeps a share of the gradients and optimizer states, and all weights. Only 2 is built");
   f("micro_batch_multiple", micro_batch_multiple,
-    "the number of micro-batches of a step is a multiple of it. It decides bits, so the resolved recipe has it; 0 = 1. "
-    "Only 1 is built");
+    "the number of micro-batches of a step is a multiple of it, as far as there are samples, and they are balanced by "
+    "cost. It decides bits, so the resolved recipe has it; 0 = the number of ranks; 1 = as few micro-batches as fit");
   f("timeout", timeout, "seconds without progress after which a rank that the others wait for counts as hanging");
   f.require("ranks", ranks >= 0 && ranks <= most_ranks,
             concat("ranks must be \"auto\" (0) or in [1, ", most_ranks, "]"));
   f.require("zero", zero >= 1 && zero <= 3, "zero must be 1, 2 or 3");
   f.require("zero", zero == 2, concat("zero = ", zero, " is not built yet: set zero = 2"));
-  f.require("micro_batch_multiple", micro_batch_multiple >= 0, "micro_batch_multiple must be 0 or more");
-  f.require("micro_batch_multiple", micro_batch_multiple <= 1,
-            concat("micro_batch_multiple = ", micro_batch_multiple, " is not built yet: set it to 1"));
+  f.require("micro_batch_multiple", micro_batch_multiple >= 0 && micro_batch_multiple <= most_ranks,
+            concat("micro_batch_multiple must be 0 (the number of ranks) or in [1, ", most_ranks, "]"));
   f.require("timeout", timeout >= 1 && timeout <= 1e6, "timeout must be in [1, 1e6] seconds");
 }
 

@@ -13,8 +13,9 @@ struct Recipe;
 struct ParallelConfig {
   int64_t ranks = 0;  // 0: as many as the machine has GPUs for
   int64_t zero = 2;
-  int64_t micro_batch_multiple = 0;  // 0: 1
-  double timeout = 600;              // seconds
+  // 0: the number of ranks of a new run. A resumed run of a version without this key has 0 and means 1.
+  int64_t micro_batch_multiple = 0;
+  double timeout = 600;  // seconds
   void fields(Fields& f);
 };
 

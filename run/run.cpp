@@ -93,6 +93,9 @@ std::unique_ptr<Model> load_or_initialize(const Run& run, const Stage& stage, co
   return model;
 }
 
+// With several ranks the trainer gives gradients their memory.
+bool holds_gradients(const Run& run) { return run.ranks.size() == 1; }
+
 // Evaluates every [[eval]] task and logs the metrics as one row of `step`.
 std::vector<EvalResult> evaluate_tasks(Run& run, int64_t step) {
   std::vector<EvalResult> out;
@@ -177,6 +180,7 @@ StageContext context_of(Run& run, size_t index) {
           .load_start_model = [&run, &stage = *spec.stage, start = run.start_folder](
                                   bool gradients) { return load_or_initialize(run, stage, start, gradients); },
           .ranks = run.ranks,
+          .micro_batch_multiple = std::max<int64_t>(1, run.recipe.parallel.micro_batch_multiple),
           .evaluate = [&run](int64_t step) { evaluate(run, step); }};
 }
 
@@ -197,7 +201,7 @@ void prepare_model(Run& run, const Stage& stage, StageContext& context, const fs
       run.model && !run.model->lora() && stage.trains_adapters() && run.recipe.model.lora.config.r > 0;
   if (!run.model || !resumed.empty() || lacks_adapters) {
     run.model.reset();
-    run.model = load_or_initialize(run, stage, resumed.empty() ? run.start_folder : resumed, true);
+    run.model = load_or_initialize(run, stage, resumed.empty() ? run.start_folder : resumed, holds_gradients(run));
   }
   if (run.model->lora()) run.model->lora()->seed = context.seed;
   const std::string& save_dtype = run.recipe.model.save_dtype;
@@ -241,7 +245,7 @@ void run_stage(Run& run, size_t index, RunState& state) {
   if (stage.hands_model_on()) {
     run.start_folder = context.checkpoints / concat("step-", report.result.final_step);
     if (report.result.final_step != report.result.steps)
-      run.model = load_or_initialize(run, stage, run.start_folder, true);
+      run.model = load_or_initialize(run, stage, run.start_folder, holds_gradients(run));
     if (run.recipe.model.lora.merge && run.model->lora())
       run.ranks.do_on_first("merging adapters", [&] { write_merged(run, context.checkpoints); });
     report.eval = evaluate(run, run.first_step + report.result.steps);
@@ -317,8 +321,9 @@ fs::path execute(const Recipe& recipe, const std::vector<std::string>& devices, 
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
   if (devices.size() > 1)
-    log::info(devices.size(), " ranks on ", join(devices), ": each samples, scores and evaluates a part; every rank ",
-              "trains on all micro-batches");
+    log::info(devices.size(), " ranks on ", join(devices), ": each trains, samples and evaluates a part ",
+              "(micro_batch_multiple = ", std::max<int64_t>(1, recipe.parallel.micro_batch_multiple),
+              "); rank 0 writes");
   std::vector<Recipe> recipes;  // stages and objectives carry state, so each rank has its own
   for (size_t rank = 0; rank < devices.size(); ++rank) recipes.push_back(read_again(recipe));
   LaunchOptions launch{.timeout = recipe.parallel.timeout};
@@ -400,7 +405,8 @@ std::filesystem::path run_recipe(const Recipe& recipe, const FolderObserver& obs
   if (!recipe.rollout.device.empty()) open_device(recipe.rollout.device);  // the rl stage opens it again
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
-  resolved.parallel.micro_batch_multiple = std::max<int64_t>(1, recipe.parallel.micro_batch_multiple);
+  if (recipe.parallel.micro_batch_multiple == 0)
+    resolved.parallel.micro_batch_multiple = static_cast<int64_t>(devices.size());
   std::optional<MemoryFit> fit;
   if (recipe.device.limits_memory()) fit = limit_run(resolved, *device);
   const std::filesystem::path folder = new_folder(recipe);

@@ -36,18 +36,18 @@ void check_critic(const CriticConfig& config, int64_t vocab_size) {
   if (!config.path.empty()) check_vocabulary(*read_model_folder(expand_path(config.path)), vocab_size, config.path);
 }
 
-static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
+static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path, bool gradients) {
   const std::filesystem::path folder = expand_path(path);
   // A policy with adapters gets a critic with adapters.
   const LoraConfig lora = policy.lora() ? policy.lora()->config : LoraConfig{};
   std::unique_ptr<Model> out;
   if (!path.empty() && context.kind() != DeviceKind::meta) {
-    out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true, .lora = lora});
+    out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = gradients, .lora = lora});
   } else {
     out = path.empty() ? policy.same_shape()
                        : make_model(read_model_config(base_folder(folder)), config_source(base_folder(folder)));
     if (!path.empty() && lora.r > 0) out->add_lora(lora);
-    out->allocate(context, policy.dtype(), true);
+    out->allocate(context, policy.dtype(), gradients);
     if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
   }
   check_vocabulary(*out, policy.shape().vocab_size, path);
@@ -56,9 +56,10 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
 }
 
 Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
-               std::unique_ptr<Optimizer> optimizer, StepExchange& ranks, int64_t piece)
-    : context_(context), policy_(policy), learning_rate_factor_(config.learning_rate_factor) {
-  if (config.separate()) trunk_ = std::make_unique<Trunk>(Trunk{make_trunk(context, policy, config.path)});
+               std::unique_ptr<Optimizer> optimizer, StepExchange& ranks, int64_t piece, PhaseTimer* phases)
+    : context_(context), policy_(policy), learning_rate_factor_(config.learning_rate_factor), ranks_(ranks) {
+  const bool several = ranks.size() > 1;
+  if (config.separate()) trunk_ = std::make_unique<Trunk>(Trunk{make_trunk(context, policy, config.path, !several)});
   const int64_t width = (trunk_ ? *trunk_->model : policy).shape().hidden_size;
   bytes_ = Buffer(context.device(), 2 * static_cast<size_t>(width) * sizeof(float));
   const Tensor all(bytes_.data(), DType::f32, context.kind(), {2, width});
@@ -71,6 +72,7 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
     if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty())
       set_value_head(head);
   std::vector<GradUnit> units;
+  if (trunk_ && several) drop_gradient_memory(context, *trunk_->model);
   if (trunk_) units = grad_units(context, *trunk_->model);
   head_unit_ = units.size();
   units.push_back({.trained = {&head_},
@@ -79,7 +81,7 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
                    .adds_once = adds_once(gemm_backward_weight, context.target())});
   update_ = std::make_unique<ParamUpdate>(context, ranks.make_gradient_sum(context, std::move(units), piece),
                                           std::move(optimizer), "critic");
-  if (trunk_ && ranks.size() > 1) trunk_->model->free_gradients(context);
+  if (several && phases) timed_.emplace(update_->gradients(), *phases);
   if (trunk_) trunk_->pass = std::make_unique<TrainingPass>(context, *trunk_->model, recompute, &hooks());
 }
 
@@ -171,7 +173,9 @@ std::vector<NamedTensor> Critic::values() const {
 
 void Critic::save_state(StateSection& section) const {
   host_copies_.clear();
-  for (const NamedTensor& named : values()) {
+  // All ranks have the same weights.
+  const std::vector<NamedTensor> written = ranks_.rank() == 0 ? values() : std::vector<NamedTensor>();
+  for (const NamedTensor& named : written) {
     std::vector<std::byte>& bytes = host_copies_.emplace_back(named.tensor.bytes());
     const Tensor host(bytes.data(), named.tensor.dtype, DeviceKind::cpu, named.tensor.dims());
     context_.copy(host, named.tensor);

@@ -2,12 +2,14 @@
 // Critic: estimates the value of a state with a linear head on a final hidden state. The hidden state is the policy's
 // (shared trunk) or that of a second model (separate trunk).
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config/fields.h"
 #include "model/forward.h"
 #include "train/param_update.h"
+#include "train/phase_timer.h"
 
 namespace hone {
 
@@ -30,9 +32,11 @@ void check_critic(const CriticConfig& config, int64_t vocab_size);
 // policy's. A separate trunk is a second model with its own gradient norm and clip. One thread.
 class Critic : public Stateful {
  public:
-  // ranks: as the trainer's; piece: elements of a piece of the gradient norm.
+  // ranks: as the trainer's; piece: elements of a piece of the gradient norm. phases: of a step of several ranks; null:
+  // its exchanges are not timed.
   Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
-         std::unique_ptr<Optimizer> optimizer, StepExchange& ranks, int64_t piece = norm_piece);
+         std::unique_ptr<Optimizer> optimizer, StepExchange& ranks, int64_t piece = norm_piece,
+         PhaseTimer* phases = nullptr);
 
   bool separate() const { return trunk_ != nullptr; }
 
@@ -56,6 +60,8 @@ class Critic : public Stateful {
   std::vector<float> value_head() const;
   void set_value_head(std::span<const float> weight);
 
+  std::vector<NamedTensor> values() const;  // weights on the device, by name
+
   // Bytes. weight_bytes: weights and gradients. state_bytes: optimizer states. peak_bytes and capacity_bytes:
   // activations of a separate trunk.
   int64_t weight_bytes() const;
@@ -73,11 +79,10 @@ class Critic : public Stateful {
     std::unique_ptr<TrainingPass> pass = nullptr;
     Tensor hidden{};  // of the last forward
   };
-  UnitHooks& hooks() { return update_->gradients(); }
+  UnitHooks& hooks() { return timed_ ? *timed_ : static_cast<UnitHooks&>(update_->gradients()); }
   // x if it is f32, else an f32 copy in scratch.
   Tensor in_f32(Tensor x);
   void apply_head(Tensor value, Tensor hidden);
-  std::vector<NamedTensor> values() const;  // weights on the device, by name
 
   Context& context_;
   Model& policy_;
@@ -86,7 +91,9 @@ class Critic : public Stateful {
   Buffer bytes_;
   Param head_;
   size_t head_unit_ = 0;  // in the list of units: the last
+  const StepExchange& ranks_;
   std::unique_ptr<ParamUpdate> update_;
+  std::optional<TimedHooks> timed_;  // of several ranks
   // Of values(); a saved section refers to them until the next save_state().
   mutable std::vector<std::vector<std::byte>> host_copies_;
 };

@@ -129,7 +129,7 @@ std::vector<GradUnit> grad_units(Context& context, Model& model) {
     if (unit.grads.size() > 0) {
       const Tensor first = unit.trained.front()->value;
       added.values = Tensor(first.data, first.dtype, first.device, {unit.grads.size()});
-      added.grads = model.flat_grads().rows(unit.grads.first, unit.grads.size());
+      added.grads = Tensor(unit.trained.front()->grad.data, DType::f32, first.device, {unit.grads.size()});
     }
     int64_t padded = 0;
     for (const Param* param : unit.trained) padded += param->padded_elements();
@@ -139,6 +139,12 @@ std::vector<GradUnit> grad_units(Context& context, Model& model) {
   }
   out.front().stays_open = model.lm_head().lookup;
   return out;
+}
+
+void drop_gradient_memory(Context& context, Model& model) {
+  model.free_gradients(context);
+  for (Param* param : model.params())
+    if (param->trainable) param->grad = Tensor(nullptr, DType::f32, param->value.device, param->shape);
 }
 
 std::unique_ptr<GradientSum> make_local_gradient_sum(Context& context, std::vector<GradUnit> units, int64_t piece) {

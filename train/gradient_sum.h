@@ -23,8 +23,11 @@ struct GradUnit {
   bool adds_once = false;   // a backward pass adds to each element once (kernels/adds_once.h)
   bool stays_open = false;  // other units' backward passes begin and end during its own
 };
-// Of units_of(model), in order. The model has gradients.
+// Of units_of(model), in order. The model has gradients, with or without memory.
 std::vector<GradUnit> grad_units(Context& context, Model& model);
+// For a model that was loaded with or without gradients: its trainable parameters have gradients without memory. A
+// GradientSum of several ranks gives it to them unit by unit.
+void drop_gradient_memory(Context& context, Model& model);
 
 // A step calls begin_step(), then for each round of micro-batches begin_round() and a backward pass with these hooks,
 // then square_pieces(). During a backward pass the parameters' `grad` may be other memory than their part of the sum.

@@ -11,6 +11,7 @@
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
+#include "train/ranks/save_on_ranks.h"
 #include "train/step_record.h"
 
 namespace hone {
@@ -126,9 +127,18 @@ Metrics row_of(const StageContext& stage, const StepReport& report, const Totals
   row["time/lm_head"] = times.lm_head;
   row["time/backward"] = times.backward;
   row["time/optimizer"] = times.optimizer;
+  if (stage.ranks.size() > 1) row["time/exchange"] = times.exchange;
   row["time/data"] = times.data + std::max(0.0, seconds - report.seconds - report.sampling_seconds);
   if (report.sampling_seconds > 0) row["time/sampling"] = report.sampling_seconds;
   return row;
+}
+
+// How evenly the passes of a step are dealt.
+void add_balance(Metrics& row, const std::vector<double>& passes) {
+  if (passes.size() < 2) return;
+  const auto [least, most] = std::ranges::minmax(passes);
+  row["ranks/slowest"] = most;
+  row["ranks/spread"] = most > 0 ? (most - least) / most : 0;
 }
 
 // The end of the progress line: "loss 2.1345, 12345 tokens/s, mfu 41.2%".
@@ -190,14 +200,11 @@ class Loop {
   }
 
   void save() {
-    stage_.ranks.do_on_first(concat("checkpoint of step ", step_), [&] {
-      save_checkpoint(
-          stage_.checkpoints, step_, static_cast<int>(config_.save_total_limit),
-          [&](const std::filesystem::path& folder) {
-            save_model_ ? save_model_(folder) : save_model_folder(stage_, folder);
-          },
-          std::map<std::string, const Stateful*>(sections_.begin(), sections_.end()));
-    });
+    save_on_ranks(stage_.ranks, CheckpointWriter(stage_.checkpoints, step_), static_cast<int>(config_.save_total_limit),
+                  [&](const std::filesystem::path& folder) {
+                    save_model_ ? save_model_(folder) : save_model_folder(stage_, folder);
+                  },
+                  std::map<std::string, const Stateful*>(sections_.begin(), sections_.end()), {"trainer"});
     last_saved_ = step_;
     since_saved_ = {};
   }
@@ -259,13 +266,16 @@ class Loop {
       record.grad_norm = report.grad_norm;
       record.num_tokens = report.num_tokens;
       record.lengths_digest = report.lengths_digest;
+      record.weights_digest = report.weights_digest;
       record.loader = loader_state();
+      record.passes = report.times.passes();
     });
     const double seconds = watch.seconds();
     ++step_;
     totals_.tokens += report.num_tokens;
     totals_.seconds += seconds;
-    const Metrics row = row_of(stage_, report, totals_, seconds);
+    Metrics row = row_of(stage_, report, totals_, seconds);
+    add_balance(row, decision.passes);
     if (step_ % config_.logging_steps == 0 || step_ == config_.steps)
       stage_.log.metrics(stage_.first_step + step_, row);
     progress.update(step_, note_of(row));

@@ -127,7 +127,9 @@ std::vector<MicroBatch> cut_micro_batches(std::vector<const Sample*>& samples, c
     tokens += std::min(units[u].tokens, config.max_tokens);
   }
   std::ranges::stable_sort(units, std::ranges::greater(), &SampleUnit::tokens);
-  const int64_t rounds = std::max<int64_t>(1, (tokens - 1) / (config.max_tokens * config.multiple) + 1);
+  // At most `tokens`, so that a large limit does not overflow.
+  const int64_t most = std::max<int64_t>(1, std::min(config.max_tokens, tokens));
+  const int64_t rounds = std::max<int64_t>(1, (tokens - 1) / (most * config.multiple) + 1);
   std::vector<Bin> bins;
   for (int64_t count = rounds * config.multiple; bins.empty(); count += config.multiple)
     bins = fill_bins(units, static_cast<size_t>(count), config.max_tokens);

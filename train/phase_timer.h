@@ -5,19 +5,23 @@
 #include <vector>
 
 #include "core/device/device.h"
+#include "model/units.h"
 
 namespace hone {
 
-enum class Phase : uint8_t { data, forward, lm_head, backward, optimizer };  // data: the device waits for the host
+// data: the device waits for the host. exchange: it waits for other ranks and adds their gradients.
+enum class Phase : uint8_t { data, forward, lm_head, backward, exchange, optimizer };
 
-// Seconds of each phase.
+// Seconds of each phase. passes(): without waiting for the host or for other ranks.
 struct StepTimes {
-  double data = 0, forward = 0, lm_head = 0, backward = 0, optimizer = 0;
+  double data = 0, forward = 0, lm_head = 0, backward = 0, exchange = 0, optimizer = 0;
+  double passes() const { return forward + lm_head + backward; }
   StepTimes& operator+=(const StepTimes& other) {
     data += other.data;
     forward += other.forward;
     lm_head += other.lm_head;
     backward += other.backward;
+    exchange += other.exchange;
     optimizer += other.optimizer;
     return *this;
   }
@@ -48,6 +52,22 @@ class PhaseTimer {
   Context& context_;
   std::vector<Mark> marks_;  // kept from step to step
   size_t count_ = 0;
+};
+
+// The hooks of a GradientSum of several ranks, whose work and waiting at the end of a unit is Phase::exchange.
+class TimedHooks : public UnitHooks {
+ public:
+  TimedHooks(UnitHooks& hooks, PhaseTimer& phases) : hooks_(hooks), phases_(phases) {}
+  void before(Context& context, size_t unit, Direction direction) override { hooks_.before(context, unit, direction); }
+  void after(Context& context, size_t unit, Direction direction) override {
+    if (direction == Direction::backward) phases_.mark(Phase::backward);
+    hooks_.after(context, unit, direction);
+    if (direction == Direction::backward) phases_.mark(Phase::exchange);
+  }
+
+ private:
+  UnitHooks& hooks_;
+  PhaseTimer& phases_;
 };
 
 }  // namespace hone

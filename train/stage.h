@@ -72,13 +72,15 @@ struct StageContext {
   int64_t first_step = 0;  // optimizer steps of the stages before this one
   uint64_t seed = 0;       // of data order and sampling
   DType save_dtype = DType::f32;
-  double peak_flops = 0;  // FLOP/s of the device, which mfu is a share of (train/peak_flops.h); 0 = unknown
+  double peak_flops = 0;      // FLOP/s of the device, which mfu is a share of (train/peak_flops.h); 0 = unknown
   int64_t planned_bytes = 0;  // device memory of the run at its peak, as planned; 0 = not planned
   const RolloutConfig* rollout = nullptr;
   // Loads another copy of the model as it was when the stage began.
   std::function<std::unique_ptr<Model>(bool gradients)> load_start_model = {};
-  // The ranks that run the stage together.
+  // The ranks that run the stage together, and the multiple that their steps' micro-batches are cut to, which does not
+  // depend on their number.
   Ranks ranks = {};
+  int64_t micro_batch_multiple = 1;
   // Evaluates the recipe's tasks and logs their metrics as a row of `step`; null: the recipe has no tasks. All ranks
   // call it.
   std::function<void(int64_t step)> evaluate = {};

@@ -10,6 +10,8 @@
 
 namespace hone {
 
+struct StepPlan;  // train/step_plan.h
+
 // What a micro-batch adds to the step's loss and metrics. They are added up in the order of the plan.
 struct MicroBatchResult {
   double loss = 0;
@@ -23,6 +25,8 @@ class StepExchange {
   virtual size_t size() const { return 1; }
   // Rank r runs the micro-batches r, r + size(), ...
   bool is_own(size_t index) const { return index % size() == rank(); }
+  // Throws an AgreedError on all ranks if their plans of a step differ: their exchanges would not match.
+  virtual void check_plan(const StepPlan& /*plan*/) {}
   // Sets the results of other ranks' micro-batches.
   virtual void fold(std::span<MicroBatchResult> /*results*/) {}
   // The gradients of one list of parameters.

@@ -16,7 +16,9 @@ std::string text_of(const StepRecord& record, const std::string& label) {
                          {"grad_norm", std::bit_cast<int64_t>(record.grad_norm)},
                          {"num_tokens", record.num_tokens},
                          {"lengths_digest", static_cast<int64_t>(record.lengths_digest)},
+                         {"weights_digest", static_cast<int64_t>(record.weights_digest)},
                          {"loader", record.loader},
+                         {"passes", std::bit_cast<int64_t>(record.passes)},
                          {"interrupted", record.interrupted},
                          {"save_due", record.save_due},
                          {"changed_weights", record.changed_weights},
@@ -30,7 +32,9 @@ StepRecord record_of(const Json& json) {
           .grad_norm = std::bit_cast<double>(json.at("grad_norm").as_int()),
           .num_tokens = json.at("num_tokens").as_int(),
           .lengths_digest = static_cast<uint64_t>(json.at("lengths_digest").as_int()),
+          .weights_digest = static_cast<uint64_t>(json.at("weights_digest").as_int()),
           .loader = json.at("loader").as_string(),
+          .passes = std::bit_cast<double>(json.at("passes").as_int()),
           .interrupted = json.at("interrupted").as_bool(),
           .save_due = json.at("save_due").as_bool(),
           .changed_weights = json.at("changed_weights").as_bool(),
@@ -47,6 +51,8 @@ std::string difference(const StepRecord& one, const StepRecord& first) {
   if (one.num_tokens != first.num_tokens) return differs("number of tokens", one.num_tokens, first.num_tokens);
   if (one.lengths_digest != first.lengths_digest)
     return differs("digest of the samples' lengths", one.lengths_digest, first.lengths_digest);
+  if (one.weights_digest != first.weights_digest)
+    return differs("digest of some weights before the step", one.weights_digest, first.weights_digest);
   if (std::bit_cast<int64_t>(one.loss) != std::bit_cast<int64_t>(first.loss))
     return differs("loss", Json(one.loss).dump(), Json(first.loss).dump());
   if (std::bit_cast<int64_t>(one.grad_norm) != std::bit_cast<int64_t>(first.grad_norm))
@@ -69,7 +75,8 @@ StepDecision exchange_records(const Ranks& ranks, const StepRecord& own) {
     return {.stop = own.interrupted,
             .save = own.save_due,
             .error = own.error,
-            .is_consistent = own.error.empty() || !own.changed_weights};
+            .is_consistent = own.error.empty() || !own.changed_weights,
+            .passes = {own.passes}};
   std::vector<StepRecord> records;
   std::vector<std::string> labels;
   for (const std::string& text : ranks.all_gather(text_of(own, ranks.label()), concat("step ", own.step))) {
@@ -79,6 +86,7 @@ StepDecision exchange_records(const Ranks& ranks, const StepRecord& own) {
   }
   StepDecision out{.save = records.front().save_due, .error = error_of(records, labels)};
   for (const StepRecord& record : records) {
+    out.passes.push_back(record.passes);
     out.stop = out.stop || record.interrupted;
     if (!out.error.empty() && (record.error.empty() || record.changed_weights)) out.is_consistent = false;
   }

@@ -10,6 +10,7 @@
 #include "train/micro_batch.h"
 #include "train/micro_batch_runner.h"
 #include "train/param_update.h"
+#include "train/ranks/weight_probe.h"
 #include "train/step_exchange.h"
 #include "train/step_plan.h"
 
@@ -23,6 +24,12 @@ struct StepSums {
   MetricSums metrics;
 };
 
+// With several ranks the sum of gradients gives the parameters' gradients their memory.
+std::vector<GradUnit> units_for(const StepExchange& exchange, Context& context, Model& model) {
+  if (exchange.size() > 1) drop_gradient_memory(context, model);
+  return grad_units(context, model);
+}
+
 }  // namespace
 
 struct Trainer::Impl {
@@ -31,22 +38,23 @@ struct Trainer::Impl {
         model(model_),
         config(std::move(config_)),
         exchange(ranks ? *ranks : one_rank),
-        policy(context, exchange.make_gradient_sum(context, grad_units(context, model), config.norm_piece),
+        policy(context, exchange.make_gradient_sum(context, units_for(exchange, context, model), config.norm_piece),
                config.optimizer->make()),
         phases(context),
         update_phases(context),
-        runner(context, model, config, phases, &policy.gradients()),
+        timed(policy.gradients(), phases),
+        runner(context, model, config, phases,
+               exchange.size() > 1 ? static_cast<UnitHooks*>(&timed) : &policy.gradients()),
         step_arena(context.device()),
         host(context),
         cost(cost_of(model)) {
     require_training_libraries(context.device());
-    if (exchange.size() > 1) model.free_gradients(context);
   }
 
   Critic& the_critic() {
     if (!critic)
       critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), config.optimizer->make(),
-                                        exchange, config.norm_piece);
+                                        exchange, config.norm_piece, &phases);
     return *critic;
   }
   bool is_dry_run() const { return context.kind() == DeviceKind::meta; }
@@ -61,6 +69,7 @@ struct Trainer::Impl {
   void fetch();
   void read_static_losses(const StepPlan& plan, const Objective& objective);
   StepSums fold_results(const StepPlan& plan);
+  std::vector<Tensor> trained_weights() const;
   double checked_norm(Tensor fetched, const char* what, std::span<const Sample* const> samples) const;
   void update(double learning_rate);
 
@@ -75,6 +84,7 @@ struct Trainer::Impl {
   ParamUpdate policy;
   std::unique_ptr<Critic> critic;
   PhaseTimer phases, update_phases;
+  TimedHooks timed;
   MicroBatchRunner runner;
   MemoryPlan reservation;
   Arena step_arena;  // of one step
@@ -89,6 +99,7 @@ struct Trainer::Impl {
   // A critic with a shared trunk is clipped with the policy; a separate critic on its own.
   GradNorm norm, critic_norm;
   Tensor host_norm, host_critic_norm;
+  Tensor host_weights;                    // with several ranks: some of those that the step began with
   std::vector<MicroBatchResult> results;  // of the plan's micro-batches, then of the idle ones
 };
 
@@ -182,6 +193,13 @@ void Trainer::Impl::queue_norms() {
   norm = critic_norm = queue_norm(context, step_arena, all, config.max_grad_norm);
 }
 
+std::vector<Tensor> Trainer::Impl::trained_weights() const {
+  std::vector<Tensor> out{model.trainable_values()};
+  if (critic)
+    for (const NamedTensor& named : critic->values()) out.push_back(named.tensor);
+  return out;
+}
+
 // Fetches what the host reads of the step. Waits for the device.
 void Trainer::Impl::fetch() {
   host.clear();
@@ -189,6 +207,7 @@ void Trainer::Impl::fetch() {
   host_critic_norm = host.fetch(critic_norm.norm);
   host_logp = logp ? host.fetch(logp) : Tensor();
   host_hit = hit ? host.fetch(hit) : Tensor();
+  host_weights = exchange.size() > 1 ? host.fetch(probed_weights(trained_weights(), steps)) : Tensor();
   context.synchronize();
 }
 
@@ -239,6 +258,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   const Stopwatch watch;
   Impl& m = *impl_;
   const StepPlan plan = plan_step(samples, objective, m.config, m.model.shape(), m.cost, m.is_dry_run());
+  m.exchange.check_plan(plan);
   if (objective.needs().critic) m.the_critic();
   m.reserve(plan, objective);
   m.begin(plan, objective);
@@ -258,6 +278,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.num_sequences = static_cast<int64_t>(samples.size());
   report.num_tokens = plan.num_tokens;
   report.lengths_digest = plan.lengths_digest;
+  if (m.host_weights) report.weights_digest = digest_of(m.host_weights);
   report.num_trained_tokens = plan.num_trained;
   report.flops = plan.flops;
   report.times = m.phases.read();

@@ -45,6 +45,7 @@ struct StepReport {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
   uint64_t lengths_digest = 0;  // of the samples' lengths in order: ranks must have the same samples
+  uint64_t weights_digest = 0;  // of some weights before the step (train/ranks/weight_probe.h); 0 with one rank
   double flops = 0;  // of forward and backward passes (ModelFlops::causal_train_flops_per_token); without a critic's
   double seconds = 0, sampling_seconds = 0;  // sampling_seconds: of the completions; the caller sets it
   StepTimes times;                           // on the device; optimizer: the update before this step
@@ -61,7 +62,8 @@ struct TrainerMemory {
 // thread. State: optimizer, critic, the number of steps done.
 class Trainer : public Stateful {
  public:
-  // ranks: other ranks that train the same model; it must outlive the trainer. Null: this is the only rank.
+  // ranks: the ranks that train the model together; it must outlive the trainer. Null: this is the only rank. With
+  // several, the model may have been loaded without gradients, and loses those that it has (drop_gradient_memory).
   Trainer(Context& context, Model& model, TrainerConfig config, StepExchange* ranks = nullptr);
   ~Trainer() override;
 
@@ -90,6 +92,8 @@ class Trainer : public Stateful {
   TrainerMemory memory() const;
   // Peak bytes of the steps so far, in the trainer and in its context's scratch memory.
   PeakBytes peak() const;
+  // With several ranks a section has this rank's parts of the optimizer's states; rank 0's has a critic's weights, too.
+  // load_state() takes the tensors of all ranks, saved by any number of them.
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
 

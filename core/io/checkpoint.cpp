@@ -10,6 +10,7 @@
 
 #include "core/base/format.h"
 #include "core/base/log.h"
+#include "core/base/rank_thread.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
 
@@ -24,8 +25,10 @@ uint32_t crc32_of(const fs::path& path) {
   HONE_CHECK(in, path.string(), ": cannot open");
   std::vector<char> block(size_t{1} << 20);
   uLong crc = ::crc32(0, nullptr, 0);
-  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0)
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
     crc = ::crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(in.gcount()));
+    note_progress();
+  }
   HONE_CHECK(in.eof(), path.string(), ": cannot read");
   return static_cast<uint32_t>(crc);
 }
@@ -69,18 +72,6 @@ void write_manifest(const fs::path& folder) {
   for (const fs::path& one : folders) sync_to_disk(one);
 }
 
-void write_sections(const fs::path& folder, const std::map<std::string, const Stateful*>& sections) {
-  make_folder(folder);
-  for (const auto& [name, owner] : sections) {
-    StateSection section;
-    owner->save_state(section);
-    FileWriter writer(folder / (name + ".json"));
-    writer.write(section.values.dump(1) + "\n");
-    writer.flush();
-    if (!section.tensors.empty()) write_safetensors(folder / (name + ".safetensors"), section.tensors, {}, UINT64_MAX);
-  }
-}
-
 void prune(const fs::path& root, int keep_last) {
   std::vector<int64_t> steps = checkpoint_steps(root);
   steps.resize(steps.size() - std::min(steps.size(), static_cast<size_t>(keep_last)));
@@ -99,32 +90,68 @@ void remove_temporaries(const fs::path& root) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last,
-                         const std::function<void(const fs::path&)>& fill,
-                         const std::map<std::string, const Stateful*>& sections) {
-  make_folder(root);
-  fs::path folder = folder_of(root, step);
-  const fs::path temporary = temporary_of(folder);
+CheckpointWriter::CheckpointWriter(fs::path root, int64_t step)
+    : root_(std::move(root)), folder_(folder_of(root_, step)), temporary_(temporary_of(folder_)) {}
+
+void CheckpointWriter::begin() const {
+  make_folder(root_);
   try {
-    remove_temporaries(root);
-    make_folder(temporary);
-    fill(temporary);
-    write_sections(temporary / "trainer", sections);
-    write_manifest(temporary);
-    if (fs::exists(folder)) remove_checkpoint(folder);
-    fs::rename(temporary, folder);
-    sync_to_disk(root);
-  } catch (const std::exception& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    fail("checkpoint ", folder.string(), " was not written (earlier checkpoints are unchanged): ", error.what());
+    remove_temporaries(root_);
+    make_folder(temporary_);
+    make_folder(temporary_ / "trainer");
+  } catch (const std::exception& error) {  // becomes the cause
+    give_up(error.what());
   }
+}
+
+void CheckpointWriter::write_section(const std::string& name, const Stateful& owner, SectionPart part) const {
+  const fs::path folder = temporary_ / "trainer";
+  StateSection section;
+  owner.save_state(section);
+  if (part.index == 0) {
+    FileWriter writer(folder / (name + ".json"));
+    writer.write(section.values.dump(1) + "\n");
+    writer.flush();
+  }
+  const bool is_part = part.count > 1;
+  if (section.tensors.empty() && !is_part) return;
+  const std::string file = is_part
+                               ? format_text("%s-%05d-of-%05d.safetensors", name.c_str(), part.index + 1, part.count)
+                               : name + ".safetensors";
+  write_safetensors(folder / file, section.tensors, {}, UINT64_MAX);
+}
+
+fs::path CheckpointWriter::commit(int keep_last) const {
+  write_manifest(temporary_);
+  if (fs::exists(folder_)) remove_checkpoint(folder_);
+  fs::rename(temporary_, folder_);
+  sync_to_disk(root_);
   try {
-    if (keep_last > 0) prune(root, keep_last);
+    if (keep_last > 0) prune(root_, keep_last);
   } catch (const fs::filesystem_error& error) {
     log::warning("an old checkpoint cannot be removed: ", error.what());
   }
-  return folder;
+  return folder_;
+}
+
+void CheckpointWriter::give_up(const std::string& cause) const {
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+  fail("checkpoint ", folder_.string(), " was not written (earlier checkpoints are unchanged): ", cause);
+}
+
+fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last,
+                         const std::function<void(const fs::path&)>& fill,
+                         const std::map<std::string, const Stateful*>& sections) {
+  const CheckpointWriter writer(root, step);
+  writer.begin();
+  try {
+    fill(writer.temporary());
+    for (const auto& [name, owner] : sections) writer.write_section(name, *owner);
+    return writer.commit(keep_last);
+  } catch (const std::exception& error) {  // becomes the cause
+    writer.give_up(error.what());
+  }
 }
 
 std::vector<int64_t> checkpoint_steps(const fs::path& root) {

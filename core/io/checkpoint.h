@@ -31,10 +31,36 @@ class Stateful {
   virtual void load_state(const StateSection& section) = 0;
 };
 
-// Writes root/step-<step> and returns it. `fill` writes the model files into the temporary folder that it gets;
-// sections go to trainer/<name>.json and trainer/<name>.safetensors. Keeps the newest keep_last checkpoints (0 = all),
-// and those with a file named "keep". On failure (disk full) it removes the temporary folder; earlier checkpoints are
-// unchanged.
+// The writer of a file with a part of a section's tensors.
+struct SectionPart {
+  int index = 0, count = 1;
+};
+
+// Writes root/step-<step> in steps, which may belong to several writers: one begins; then each may write files and
+// parts of sections at the same time; then one commits. A writer that was destroyed or killed before that leaves a
+// temporary folder, which no reader takes for a checkpoint. Earlier checkpoints are unchanged until commit().
+class CheckpointWriter {
+ public:
+  CheckpointWriter(std::filesystem::path root, int64_t step);
+  // Removes what killed saves left, and makes the temporary folder.
+  void begin() const;
+  const std::filesystem::path& folder() const { return folder_; }        // of the complete checkpoint
+  const std::filesystem::path& temporary() const { return temporary_; }  // for the model files
+  // Writes trainer/NAME.json and trainer/NAME.safetensors. A part of several has the tensors of this owner alone, in
+  // trainer/NAME-00001-of-00004.safetensors, and part 0 has the values.
+  void write_section(const std::string& name, const Stateful& owner, SectionPart part = {}) const;
+  // Lists the files, renames the folder, and removes old checkpoints: it keeps the newest keep_last (0 = all) and those
+  // with a file named "keep". Returns the folder.
+  std::filesystem::path commit(int keep_last) const;
+  // Removes the temporary folder and throws an Error that says so. cause: what went wrong.
+  [[noreturn]] void give_up(const std::string& cause) const;
+
+ private:
+  std::filesystem::path root_, folder_, temporary_;
+};
+
+// All steps by one writer. `fill` writes the model files into the temporary folder that it gets. On failure (disk full)
+// it gives up.
 std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, int keep_last,
                                       const std::function<void(const std::filesystem::path&)>& fill,
                                       const std::map<std::string, const Stateful*>& sections);

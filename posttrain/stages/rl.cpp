@@ -21,6 +21,7 @@
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
 #include "train/objective.h"
+#include "train/parallel/zero.h"
 #include "train/shared_scores.h"
 #include "train/shown_sample.h"
 #include "train/stage.h"
@@ -41,6 +42,7 @@ StepReport combine(const std::vector<StepReport>& updates) {
     out.num_trained_tokens += update.num_trained_tokens;
     out.num_sequences += update.num_sequences;
     out.lengths_digest = out.lengths_digest * 31 + update.lengths_digest;
+    out.weights_digest = out.weights_digest * 31 + update.weights_digest;
     out.flops += update.flops;
     out.seconds += update.seconds;
     out.times += update.times;
@@ -200,7 +202,9 @@ class Rl : public Stage {
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
     loop.trainer.temperature = temperature();
-    Trainer trainer(stage.context, *stage.model, loop.trainer);
+    loop.trainer.micro_batch_multiple = stage.micro_batch_multiple;
+    const std::unique_ptr<StepExchange> exchange = make_exchange(stage.ranks);
+    Trainer trainer(stage.context, *stage.model, loop.trainer, exchange.get());
     std::unique_ptr<Reference> reference;
     if (objective.needs().has(columns::reference_logp))
       reference = std::make_unique<Reference>(stage, loop.trainer.temperature);

@@ -5,6 +5,7 @@
 #include "pretrain/corpus.h"
 #include "pretrain/token_loader.h"
 #include "train/loop.h"
+#include "train/parallel/zero.h"
 #include "train/shown_sample.h"
 #include "train/stage.h"
 
@@ -70,7 +71,10 @@ class Pretrain : public Stage {
     }));
     HONE_CHECK(tokens.vocab_size() <= stage.model->shape().vocab_size, "pretrain: the corpus has ids up to ",
                tokens.vocab_size(), ", the model's vocabulary is ", stage.model->shape().vocab_size);
-    Trainer trainer(stage.context, *stage.model, loop_.trainer);
+    LoopConfig loop = loop_;
+    loop.trainer.micro_batch_multiple = stage.micro_batch_multiple;
+    const std::unique_ptr<StepExchange> exchange = make_exchange(stage.ranks);
+    Trainer trainer(stage.context, *stage.model, loop.trainer, exchange.get());
     const uint64_t seed = stage.seed;
     TokenLoader windows(tokens, max_length_, seed);
     IndexLoader documents(tokens.num_documents(), seed);
@@ -79,7 +83,6 @@ class Pretrain : public Stage {
     for (const Sample& sample : samples) batch.push_back(&sample);
     const bool by_document = packing_ == "documents";
     Stateful* loader = by_document ? static_cast<Stateful*>(&documents) : &windows;
-    LoopConfig loop = loop_;
     const double steps_per_epoch = static_cast<double>(by_document ? usable_documents(tokens) : windows.count()) /
                                    static_cast<double>(batch_size_);
     loop.steps = loop_.num_steps(steps_per_epoch);

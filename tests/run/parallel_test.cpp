@@ -42,7 +42,12 @@ TEST(Parallel, WhatIsNotBuiltIsRefusedWithASentence) {
   const auto error = [](const std::string& key) { return error_of([&] { recipe_with("[parallel]\n" + key); }); };
   EXPECT_NE(error("zero = 3").find("zero = 3 is not built yet: set zero = 2"), std::string::npos);
   EXPECT_NE(error("zero = 4").find("zero must be 1, 2 or 3"), std::string::npos);
-  EXPECT_NE(error("micro_batch_multiple = 2").find("micro_batch_multiple = 2 is not built yet"), std::string::npos);
+  EXPECT_NE(error("zero = 1").find("zero = 1 is not built yet: set zero = 2"), std::string::npos);
+  EXPECT_NE(error("micro_batch_multiple = 1025")
+                .find("micro_batch_multiple must be 0 (the number of ranks) or in [1, "
+                      "1024]"),
+            std::string::npos);
+  EXPECT_EQ(recipe_with("[parallel]\nmicro_batch_multiple = 6").parallel.micro_batch_multiple, 6);
   EXPECT_NE(error("timeout = 0").find("timeout must be in"), std::string::npos);
   EXPECT_NE(error("rank = 2").find("ranks"), std::string::npos);
 }

@@ -40,6 +40,12 @@ TEST(StepRecord, EqualRanksGoOn) {
   }
 }
 
+// Ranks differ in what their own devices took.
+TEST(StepRecord, ThePassesOfAllRanksAreKnown) {
+  for (const StepDecision& one : decide([](int rank, StepRecord&record) { record.passes = 0.25 * rank; }))
+    EXPECT_EQ(one.passes, (std::vector<double>{0, 0.25, 0.5}));
+}
+
 // A signal and the clock reach ranks at different times; all of them act after the same step.
 TEST(StepRecord, ASignalAtOneRankStopsAllAndTheFirstRanksClockSavesAll) {
   for (const StepDecision& one : decide([](int rank, StepRecord&record) {
@@ -72,6 +78,8 @@ TEST(StepRecord, TheFirstDifferenceIsNamed) {
   EXPECT_EQ(difference([](StepRecord& r) { r.num_tokens = 63; }), start + "number of tokens is 63, rank 0 has 64");
   EXPECT_EQ(difference([](StepRecord& r) { r.lengths_digest = 1; }),
             start + "digest of the samples' lengths is 1, rank 0 has 18446744073709551615");
+  EXPECT_EQ(difference([](StepRecord& r) { r.weights_digest = 8; }),
+            start + "digest of some weights before the step is 8, rank 0 has 0");
   EXPECT_EQ(difference([](StepRecord& r) {
               r.loader = "{\"at\":6}";
               r.loss = 9;

@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise/cast.h"
 #include "train/parallel/shard_map.h"
+#include "train/step_plan.h"
 
 namespace hone {
 namespace {
@@ -198,6 +199,25 @@ MicroBatchResult unpack(std::string_view bytes) {
 std::unique_ptr<GradientSum> make_zero2(Context& context, std::vector<GradUnit> units, int64_t piece,
                                         ProcessGroup& group) {
   return std::make_unique<Zero2>(context, std::move(units), piece, group);
+}
+
+// A difference is found before the exchange of gradients, where it would be a call that does not match.
+void ZeroExchange::check_plan(const StepPlan& plan) {
+  ControlChannel& control = group_.control();
+  std::string own =
+      concat(plan.samples.size(), " samples in ", plan.micro_batches.size(), " micro-batches, ", plan.num_tokens,
+             " tokens, ", plan.num_trained, " trained on, digest of the lengths ", plan.lengths_digest);
+  const std::string label = control.label();
+  const std::vector<std::string> all = control.all_gather(concat(label, ": ", own), "plan of a step");
+  const auto text = [&](size_t r) { return std::string_view(all[r]).substr(all[r].find(": ") + 2); };
+  for (size_t r = 1; r < all.size(); ++r)
+    if (text(r) != text(0))
+      throw AgreedError(concat(all[r].substr(0, all[r].find(": ")), " disagrees with rank 0 about a step: it has ",
+                               text(r), "; rank 0 has ", text(0)));
+}
+
+std::unique_ptr<StepExchange> make_exchange(const Ranks& ranks) {
+  return ranks.group() ? std::make_unique<ZeroExchange>(*ranks.group()) : nullptr;
 }
 
 // The record of a rank: for each of its results, the number of bytes and the bytes.

@@ -6,13 +6,13 @@
 #include <span>
 #include <vector>
 
-#include "core/comm/process_group.h"
+#include "core/comm/ranks.h"
 #include "train/gradient_sum.h"
 #include "train/step_exchange.h"
 
 namespace hone {
 
-// group must outlive the sum. Units whose gradients have no memory (Model::free_gradients) are fine.
+// group must outlive the sum. Units whose gradients have no memory (drop_gradient_memory) are fine.
 std::unique_ptr<GradientSum> make_zero2(Context& context, std::vector<GradUnit> units, int64_t piece,
                                         ProcessGroup& group);
 
@@ -22,6 +22,7 @@ class ZeroExchange : public StepExchange {
   explicit ZeroExchange(ProcessGroup& group) : group_(group) {}
   size_t rank() const override { return static_cast<size_t>(group_.rank()); }
   size_t size() const override { return static_cast<size_t>(group_.size()); }
+  void check_plan(const StepPlan& plan) override;
   void fold(std::span<MicroBatchResult> results) override;
   std::unique_ptr<GradientSum> make_gradient_sum(Context& context, std::vector<GradUnit> units,
                                                  int64_t piece) override {
@@ -31,5 +32,8 @@ class ZeroExchange : public StepExchange {
  private:
   ProcessGroup& group_;
 };
+
+// The exchange of a run's ranks; null for one rank. Their group must outlive it.
+std::unique_ptr<StepExchange> make_exchange(const Ranks& ranks);
 
 }  // namespace hone

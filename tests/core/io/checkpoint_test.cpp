@@ -88,6 +88,58 @@ TEST(Checkpoint, ASectionInPartsIsReadWhole) {
   EXPECT_NE(error_of(load).find("belongs to another set than"), std::string::npos);
 }
 
+// Keeps the numbers [first, first + values.size()) of a tensor m, as a rank does.
+struct Shard : Stateful {
+  int64_t first = 0;
+  std::vector<float> values;
+  void save_state(StateSection& section) const override {
+    section.values.set("steps", 3);
+    if (values.empty()) return;
+    const auto last = first + static_cast<int64_t>(values.size());
+    section.tensors.push_back({concat("m[", first, ":", last, "]"), host_view(std::span(std::as_const(values)))});
+  }
+  void load_state(const StateSection&) override {}
+};
+
+TEST(Checkpoint, SeveralWritersWriteOneSectionAndTheLastStepMakesItACheckpoint) {
+  const test::TemporaryFolder root;
+  const CheckpointWriter writer(root.path(), 5);
+  writer.begin();
+  fill_model(writer.temporary());
+  std::array<Shard, 3> shards;
+  shards[0].values = {1, 2};
+  shards[2].first = 2;  // the second has nothing
+  shards[2].values = {3};
+  for (int i : {2, 0, 1}) writer.write_section("trainer", shards[static_cast<size_t>(i)], {.index = i, .count = 3});
+  EXPECT_TRUE(newest_checkpoint(root.path()).empty());  // a kill here leaves no checkpoint
+  const fs::path folder = writer.commit(0);
+  EXPECT_EQ(newest_checkpoint(root.path()), folder);
+  EXPECT_FALSE(fs::exists(writer.temporary()));
+  EXPECT_FALSE(fs::exists(folder / "trainer/trainer.safetensors"));
+  Joined joined;
+  load_sections(folder, {{"trainer", &joined}});
+  EXPECT_EQ(joined.firsts, (std::map<std::string, float>{{"m[0:2]", 1}, {"m[2:3]", 3}}));
+  fs::remove(folder / "trainer/trainer-00002-of-00003.safetensors");
+  EXPECT_NE(
+      error_of([&] { verify_checkpoint(folder); }).find("trainer-00002-of-00003.safetensors: the file is missing"),
+      std::string::npos);
+}
+
+TEST(Checkpoint, AWriterThatGivesUpLeavesTheEarlierCheckpoint) {
+  const test::TemporaryFolder root;
+  const Counter counter;
+  save_checkpoint(root.path(), 1, 0, fill_model, {{"counter", &counter}});
+  const CheckpointWriter writer(root.path(), 2);
+  writer.begin();
+  writer.write_section("counter", counter, {.index = 1, .count = 2});
+  EXPECT_NE(error_of([&] { writer.give_up("a rank is lost"); })
+                .find("step-2 was not written (earlier checkpoints are "
+                      "unchanged): a rank is lost"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(writer.temporary()));
+  EXPECT_EQ(newest_checkpoint(root.path()), root.path() / "step-1");
+}
+
 TEST(Checkpoint, ASectionThatDoesNotFitNamesFileAndMember) {
   const test::TemporaryFolder root;
   struct Empty : Stateful {
