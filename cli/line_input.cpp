@@ -32,8 +32,15 @@ bool wait_for_input() {
   return !interrupted;
 }
 
-// Reads one character of the terminal for libedit: 1, 0 at the end, -1 after Ctrl-C.
-int read_character(EditLine*, wchar_t* out) {
+// True if libedit's line is empty.
+bool is_empty(EditLine* editor) {
+  const LineInfoW* line = ::el_wline(editor);
+  return line->lastchar == line->buffer;
+}
+
+// Reads one character of the terminal for libedit: 1, 0 at the end, -1 after Ctrl-C. Ctrl-D ends the input here:
+// libedit inserts it if it was typed while the terminal changed modes.
+int read_character(EditLine* editor, wchar_t* out) {
   std::mbstate_t state{};
   for (;;) {
     if (!wait_for_input()) {
@@ -44,6 +51,7 @@ int read_character(EditLine*, wchar_t* out) {
     const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return static_cast<int>(count);
+    if (byte == '\x04' && is_empty(editor)) return 0;
     const size_t length = std::mbrtowc(out, &byte, 1, &state);
     if (length == static_cast<size_t>(-2)) continue;  // more bytes follow
     if (length != static_cast<size_t>(-1)) return 1;

@@ -8,8 +8,8 @@ namespace hone {
 // the main thread. Further calls change nothing.
 void install_interrupt_handlers();
 
-// For a program that gives Ctrl-C another meaning: SIGINT is counted and does nothing else, and ends calls that wait
-// (EINTR). Call it on the main thread, and not install_interrupt_handlers().
+// For a program that gives Ctrl-C another meaning: SIGINT is counted and does nothing else. It ends poll() with EINTR;
+// reads and writes go on. Call it on the main thread, and not install_interrupt_handlers().
 void count_interrupts();
 // True if SIGINT came since the last call.
 bool take_interrupt();

@@ -54,7 +54,7 @@ TEST_F(Chat, ATerminalHasEditingHistoryAndCommands) {
   EXPECT_TRUE(terminal.shows("\n> ")) << terminal.screen();
   terminal.type("\x1b[A\x1b[A\n");  // two lines up in the history: /save
   EXPECT_TRUE(terminal.shows("3 messages are in")) << terminal.screen();
-  EXPECT_EQ(terminal.leave(), 0);
+  EXPECT_EQ(terminal.leave(), 0) << terminal.screen();
   EXPECT_EQ(roles_and_users(parse_json(saved("a.json"), "a.json")),
             (Roles{"system: be brief", "user: the dog", "assistant"}));
 
@@ -80,7 +80,7 @@ TEST_F(Chat, CtrlCEndsTheReplyAndNotTheProgram) {
   terminal.type("the cat\n\x03");  // in the reply, or after it: the program goes on in both cases
   EXPECT_TRUE(terminal.shows("> ")) << terminal.screen();
   EXPECT_TRUE(terminal.type_until("\n/save " + in_folder("b.json") + "\n", "messages are in")) << terminal.screen();
-  EXPECT_EQ(terminal.leave(), 0);
+  EXPECT_EQ(terminal.leave(), 0) << terminal.screen();
   EXPECT_EQ(saved("b.json").find("dropped"), std::string::npos);
 }
 
@@ -91,7 +91,7 @@ TEST_F(Chat, ATerminalThatCannotDrawHasPlainLines) {
   EXPECT_TRUE(terminal.shows("To leave")) << terminal.screen();
   terminal.type("/system\n");
   EXPECT_TRUE(terminal.shows("There is no system message.")) << terminal.screen();
-  EXPECT_EQ(terminal.leave(), 0);
+  EXPECT_EQ(terminal.leave(), 0) << terminal.screen();
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "state/hone/chat_history"));
 }
 
