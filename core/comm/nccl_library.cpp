@@ -12,8 +12,6 @@ constexpr const char* kAdvice =
     "; sending weights from GPU to GPU needs it (weight_transport = \"stream\" does not): install NVIDIA's package "
     "libnccl2, or set HONE_CUDA_LIBRARIES to the folder that has it";
 
-std::string version_text(int version) { return concat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
-
 struct Loaded {
   SharedLibrary library;
   NcclLibrary functions;
@@ -31,8 +29,8 @@ Loaded load() {
   out.library.find(f.get_version, "ncclGetVersion");
   HONE_CHECK(f.get_version(&out.version) == ncclSuccess, out.library.path(), ": NCCL does not tell its version",
              kAdvice);
-  HONE_CHECK(out.version >= kMinVersion, "NCCL at ", out.library.path(), " is ", version_text(out.version),
-             ", and hone needs ", version_text(kMinVersion), " or newer", kAdvice);
+  HONE_CHECK(out.version >= kMinVersion, "NCCL at ", out.library.path(), " is ", nvidia_version_text(out.version),
+             ", and hone needs ", nvidia_version_text(kMinVersion), " or newer", kAdvice);
   out.library.find(f.get_error_string, "ncclGetErrorString");
   out.library.find(f.get_last_error, "ncclGetLastError");
   out.library.find(f.get_unique_id, "ncclGetUniqueId");
@@ -52,7 +50,7 @@ const Loaded& loaded() {
 
 [[maybe_unused]] const bool added = device_libraries().add(
     "NCCL", {.used_for = "weights from GPU to GPU (weight_transport = \"nccl\")",
-             .load = [] { return concat(version_text(loaded().version), " at ", loaded().library.path()); }});
+             .load = [] { return concat(nvidia_version_text(loaded().version), " at ", loaded().library.path()); }});
 
 }  // namespace
 

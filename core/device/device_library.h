@@ -1,6 +1,7 @@
 #pragma once
 // Libraries that a device's ops load when they first need them. Each is one entry of device_libraries(), added by the
 // file that uses the library. `hone doctor` lists them.
+#include <cstdint>
 #include <string>
 
 #include "core/base/registry.h"
@@ -15,6 +16,9 @@ struct DeviceLibrary {
   std::string (*load)();  // loads the library and returns its version and file; throws Error if it is not there
 };
 Registry<DeviceLibrary>& device_libraries();
+
+// "13.1.0" of 130100: how cuBLASLt and NCCL number their versions.
+std::string nvidia_version_text(int64_t version);
 
 // Loads the libraries that training on the device needs. Throws the Error of one that is not there. A run calls it
 // before it computes anything.

@@ -19,14 +19,10 @@ std::string advice() {
 
 std::string soname(int major) { return concat("libcublasLt.so.", major); }
 
-std::string version_text(size_t version) {
-  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
-}
-
 struct Loaded {
   SharedLibrary library;
   CublasLt functions;
-  size_t version = 0;
+  int64_t version = 0;
 };
 
 // The soname of the header's major version first. Another one is opened too, so that the message says what is there.
@@ -44,8 +40,8 @@ Loaded load() {
   Loaded out{.library = SharedLibrary(request()), .functions = {}};
   CublasLt& f = out.functions;
   out.library.find(f.get_version, "cublasLtGetVersion");
-  out.version = f.get_version();
-  HONE_CHECK(out.version / 10000 == CUBLAS_VER_MAJOR, "cuBLASLt ", version_text(out.version), " is at ",
+  out.version = static_cast<int64_t>(f.get_version());
+  HONE_CHECK(out.version / 10000 == CUBLAS_VER_MAJOR, "cuBLASLt ", nvidia_version_text(out.version), " is at ",
              out.library.path(), ", and this program was built for cuBLASLt ", CUBLAS_VER_MAJOR, advice());
   out.library.find(f.get_status_name, "cublasLtGetStatusName");
   out.library.find(f.create, "cublasLtCreate");
@@ -67,7 +63,7 @@ const Loaded& loaded() {
 
 [[maybe_unused]] const bool added = device_libraries().add(
     "cuBLASLt", {.trains = true, .used_for = "gradients on a GPU, and numerics = \"fast\"", .load = [] {
-                   return concat(version_text(loaded().version), " at ", loaded().library.path());
+                   return concat(nvidia_version_text(loaded().version), " at ", loaded().library.path());
                  }});
 
 }  // namespace
