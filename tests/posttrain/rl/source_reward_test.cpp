@@ -83,5 +83,23 @@ TEST(SourceReward, ASourceWithoutARewardIsNamed) {
   EXPECT_NE(test::error_of([&] { scored(spec); }).find("is of source 'code'"), std::string::npos);
 }
 
+// Objectives that normalize each reward read these weights.
+TEST(SourceReward, WeightsAreThoseOfThePartsAndOfTheEnvironment) {
+  RewardSpec parts;
+  Config::from_text(
+      "kind = 'composite'\nparts = [{kind = 'exact', weight = 2.0}, {kind = 'exact'}, {kind = 'format', name = "
+      "'shape', "
+      "pattern = 'x', weight = 0.25}]",
+      "test")
+      .read([&](Fields& f) { parts.fields(f); });
+  EXPECT_EQ(weights_by_source({{"", parts}}, {}),
+            (std::map<std::string, Metrics>{{"", {{"exact", 2}, {"exact_2", 1}, {"shape", 0.25}}}}));
+  EnvironmentConfig environment;
+  environment.environment = Choice<EnvironmentSettings>("tools");
+  environment.reward_weight = 0.5;
+  EXPECT_EQ(weights_by_source({{"a", fixed("number", 2)}, {"b", RewardSpec()}}, environment),
+            (std::map<std::string, Metrics>{{"a", {{"", 1}, {"environment", 0.5}}}, {"b", {{"environment", 0.5}}}}));
+}
+
 }  // namespace
 }  // namespace hone
