@@ -123,26 +123,26 @@ std::vector<double> statistics(const Criterion& criterion, std::span<const doubl
 
 void add_fractions(const std::string& name, std::span<const uint8_t> kept, MetricSums& metrics) {
   const auto rejected = static_cast<double>(std::ranges::count(kept, 0));
-  metrics.add(name + "_masked_fraction", rejected, static_cast<double>(kept.size()));
-  metrics.add(name + "_seq_masked_fraction", rejected > 0, 1);
+  metrics.add(name + "masked_fraction", rejected, static_cast<double>(kept.size()));
+  metrics.add(name + "seq_masked_fraction", rejected > 0, 1);
 }
 
 // For each difference of a sequence whether every rule accepts it.
 std::vector<uint8_t> judge(std::span<const Rule> rules, std::span<const double> differences, MetricSums& metrics) {
   std::vector<uint8_t> kept(differences.size(), 1);
   for (const Rule& rule : rules) {
-    const std::string name = concat("rollout_corr/rollout_rs_", rule.name);
+    const std::string name = concat("rollout_corr/rollout_rs_", rule.name, "_");
     std::vector<uint8_t> own;
     for (const double statistic : statistics(rule.criterion, differences)) {
       own.push_back(rule.accepts(statistic));
-      metrics.add(name + "_mean", statistic, 1);
-      metrics.minimum(name + "_min", statistic);
-      metrics.maximum(name + "_max", statistic);
+      metrics.add(name + "mean", statistic, 1);
+      metrics.minimum(name + "min", statistic);
+      metrics.maximum(name + "max", statistic);
     }
     add_fractions(name, own, metrics);
     for (size_t i = 0; i < kept.size(); ++i) kept[i] = kept[i] && own[i];
   }
-  add_fractions("rollout_corr/rollout_rs", kept, metrics);
+  add_fractions("rollout_corr/rollout_rs_", kept, metrics);
   return kept;
 }
 
