@@ -84,6 +84,29 @@ TEST(RlRecipes, TokenSelectionKilledAndResumedIsTheUninterruptedRun) {
                           {"grpo/step-6/model.safetensors", "grpo/step-6/trainer/trainer.safetensors"});
 }
 
+// Quantiles, moments of rewards and rejections are those of the whole batch on each rank.
+TEST(RlRecipes, TokenSelectionAndSeveralRewardsOnTwoRanksHaveTheBitsOfOne) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const auto overrides = [](int ranks) {
+    return std::vector<std::string>{"stage.0.steps=3",
+                                    "stage.0.prompts_per_step=4",
+                                    "stage.0.max_staleness=1",
+                                    "stage.0.loss_type=sapo",
+                                    "stage.0.top_entropy_quantile=0.3",
+                                    "stage.0.off_policy_mask_threshold=0.02",
+                                    "stage.0.rollout_rs=seq_mean_k1",
+                                    "stage.0.rollout_rs_threshold=0.9_1.1",
+                                    "device=cpu",
+                                    "parallel.micro_batch_multiple=2",
+                                    concat("parallel.ranks=", ranks)};
+  };
+  const RecipeRun one(data, "rl/gdpo", overrides(1)), two(data, "rl/gdpo", overrides(2));
+  for (const char* metric : {"top_entropy/threshold", "rollout_corr/rollout_rs_masked_fraction", "opsm_clipfrac",
+                             "rewards/length_penalty/mean", "loss"})
+    EXPECT_EQ(one.values(metric), two.values(metric)) << metric;
+  expect_same_checkpoints(one.path(), two.path(), {"grpo/step-3/model.safetensors"});
+}
+
 TEST(RlRecipes, AnObjectiveThatAcceptsNothingLeavesTheWeightsAlone) {
   HONE_SHARED_OR_SKIP(data, "data");
   std::vector<std::string> overrides = few;

@@ -26,6 +26,8 @@ GivenRewards::GivenRewards(const Json& input, size_t num_sequences, std::string_
     const JsonArray& sequences = rewards.as_array("rewards");
     check_count("rewards", sequences.size());
     for (size_t s = 0; s < sequences.size(); ++s) {
+      HONE_CHECK(sequences[s].is_array() == sequences[0].is_array(), source, ": rewards[", s,
+                 "] is a list or rewards[0] is one; give all sequences a number, or all of them a list");
       if (!sequences[s].is_array()) {
         add(s, "reward", sequences[s]);
         continue;

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "posttrain/rl/reward_runner.h"
+#include "tests/posttrain/rl/environments/scripted_environment.h"
 #include "tests/support/errors.h"
 
 namespace hone {
@@ -95,7 +96,7 @@ TEST(SourceReward, WeightsAreThoseOfThePartsAndOfTheEnvironment) {
   EXPECT_EQ(weights_by_source({{"", parts}}, {}),
             (std::map<std::string, Metrics>{{"", {{"exact", 2}, {"exact_2", 1}, {"shape", 0.25}}}}));
   EnvironmentConfig environment;
-  environment.environment = Choice<EnvironmentSettings>("tools");
+  environment.environment.set("scripted", std::make_shared<test::ScriptedEnvironments>(nullptr));
   environment.reward_weight = 0.5;
   EXPECT_EQ(weights_by_source({{"a", fixed("number", 2)}, {"b", RewardSpec()}}, environment),
             (std::map<std::string, Metrics>{{"a", {{"", 1}, {"environment", 0.5}}}, {"b", {{"environment", 0.5}}}}));
