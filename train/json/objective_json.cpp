@@ -249,7 +249,11 @@ Json evaluate_objective(std::string_view name, const Json& input, std::string_vi
   const auto total = static_cast<int64_t>(reader.num_sequences());
   const int64_t size = rewards && group_size ? group_size->as_int("group_size") : std::max<int64_t>(total, 1);
   HONE_CHECK(size > 0 && total % size == 0, source, ": group_size ", size, " does not divide ", total, " sequences");
-  prepare(*objective, reader, rewards, static_cast<size_t>(size), table, metrics);
+  try {
+    prepare(*objective, reader, rewards, static_cast<size_t>(size), table, metrics);
+  } catch (const Error& error) {  // adds the file
+    fail(source, ": ", error.what());
+  }
 
   double count = 0;
   for (size_t s = 0; s < reader.num_sequences(); ++s)

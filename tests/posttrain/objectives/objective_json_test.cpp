@@ -206,6 +206,8 @@ TEST(ObjectiveJson, BadInputIsNamed) {
   expect("grpo", input({{"mask", JsonArray{}}}), "mask has 0 sequences");
   expect("grpo", input({{"config", JsonObject{{"epsilo", 0.1}}}}), "epsilon");
   expect("grpo", input({{"config", JsonObject{{"epsilon", "wide"}}}}), "epsilon");
+  expect("grpo", input({{"advantages", JsonArray{1, 2, 3, 4}}, {"config", JsonObject{{"top_entropy_quantile", 0.5}}}}),
+         "x.json: column old_entropy");
   expect("dpo", JsonObject{{"logp", nested(logp)}}, "reference_logp");
   expect("dpo", JsonObject{{"logp", nested({{-1}})}, {"reference_logp", nested({{-1}})}}, "pairs");
   expect("sft", JsonObject{{"logp", JsonArray{JsonArray{nullptr, -1}}}}, "logp[0][0]");
