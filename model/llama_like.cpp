@@ -2,24 +2,9 @@
 
 #include <cmath>
 
-#include "model/transformer.h"
+#include "model/mlp.h"
 
 namespace hone {
-
-namespace {
-
-class LlamaLike : public Transformer<RmsNorm, GatedMlp> {
- public:
-  explicit LlamaLike(const LlamaLikeConfig& config);
-
- private:
-  void allocate_tables(Context& context) override;
-
-  RopeConfig rotary_;
-  Buffer rotary_bytes_;
-};
-
-}  // namespace
 
 LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture, std::optional<int64_t> head_dim) {
   LlamaLikeConfig out;
@@ -47,51 +32,59 @@ LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture, 
   return out;
 }
 
-LlamaLike::LlamaLike(const LlamaLikeConfig& config) : rotary_(config.rotary) {
-  shape_ = config.shape;
-  config_ = config.resolved;
-  const int64_t width = shape_.hidden_size, dim = shape_.head_dim, queries = shape_.num_attention_heads * dim,
-                keys = shape_.num_kv_heads * dim;
-  make_embedding_and_lm_head("model.embed_tokens", config.tied, config.init_std);
-  for (int64_t i = 0; i < shape_.num_layers; ++i) {
-    const std::string prefix = concat("model.layers.", i, "."), attention = prefix + "self_attn.",
-                      mlp = prefix + "mlp.";
-    auto& layer = layers_.emplace_back();
-    layer.attention_norm = RmsNorm(prefix + "input_layernorm", width, config.norm_eps);
-    layer.attention.qkv =
-        Linear({{attention + "q_proj", queries}, {attention + "k_proj", keys}, {attention + "v_proj", keys}}, width,
-               config.qkv_bias, config.init_std);
-    layer.attention.output = Linear({{attention + "o_proj", width}}, queries, config.output_bias, config.init_std);
-    if (config.qk_norm) {
-      layer.attention.q_norm = RmsNorm(attention + "q_norm", dim, config.norm_eps).weight;
-      layer.attention.k_norm = RmsNorm(attention + "k_norm", dim, config.norm_eps).weight;
-    }
-    layer.attention.heads = {shape_.num_attention_heads, shape_.num_kv_heads, dim, dim,
-                             static_cast<float>(config.norm_eps)};
-    layer.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
-    layer.attention.window = config.windows[static_cast<size_t>(i)];
-    layer.mlp_norm = RmsNorm(prefix + "post_attention_layernorm", width, config.norm_eps);
-    layer.mlp.gate_up =
-        Linear({{mlp + "gate_proj", shape_.intermediate_size}, {mlp + "up_proj", shape_.intermediate_size}}, width,
-               config.mlp_bias, config.init_std);
-    layer.mlp.down = Linear({{mlp + "down_proj", width}}, shape_.intermediate_size, config.mlp_bias, config.init_std);
+// The attention of layer `index`.
+static std::unique_ptr<SelfAttention> make_attention(const LlamaLikeConfig& config, int64_t index,
+                                                     std::shared_ptr<const RopeTable> rope) {
+  const ModelShape& shape = config.shape;
+  const std::string prefix = concat("model.layers.", index, ".self_attn.");
+  const int64_t dim = shape.head_dim, queries = shape.num_attention_heads * dim, keys = shape.num_kv_heads * dim;
+  auto out = std::make_unique<SelfAttention>();
+  out->qkv = Linear({{prefix + "q_proj", queries}, {prefix + "k_proj", keys}, {prefix + "v_proj", keys}},
+                    shape.hidden_size, config.qkv_bias, config.init_std);
+  out->output = Linear({{prefix + "o_proj", shape.hidden_size}}, queries, config.output_bias, config.init_std);
+  if (config.qk_norm) {
+    out->q_norm = Norm::rms(prefix + "q_norm", dim, config.norm_eps).weight;
+    out->k_norm = Norm::rms(prefix + "k_norm", dim, config.norm_eps).weight;
   }
-  final_norm_ = RmsNorm("model.norm", width, config.norm_eps);
+  out->heads = {shape.num_attention_heads, shape.num_kv_heads, dim, dim, static_cast<float>(config.norm_eps)};
+  out->scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
+  out->window = config.windows[static_cast<size_t>(index)];
+  out->rope = std::move(rope);
+  out->kv_layer = static_cast<size_t>(index);
+  return out;
 }
 
-void LlamaLike::allocate_tables(Context& context) {
-  const int64_t positions = shape_.max_positions, dim = rotary_.dim;
-  rotary_bytes_ = Buffer(context.device(), static_cast<size_t>(positions * dim) * size_of(DType::f32));
-  const Tensor table(rotary_bytes_.data(), DType::f32, context.kind(), {positions, dim});
-  if (context.kind() != DeviceKind::meta) {
-    std::vector<float> host(static_cast<size_t>(positions * dim));
-    const Tensor view = host_view(std::span(host)).view({positions, dim});
-    rope_table(view, rotary_);
-    context.copy(table, view);
-  }
-  for (auto& layer : layers_) layer.attention.cos_sin = table;
+static std::unique_ptr<GatedMlp> make_mlp(const LlamaLikeConfig& config, int64_t index) {
+  const std::string prefix = concat("model.layers.", index, ".mlp.");
+  const int64_t width = config.shape.hidden_size, inner = config.shape.intermediate_size;
+  auto out = std::make_unique<GatedMlp>();
+  out->gate_up =
+      Linear({{prefix + "gate_proj", inner}, {prefix + "up_proj", inner}}, width, config.mlp_bias, config.init_std);
+  out->down = Linear({{prefix + "down_proj", width}}, inner, config.mlp_bias, config.init_std);
+  return out;
 }
 
-std::unique_ptr<Model> make_llama_like(const LlamaLikeConfig& config) { return std::make_unique<LlamaLike>(config); }
+TransformerParts llama_like_parts(const LlamaLikeConfig& config) {
+  TransformerParts parts{.shape = config.shape, .config = config.resolved};
+  const int64_t width = config.shape.hidden_size;
+  parts.make_embedding_and_lm_head("model.embed_tokens", config.tied, config.init_std);
+  const auto rope = std::make_shared<RopeTable>(RopeTable{config.rotary, config.shape.max_positions});
+  parts.ropes = {rope};
+  for (int64_t i = 0; i < config.shape.num_layers; ++i) {
+    const std::string prefix = concat("model.layers.", i, ".");
+    DecoderLayer layer;
+    layer.mixer.before = Norm::rms(prefix + "input_layernorm", width, config.norm_eps);
+    layer.mixer.sublayer = make_attention(config, i, rope);
+    layer.mlp.before = Norm::rms(prefix + "post_attention_layernorm", width, config.norm_eps);
+    layer.mlp.sublayer = make_mlp(config, i);
+    parts.layers.push_back(std::move(layer));
+  }
+  parts.final_norm = Norm::rms("model.norm", width, config.norm_eps);
+  return parts;
+}
+
+std::unique_ptr<Model> make_llama_like(const LlamaLikeConfig& config) {
+  return make_transformer(llama_like_parts(config));
+}
 
 }  // namespace hone

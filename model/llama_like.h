@@ -2,7 +2,7 @@
 // The decoder of llama, qwen2, qwen3 and mistral, with RMSNorm, RoPE and a gated MLP. A family's file sets the
 // differences.
 #include "model/config_reader.h"
-#include "model/model.h"
+#include "model/transformer.h"
 
 namespace hone {
 
@@ -20,6 +20,8 @@ struct LlamaLikeConfig {
 LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture,
                                 std::optional<int64_t> head_dim = std::nullopt);
 
+// The parts, for a family that replaces some of them: experts in place of MLPs, norms at other places.
+TransformerParts llama_like_parts(const LlamaLikeConfig& config);
 std::unique_ptr<Model> make_llama_like(const LlamaLikeConfig& config);
 
 }  // namespace hone

@@ -165,7 +165,9 @@ void Model::add_lora(const LoraConfig& config) {
       if (chosen[next]) slices.push_back({modules[next], row, slice.rows});
       row += slice.rows, ++next;
     }
-    if (!slices.empty()) linear->lora.emplace(*lora_, std::move(slices), linear->weight.shape[1]);
+    if (slices.empty()) continue;
+    linear->lora.emplace(*lora_, std::move(slices), linear->weight.shape[1]);
+    linear->lora->a.active_share = linear->lora->b.active_share = linear->weight.active_share;
   }
 }
 

@@ -28,7 +28,8 @@ std::vector<Unit> split(Model& model, DeviceKind device) {
   std::vector<Unit> out(static_cast<size_t>(num_layers) + 2);
   size_t at = 0;
   for (int64_t layer = 0; layer < num_layers; ++layer) {
-    const std::vector<Param*> own = model.layer_params(layer);
+    const ModuleList modules = model.layer_modules(layer);
+    const std::vector<Param*>& own = modules.params;
     Unit& unit = out[static_cast<size_t>(layer) + 1];
     unit.params = own;
     unit.adds_once =
@@ -38,7 +39,7 @@ std::vector<Unit> split(Model& model, DeviceKind device) {
       out.front().params.assign(base.begin(), base.begin() + static_cast<std::ptrdiff_t>(at));
     }
     at += own.size();
-    for (Linear* linear : model.layer_linears(layer))
+    for (Linear* linear : modules.linears)
       if (linear->lora) unit.params.insert(unit.params.end(), {&linear->lora->a, &linear->lora->b});
   }
   out.back().params.assign(base.begin() + static_cast<std::ptrdiff_t>(at), base.end());
