@@ -148,6 +148,19 @@ void LoraLayer::merge_into(Context& context, Tensor weight) const {
   }
 }
 
+// Experts have adapters at the same matrices, and no dropout: their rows are sorted, so a row has no place in the step.
+static void check_experts(const Linear& linear, const std::vector<bool>& chosen, const LoraConfig& config) {
+  const size_t parts = chosen.size() / static_cast<size_t>(linear.num_experts);
+  bool any = false;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    any = any || chosen[i];
+    HONE_CHECK(chosen[i] == chosen[i % parts], "lora: target_modules has ", linear.weight.slices[i].name,
+               chosen[i] ? "" : " not", ", unlike the layer's first expert; target all experts of a layer or none");
+  }
+  HONE_CHECK(!any || config.lora_dropout == 0, "lora: lora_dropout is ", config.lora_dropout,
+             ", wants 0 for adapters of experts (", linear.weight.slices.front().name, ")");
+}
+
 void Model::add_lora(const LoraConfig& config) {
   HONE_CHECK(config.r > 0, "lora: r is ", config.r, ", wants 1 or more");
   HONE_CHECK(!lora_, "lora: the model has adapters");
@@ -159,6 +172,10 @@ void Model::add_lora(const LoraConfig& config) {
   for (Param* param : base_params()) param->trainable = false;
   size_t next = 0;
   for (Linear* linear : linear_modules()) {
+    if (linear->num_experts > 0) {
+      const auto first = chosen.begin() + static_cast<std::ptrdiff_t>(next);
+      check_experts(*linear, {first, first + static_cast<std::ptrdiff_t>(linear->weight.slices.size())}, config);
+    }
     std::vector<LoraLayer::Slice> slices;
     int64_t row = 0;
     for (const Param::Slice& slice : linear->weight.slices) {

@@ -33,29 +33,37 @@ struct TokenProbs {
   }
 };
 
+// Adds the sums of sequence s, whose tokens are [first, last).
+void add_sequence(const RouterLoad& args, int64_t s, int64_t first, int64_t last) {
+  const int64_t E = args.logits.dim(1), k = args.experts.dim(1);
+  TokenProbs token;
+  std::vector<double> counts(static_cast<size_t>(E)), sums(static_cast<size_t>(E));
+  double z = 0, dropped = 0;
+  for (int64_t t = first; t < last; ++t) {
+    const double weight = args.weights.ptr<float>()[t];
+    token.compute(args.logits.row<float>(t), E, args.scores);
+    for (size_t e = 0; e < sums.size(); ++e) sums[e] += weight * token.probs[e];
+    for (int64_t c = 0; c < k; ++c) {
+      counts[static_cast<size_t>(args.experts.row<int32_t>(t)[c])] += weight;
+      if (args.places && args.places.row<int32_t>(t)[c] < 0) dropped += weight;
+    }
+    z += weight * token.logsumexp * token.logsumexp;
+  }
+  for (int64_t e = 0; e < E; ++e) {
+    args.load.row<float>(s)[e] += static_cast<float>(counts[static_cast<size_t>(e)]);
+    args.probs.row<float>(s)[e] += static_cast<float>(sums[static_cast<size_t>(e)]);
+  }
+  args.rest.row<float>(s)[0] += static_cast<float>(z);
+  args.rest.row<float>(s)[1] += static_cast<float>(dropped);
+}
+
 void load(Context&, const RouterLoad& args) {
   check_router_load(args);
   check_offsets(router_load, args.offsets, args.logits.dim(0));
-  const int64_t S = args.load.dim(0), E = args.logits.dim(1), k = args.experts.dim(1);
-  check_indices(router_load, "experts", args.experts.view({args.experts.size()}), E);
+  check_indices(router_load, "experts", args.experts.view({args.experts.size()}), args.logits.dim(1));
   const int32_t* at = args.offsets.ptr<int32_t>();
-  parallel_for(S, 1, [&](int64_t begin, int64_t end) {
-    TokenProbs token;
-    for (int64_t s = begin; s < end; ++s) {
-      std::vector<double> counts(static_cast<size_t>(E)), sums(static_cast<size_t>(E));
-      double z = 0;
-      for (int64_t t = at[s]; t < at[s + 1]; ++t) {
-        token.compute(args.logits.row<float>(t), E, args.scores);
-        for (size_t e = 0; e < sums.size(); ++e) sums[e] += token.probs[e];
-        for (int64_t c = 0; c < k; ++c) ++counts[static_cast<size_t>(args.experts.row<int32_t>(t)[c])];
-        z += token.logsumexp * token.logsumexp;
-      }
-      for (int64_t e = 0; e < E; ++e) {
-        args.load.row<float>(s)[e] += static_cast<float>(counts[static_cast<size_t>(e)]);
-        args.probs.row<float>(s)[e] += static_cast<float>(sums[static_cast<size_t>(e)]);
-      }
-      args.z.ptr<float>()[s] += static_cast<float>(z);
-    }
+  parallel_for(args.load.dim(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s) add_sequence(args, s, at[s], at[s + 1]);
   });
 }
 
@@ -65,24 +73,27 @@ double total(const float* row, int64_t count) {
   return sum;
 }
 
-void losses(Context&, const RouterLosses& args) {
-  check_router_losses(args);
+void add_sums(Context&, const RouterSums& args) {
+  check_router_sums(args);
   const int64_t S = args.load.dim(0), E = args.load.dim(1);
-  double balance = 0, z = 0;
+  std::vector<double> sums(static_cast<size_t>(3 + E));
   for (int64_t s = 0; s < S; ++s) {
     const float *loads = args.load.row<float>(s), *probs = args.probs.row<float>(s);
-    const double tokens = total(loads, E) / static_cast<double>(args.num_choices);
+    const double weight = total(loads, E) / static_cast<double>(args.num_choices);
     double dot = 0;
-    for (int64_t e = 0; e < E; ++e) dot += double{loads[e]} * double{probs[e]};
-    if (tokens > 0) balance += static_cast<double>(E) * dot / tokens;
-    z += double{args.z.ptr<float>()[s]};
+    for (int64_t e = 0; e < E; ++e) {
+      dot += double{loads[e]} * double{probs[e]};
+      sums[static_cast<size_t>(3 + e)] += double{loads[e]};
+    }
+    if (weight > 0) sums[0] += static_cast<double>(E) * dot / weight;
+    sums[1] += double{args.rest.row<float>(s)[0]};
+    sums[2] += double{args.rest.row<float>(s)[1]};
   }
-  args.losses.ptr<float>()[0] += static_cast<float>(balance);
-  args.losses.ptr<float>()[1] += static_cast<float>(z);
+  for (int64_t i = 0; i < 3 + E; ++i) args.sums.ptr<float>()[i] += static_cast<float>(sums[static_cast<size_t>(i)]);
 }
 
-// With g_e = balance E load_e / n: softmax dl_e = p_e (g_e - sum_j g_j p_j). Sigmoid scores s_e over their sum S:
-// dl_e = s_e (1 - s_e) / S (g_e - sum_j g_j p_j). z: dl_e = 2 z logsumexp softmax_e.
+// With g_e = w balance E load_e / W: softmax dl_e = p_e (g_e - sum_j g_j p_j). Sigmoid scores s_e over their sum S:
+// dl_e = s_e (1 - s_e) / S (g_e - sum_j g_j p_j). z: dl_e = 2 w z logsumexp softmax_e.
 void losses_backward(Context&, const RouterLossesBackward& args) {
   check_router_losses_backward(args);
   check_offsets(router_losses_backward, args.offsets, args.logits.dim(0));
@@ -93,19 +104,20 @@ void losses_backward(Context&, const RouterLossesBackward& args) {
     std::vector<double> g(static_cast<size_t>(E));
     for (int64_t s = begin; s < end; ++s) {
       const float* loads = args.load.row<float>(s);
-      const double tokens = total(loads, E) / static_cast<double>(args.num_choices);
+      const double all = total(loads, E) / static_cast<double>(args.num_choices);
       for (size_t e = 0; e < g.size(); ++e)
-        g[e] = tokens > 0 ? double{args.balance} * static_cast<double>(E) * double{loads[e]} / tokens : 0;
+        g[e] = all > 0 ? double{args.balance} * static_cast<double>(E) * double{loads[e]} / all : 0;
       for (int64_t t = at[s]; t < at[s + 1]; ++t) {
         token.compute(args.logits.row<float>(t), E, args.scores);
+        const double weight = args.weights.ptr<float>()[t];
         double mean = 0;
         for (size_t e = 0; e < g.size(); ++e) mean += g[e] * token.probs[e];
         for (size_t e = 0; e < g.size(); ++e) {
           const double slope = args.scores == RouterScores::sigmoid
                                    ? token.sigmoid[e] * (1 - token.sigmoid[e]) / token.sigmoid_sum
                                    : token.probs[e];
-          args.dlogits.row<float>(t)[e] +=
-              static_cast<float>(slope * (g[e] - mean) + 2 * double{args.z} * token.logsumexp * token.softmax[e]);
+          args.dlogits.row<float>(t)[e] += static_cast<float>(
+              weight * (slope * (g[e] - mean) + 2 * double{args.z} * token.logsumexp * token.softmax[e]));
         }
       }
     }
@@ -124,7 +136,7 @@ void bias_update(Context&, const RouterBiasUpdate& args) {
 }
 
 [[maybe_unused]] const bool added = router_load.add({"specification", DeviceKind::cpu, load}) &&
-                                    router_losses.add({"specification", DeviceKind::cpu, losses}) &&
+                                    router_sums.add({"specification", DeviceKind::cpu, add_sums}) &&
                                     router_losses_backward.add({"specification", DeviceKind::cpu, losses_backward}) &&
                                     router_bias_update.add({"specification", DeviceKind::cpu, bias_update});
 
@@ -137,22 +149,25 @@ void check_router_load(const RouterLoad& args) {
   check_shape(router_load, "offsets", args.offsets, {S + 1}, DType::i32);
   check_shape(router_load, "load", args.load, {S, E});
   check_shape(router_load, "probs", args.probs, {S, E});
-  check_shape(router_load, "z", args.z, {S});
+  check_shape(router_load, "rest", args.rest, {S, 2});
+  check_optional(router_load, "places", args.places, {T, args.experts.dim(1)}, DType::i32);
+  check_shape(router_load, "weights", args.weights, {T});
   HONE_CHECK(args.experts.contiguous(), "router_load: rows of experts have gaps");
 }
-void check_router_losses(const RouterLosses& args) {
+void check_router_sums(const RouterSums& args) {
   const int64_t S = args.load.dim(0), E = args.load.dim(1);
-  check_shape(router_losses, "losses", args.losses, {2});
-  check_shape(router_losses, "load", args.load, {S, E});
-  check_shape(router_losses, "probs", args.probs, {S, E});
-  check_shape(router_losses, "z", args.z, {S});
-  HONE_CHECK(args.num_choices >= 1, "router_losses: num_choices is ", args.num_choices);
+  check_shape(router_sums, "sums", args.sums, {3 + E});
+  check_shape(router_sums, "load", args.load, {S, E});
+  check_shape(router_sums, "probs", args.probs, {S, E});
+  check_shape(router_sums, "rest", args.rest, {S, 2});
+  HONE_CHECK(args.num_choices >= 1, "router_sums: num_choices is ", args.num_choices);
 }
 void check_router_losses_backward(const RouterLossesBackward& args) {
   const int64_t T = args.logits.dim(0), E = args.logits.dim(1), S = args.load.dim(0);
   check_shape(router_losses_backward, "logits", args.logits, {T, E});
   check_shape(router_losses_backward, "dlogits", args.dlogits, {T, E});
   check_shape(router_losses_backward, "load", args.load, {S, E});
+  check_shape(router_losses_backward, "weights", args.weights, {T});
   check_shape(router_losses_backward, "offsets", args.offsets, {S + 1}, DType::i32);
   HONE_CHECK(args.num_choices >= 1, "router_losses_backward: num_choices is ", args.num_choices);
 }

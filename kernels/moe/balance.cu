@@ -2,12 +2,12 @@
 //
 // Use       every shape.
 // Tile      probs_kernel, gradient_kernel: one token per warp. sum_kernel: one sequence and 32 experts per block.
-//           losses_kernel, bias_kernel: one block.
+//           total_kernel, bias_kernel: one block.
 // Roles     probs, gradient: 4 warps, all alike. sum: 32 warps; a warp adds every 32nd token of the sequence, one
-//           expert per lane. losses: 32 warps; a warp takes every 32nd sequence. bias: 1 warp.
+//           expert per lane. total: 32 warps; a warp takes every 32nd sequence. bias: 1 warp.
 // Pipeline  none.
-// Smem      sum: static, 32 * 33 + 32 words. losses: static, 64 words. Others: none.
-// Numerics  f32; load in integers. A sequence's sums depend on its own tokens: tokens w, w + 32, ... from zero, then
+// Smem      sum: static, 32 * 66 words. total: static, 96 words. Others: none.
+// Numerics  f32. A sequence's sums depend on its own tokens: tokens w, w + 32, ... from zero, then
 //           warps in ascending order; one addition to each element.
 // PDL       none.
 // Limits    none.
@@ -51,44 +51,48 @@ __global__ void __launch_bounds__(32 * router_warps)
 }
 
 struct LoadShape {
-  int64_t load_stride, probs_stride;
+  int64_t load_stride, probs_stride, rest_stride;
   int E, k;
 };
 
 __global__ void __launch_bounds__(32 * sum_warps)
-    sum_kernel(float* load, float* probs, float* z, const float* token_probs, const float* token_z,
-               const int32_t* experts, const int32_t* offsets, LoadShape s) {
-  __shared__ float sums[sum_warps][33];
-  __shared__ int counts[32];
+    sum_kernel(float* load, float* probs, float* rest, const float* token_probs, const float* token_z,
+               const int32_t* experts, const int32_t* places, const float* weights, const int32_t* offsets,
+               LoadShape s) {
+  // Of each warp: per lane the load and the probabilities of its expert; then z and dropped choices.
+  __shared__ float loads[sum_warps][32], sums[sum_warps][32], others[sum_warps][2];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t sequence = blockIdx.x, begin = offsets[sequence], end = offsets[sequence + 1];
-  const int first = static_cast<int>(blockIdx.y) * 32, e = first + lane;
-  if (warp == 0) counts[lane] = 0;
-  float sum = 0, z_sum = 0;
-#pragma unroll 4
+  const int e = static_cast<int>(blockIdx.y) * 32 + lane;
+  float chosen = 0, sum = 0, z = 0, dropped = 0;
   for (int64_t t = begin + warp; t < end; t += sum_warps) {
-    if (e < s.E) sum += token_probs[t * s.E + e];
-    z_sum += token_z[t];
+    const float weight = weights[t];
+    if (e < s.E) sum = fmaf(weight, token_probs[t * s.E + e], sum);
+    z = fmaf(weight, token_z[t], z);
+    for (int c = 0; c < s.k; ++c) {
+      if (experts[t * s.k + c] == e) chosen += weight;
+      if (places && places[t * s.k + c] < 0) dropped += weight;
+    }
   }
+  loads[warp][lane] = chosen;
   sums[warp][lane] = sum;
-  if (lane == 0) sums[warp][32] = z_sum;
-  __syncthreads();  // the sums are stored, the counters are 0
-  for (int64_t i = begin * s.k + threadIdx.x; i < end * s.k; i += 32 * sum_warps) {
-    const int chosen = experts[i] - first;
-    if (chosen >= 0 && chosen < 32) atomicAdd(counts + chosen, 1);
+  if (lane == 0) {
+    others[warp][0] = z;
+    others[warp][1] = dropped;
   }
-  __syncthreads();  // all choices are counted
+  __syncthreads();  // the sums of all warps are stored
   if (warp > 0) return;
-  float total = 0, z_total = 0;
+  float load_total = 0, prob_total = 0, other_total = 0;
   for (int w = 0; w < sum_warps; ++w) {
-    total += sums[w][lane];
-    z_total += sums[w][32];
+    load_total += loads[w][lane];
+    prob_total += sums[w][lane];
+    other_total += others[w][lane % 2];
   }
   if (e < s.E) {
-    load[sequence * s.load_stride + e] += static_cast<float>(counts[lane]);
-    probs[sequence * s.probs_stride + e] += total;
+    load[sequence * s.load_stride + e] += load_total;
+    probs[sequence * s.probs_stride + e] += prob_total;
   }
-  if (blockIdx.y == 0 && lane == 0) z[sequence] += z_total;
+  if (blockIdx.y == 0 && lane < 2) rest[sequence * s.rest_stride + lane] += other_total;
 }
 
 void load(Context& context, const RouterLoad& args) {
@@ -104,58 +108,74 @@ void load(Context& context, const RouterLoad& args) {
   LoadShape s{};
   s.load_stride = args.load.row_stride;
   s.probs_stride = args.probs.row_stride;
+  s.rest_stride = args.rest.row_stride;
   s.E = static_cast<int>(E);
   s.k = static_cast<int>(args.experts.dim(1));
   const dim3 grid(static_cast<unsigned>(S), static_cast<unsigned>((E + 31) / 32));
   sum_kernel<<<grid, 32 * sum_warps, 0, cuda_stream(context)>>>(
-      numbers<float>(args.load), numbers<float>(args.probs), numbers<float>(args.z), probs, z,
-      numbers<const int32_t>(args.experts), numbers<const int32_t>(args.offsets), s);
+      numbers<float>(args.load), numbers<float>(args.probs), numbers<float>(args.rest), probs, z,
+      numbers<const int32_t>(args.experts), args.places ? numbers<const int32_t>(args.places) : nullptr,
+      numbers<const float>(args.weights), numbers<const int32_t>(args.offsets), s);
   check_launch(router_load);
 }
 size_t load_scratch(const RouterLoad& args) {
   return static_cast<size_t>(args.logits.dim(0) * (args.logits.dim(1) + 1)) * sizeof(float) + 256;
 }
 
+struct TotalShape {
+  int64_t sequences, load_stride, probs_stride, rest_stride;
+  int E, k;
+};
+
 __global__ void __launch_bounds__(1024)
-    losses_kernel(float* losses, const float* load, const float* probs, const float* z, int64_t S, int E, int k,
-                  int64_t load_stride, int64_t probs_stride) {
-  __shared__ float sums[32], z_sums[32];
+    total_kernel(float* sums, const float* load, const float* probs, const float* rest, TotalShape s) {
+  __shared__ float parts[3][32];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  float balance = 0, z_sum = 0;
-  for (int64_t s = warp; s < S; s += 32) {
+  float balance = 0, z = 0, dropped = 0;
+  for (int64_t sequence = warp; sequence < s.sequences; sequence += 32) {
     float choices = 0, dot = 0;
-    for (int e = lane; e < E; e += 32) {
-      const float chosen = load[s * load_stride + e];
+    for (int e = lane; e < s.E; e += 32) {
+      const float chosen = load[sequence * s.load_stride + e];
       choices += chosen;
-      dot = fmaf(chosen, probs[s * probs_stride + e], dot);
+      dot = fmaf(chosen, probs[sequence * s.probs_stride + e], dot);
     }
     choices = warp_sum(choices);
     dot = warp_sum(dot);
-    if (choices > 0) balance += static_cast<float>(E) * dot / (choices / static_cast<float>(k));
-    z_sum += z[s];
+    if (choices > 0) balance += static_cast<float>(s.E) * dot / (choices / static_cast<float>(s.k));
+    z += rest[sequence * s.rest_stride];
+    dropped += rest[sequence * s.rest_stride + 1];
   }
   if (lane == 0) {
-    sums[warp] = balance;
-    z_sums[warp] = z_sum;
+    parts[0][warp] = balance;
+    parts[1][warp] = z;
+    parts[2][warp] = dropped;
   }
   __syncthreads();  // the sums of all warps are stored
-  if (threadIdx.x > 0) return;
-  float total = 0, z_total = 0;
-  for (int w = 0; w < 32; ++w) {
-    total += sums[w];
-    z_total += z_sums[w];
+  if (threadIdx.x < 3) {
+    float total = 0;
+    for (int w = 0; w < 32; ++w) total += parts[threadIdx.x][w];
+    sums[threadIdx.x] += total;
   }
-  losses[0] += total;
-  losses[1] += z_total;
+  for (int e = static_cast<int>(threadIdx.x); e < s.E; e += 1024) {
+    float total = 0;
+    for (int64_t sequence = 0; sequence < s.sequences; ++sequence) total += load[sequence * s.load_stride + e];
+    sums[3 + e] += total;
+  }
 }
 
-void losses(Context& context, const RouterLosses& args) {
-  check_router_losses(args);
-  losses_kernel<<<1, 1024, 0, cuda_stream(context)>>>(
-      numbers<float>(args.losses), numbers<const float>(args.load), numbers<const float>(args.probs),
-      numbers<const float>(args.z), args.load.dim(0), static_cast<int>(args.load.dim(1)),
-      static_cast<int>(args.num_choices), args.load.row_stride, args.probs.row_stride);
-  check_launch(router_losses);
+void add_sums(Context& context, const RouterSums& args) {
+  check_router_sums(args);
+  TotalShape s{};
+  s.sequences = args.load.dim(0);
+  s.load_stride = args.load.row_stride;
+  s.probs_stride = args.probs.row_stride;
+  s.rest_stride = args.rest.row_stride;
+  s.E = static_cast<int>(args.load.dim(1));
+  s.k = static_cast<int>(args.num_choices);
+  total_kernel<<<1, 1024, 0, cuda_stream(context)>>>(numbers<float>(args.sums), numbers<const float>(args.load),
+                                                     numbers<const float>(args.probs), numbers<const float>(args.rest),
+                                                     s);
+  check_launch(router_sums);
 }
 
 struct GradientShape {
@@ -167,7 +187,8 @@ struct GradientShape {
 
 // The formulas are those of balance.cpp.
 __global__ void __launch_bounds__(32 * router_warps)
-    gradient_kernel(float* dlogits, const float* logits, const float* load, const int32_t* offsets, GradientShape s) {
+    gradient_kernel(float* dlogits, const float* logits, const float* load, const float* weights,
+                    const int32_t* offsets, GradientShape s) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t t = int64_t{blockIdx.x} * router_warps + warp;
   if (t >= s.tokens) return;
@@ -190,11 +211,11 @@ __global__ void __launch_bounds__(32 * router_warps)
   float mean = 0;
   token.each([&](int e) { mean = fmaf(factor * chosen[e], prob(token.logits[e]), mean); });
   mean = warp_sum(mean);
-  const float z = 2 * s.z * prob.logsumexp();
+  const float z = 2 * s.z * prob.logsumexp(), weight = weights[t];
   token.each([&](int e) {
     const float logit = token.logits[e], p = prob(logit);
     const float slope = prob.sigmoid ? p * (1.0f - sigmoid_of(logit)) : p;
-    dlogits[t * s.dlogits_stride + e] += fmaf(slope, factor * chosen[e] - mean, z * prob.softmax(logit));
+    dlogits[t * s.dlogits_stride + e] += weight * fmaf(slope, factor * chosen[e] - mean, z * prob.softmax(logit));
   });
 }
 
@@ -214,7 +235,8 @@ void losses_backward(Context& context, const RouterLossesBackward& args) {
   if (s.tokens == 0 || s.sequences == 0) return;
   gradient_kernel<<<static_cast<unsigned>((s.tokens + router_warps - 1) / router_warps), 32 * router_warps, 0,
                     cuda_stream(context)>>>(numbers<float>(args.dlogits), numbers<const float>(args.logits),
-                                            numbers<const float>(args.load), numbers<const int32_t>(args.offsets), s);
+                                            numbers<const float>(args.load), numbers<const float>(args.weights),
+                                            numbers<const int32_t>(args.offsets), s);
   check_launch(router_losses_backward);
 }
 
@@ -236,7 +258,7 @@ void bias_update(Context& context, const RouterBiasUpdate& args) {
 }
 
 [[maybe_unused]] const bool added = router_load.add({"warps", DeviceKind::cuda, load, 0, nullptr, load_scratch}) &&
-                                    router_losses.add({"warps", DeviceKind::cuda, losses}) &&
+                                    router_sums.add({"warps", DeviceKind::cuda, add_sums}) &&
                                     router_losses_backward.add({"warps", DeviceKind::cuda, losses_backward}) &&
                                     router_bias_update.add({"warps", DeviceKind::cuda, bias_update});
 

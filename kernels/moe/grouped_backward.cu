@@ -40,7 +40,7 @@ struct Product {
 struct GroupShape {
   const int32_t* offsets;
   int num_experts, rows, n_tiles;
-  int64_t matrix;  // elements of w or dw per expert: its rows times the row stride
+  int64_t matrix;  // elements from an expert's matrix of w or dw to the next one's
 };
 
 // The product of a thread block and the first element of its tile. False: nothing to compute.
@@ -216,7 +216,7 @@ Product<T> input_product(const GroupedGemmBackwardInput& args) {
   of.b = numbers<const T>(args.w);
   of.out = args.dx.data;
   of.a_stride = args.dy.row_stride;
-  of.b_stride = args.w.row_stride;
+  of.b_stride = args.w.dim(2);
   of.out_stride = args.dx.row_stride;
   of.N = static_cast<int>(args.dx.dim(1));
   of.K = static_cast<int>(args.dy.dim(1));
@@ -232,7 +232,7 @@ Product<T> weight_product(const GroupedGemmBackwardWeight& args) {
   of.out = args.dw.data;
   of.a_stride = args.dy.row_stride;
   of.b_stride = args.x.row_stride;
-  of.out_stride = args.dw.row_stride;
+  of.out_stride = args.dw.dim(2);
   of.M = static_cast<int>(args.dy.dim(1));
   of.N = static_cast<int>(args.x.dim(1));
   return of;
@@ -241,8 +241,7 @@ Product<T> weight_product(const GroupedGemmBackwardWeight& args) {
 template <class Kernel, class T>
 void launch_input(Context& context, const GroupedGemmBackwardInput& args, Kernel* kernel, const Product<T>& of,
                   int64_t size, size_t bytes) {
-  const GroupShape groups =
-      groups_of(args.offsets, args.dx.dim(0), args.dx.dim(1), size, args.dy.dim(1) * args.w.row_stride);
+  const GroupShape groups = groups_of(args.offsets, args.dx.dim(0), args.dx.dim(1), size, args.w.row_stride);
   const int64_t blocks = most_group_tiles(args.dx.dim(0), groups.num_experts, size) * groups.n_tiles;
   kernel<<<static_cast<unsigned>(blocks), threads, bytes, cuda_stream(context)>>>(of, groups);
   check_launch(grouped_gemm_backward_input);
@@ -251,8 +250,7 @@ void launch_input(Context& context, const GroupedGemmBackwardInput& args, Kernel
 template <class Kernel, class T>
 void launch_weight(Context& context, const GroupedGemmBackwardWeight& args, Kernel* kernel, const Product<T>& of,
                    int64_t size, size_t bytes) {
-  const GroupShape groups =
-      groups_of(args.offsets, args.x.dim(0), args.x.dim(1), size, args.dy.dim(1) * args.dw.row_stride);
+  const GroupShape groups = groups_of(args.offsets, args.x.dim(0), args.x.dim(1), size, args.dw.row_stride);
   const dim3 grid(static_cast<unsigned>(group_pieces(args.dy.dim(1), size) * groups.n_tiles),
                   static_cast<unsigned>(groups.num_experts));
   kernel<<<grid, threads, bytes, cuda_stream(context)>>>(of, groups);
@@ -290,7 +288,7 @@ void weight(Context& context, const GroupedGemmBackwardWeight& args) {
 }
 
 bool in_vectors(const Tensor& x) {
-  return x.dtype == DType::bf16 && x.row_stride % 8 == 0 && x.dim(1) % 8 == 0 &&
+  return x.dtype == DType::bf16 && x.row_stride % 8 == 0 && x.dim(-1) % 8 == 0 &&
          reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 bool supports_input(const GroupedGemmBackwardInput& args) { return in_vectors(args.dy) && in_vectors(args.w); }

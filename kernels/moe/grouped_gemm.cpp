@@ -27,17 +27,18 @@ void forward(Context&, const GroupedGemmForward& args) {
   check_grouped_gemm(args);
   check_grouped_rows(grouped_gemm_forward, args.offsets, args.y.dim(0));
   const int64_t N = args.y.dim(1), K = args.x.dim(1);
-  zero_tail(args.y, args.offsets);
+  if (!args.accumulate) zero_tail(args.y, args.offsets);
   each_row(args.offsets, [&](int64_t e, int64_t r) {
     for (int64_t n = 0; n < N; ++n) {
-      const float *x = args.x.row<float>(r), *w = args.w.row<float>(e * N + n);
+      const float *x = args.x.row<float>(r), *w = args.w.row<float>(e) + n * K;
       float total = 0;
       for (int64_t first = 0; first < K; first += gemm_chunk) {
         float sum = 0;
         for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k) sum = std::fma(x[k], w[k], sum);
         total = first == 0 ? sum : total + sum;
       }
-      args.y.row<float>(r)[n] = total;
+      float& y = args.y.row<float>(r)[n];
+      y = args.accumulate ? total + y : total;
     }
   });
 }
@@ -51,7 +52,7 @@ void backward_input(Context&, const GroupedGemmBackwardInput& args) {
     float* out = args.dx.row<float>(r);
     std::fill_n(out, K, 0.0f);
     for (int64_t n = 0; n < N; ++n)
-      for (int64_t k = 0; k < K; ++k) out[k] += args.dy.row<float>(r)[n] * args.w.row<float>(e * N + n)[k];
+      for (int64_t k = 0; k < K; ++k) out[k] += args.dy.row<float>(r)[n] * args.w.row<float>(e)[n * K + k];
   });
 }
 
@@ -62,7 +63,7 @@ void backward_weight(Context&, const GroupedGemmBackwardWeight& args) {
   each_row(args.offsets, [&](int64_t e, int64_t r) {
     for (int64_t n = 0; n < N; ++n)
       for (int64_t k = 0; k < K; ++k)
-        args.dw.row<float>(e * N + n)[k] += args.dy.row<float>(r)[n] * args.x.row<float>(r)[k];
+        args.dw.row<float>(e)[n * K + k] += args.dy.row<float>(r)[n] * args.x.row<float>(r)[k];
   });
 }
 
@@ -71,32 +72,31 @@ void backward_weight(Context&, const GroupedGemmBackwardWeight& args) {
     grouped_gemm_backward_input.add({"specification", DeviceKind::cpu, backward_input}) &&
     grouped_gemm_backward_weight.add({"specification", DeviceKind::cpu, backward_weight});
 
-// x [P, K] and y [P, N] of one expert's matrix w [N, K].
-void check_products(const OpBase& op, const Tensor& w, DType w_dtype, const Tensor& offsets, int64_t N, int64_t K) {
+void check_matrices(const OpBase& op, const char* name, const Tensor& w, DType dtype, const Tensor& offsets, int64_t N,
+                    int64_t K) {
   check_shape(op, "offsets", offsets, {offsets.dim(0)}, DType::i32);
   HONE_CHECK(offsets.dim(0) >= 2, op.name(), ": there are no experts");
-  check_shape(op, w_dtype == DType::f32 && &op == &grouped_gemm_backward_weight ? "dw" : "w", w,
-              {(offsets.dim(0) - 1) * N, K}, w_dtype);
+  check_shape(op, name, w, {offsets.dim(0) - 1, N, K}, dtype);
 }
 
 }  // namespace
 
 void check_grouped_gemm(const GroupedGemmForward& args) {
   const int64_t P = args.x.dim(0), K = args.x.dim(1), N = args.y.dim(1);
-  check_products(grouped_gemm_forward, args.w, args.x.dtype, args.offsets, N, K);
+  check_matrices(grouped_gemm_forward, "w", args.w, args.x.dtype, args.offsets, N, K);
   check_shape(grouped_gemm_forward, "x", args.x, {P, K}, args.x.dtype);
   check_shape(grouped_gemm_forward, "y", args.y, {P, N}, args.y.dtype == DType::f32 ? DType::f32 : args.x.dtype);
 }
 void check_grouped_gemm(const GroupedGemmBackwardInput& args) {
   const int64_t P = args.dy.dim(0), N = args.dy.dim(1), K = args.dx.dim(1);
-  check_products(grouped_gemm_backward_input, args.w, args.dy.dtype, args.offsets, N, K);
+  check_matrices(grouped_gemm_backward_input, "w", args.w, args.dy.dtype, args.offsets, N, K);
   check_shape(grouped_gemm_backward_input, "dy", args.dy, {P, N}, args.dy.dtype);
   check_shape(grouped_gemm_backward_input, "dx", args.dx, {P, K},
               args.dx.dtype == DType::f32 ? DType::f32 : args.dy.dtype);
 }
 void check_grouped_gemm(const GroupedGemmBackwardWeight& args) {
   const int64_t P = args.dy.dim(0), N = args.dy.dim(1), K = args.x.dim(1);
-  check_products(grouped_gemm_backward_weight, args.dw, DType::f32, args.offsets, N, K);
+  check_matrices(grouped_gemm_backward_weight, "dw", args.dw, DType::f32, args.offsets, N, K);
   check_shape(grouped_gemm_backward_weight, "dy", args.dy, {P, N}, args.dy.dtype);
   check_shape(grouped_gemm_backward_weight, "x", args.x, {P, K}, args.dy.dtype);
 }

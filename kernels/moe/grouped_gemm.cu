@@ -22,6 +22,7 @@ namespace {
 struct GroupShape {
   const int32_t* offsets;
   int num_experts, rows, n_tiles;
+  int64_t matrix;  // elements from an expert's matrix to the next one's
 };
 
 __device__ inline void zero_tile(const GemmEpilogue& epilogue, const GroupTile& tile, int height, int column, int N,
@@ -42,11 +43,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
   const GroupTile tile = find_group_tile(groups.offsets, groups.num_experts, groups.rows, Tile::rows, number);
   if (tile.expert < 0) return;
   if (tile.expert == groups.num_experts) {
-    zero_tile(epilogue, tile, Tile::rows, column, shape.N, Tile::columns);
+    if (!epilogue.residual) zero_tile(epilogue, tile, Tile::rows, column, shape.N, Tile::columns);
     return;
   }
   shape.M = tile.end;
-  mma_tile<Tile, false>(x, w + int64_t{tile.expert} * shape.N * w_stride, x_stride, w_stride, epilogue, nullptr, shape,
+  mma_tile<Tile, false>(x, w + int64_t{tile.expert} * groups.matrix, x_stride, w_stride, epilogue, nullptr, shape,
                         tile.row, column, 0);
 }
 
@@ -58,10 +59,10 @@ __global__ void __launch_bounds__(gemm_tile_threads<T>)
   const GroupTile tile = find_group_tile(groups.offsets, groups.num_experts, groups.rows, gemm_tile, number);
   if (tile.expert < 0) return;
   if (tile.expert == groups.num_experts) {
-    zero_tile(epilogue, tile, gemm_tile, column, static_cast<int>(of.N), gemm_tile);
+    if (!epilogue.residual) zero_tile(epilogue, tile, gemm_tile, column, static_cast<int>(of.N), gemm_tile);
     return;
   }
-  of.w += tile.expert * of.N * of.w_stride;
+  of.w += tile.expert * groups.matrix;
   of.M = tile.end;
   compute_gemm_tile(of, tile.row, column, epilogue);
 }
@@ -72,6 +73,7 @@ GroupShape groups_of(const GroupedGemmForward& args, int64_t columns) {
   groups.num_experts = static_cast<int>(args.offsets.dim(0) - 1);
   groups.rows = static_cast<int>(args.y.dim(0));
   groups.n_tiles = static_cast<int>(group_pieces(args.y.dim(1), columns));
+  groups.matrix = args.w.row_stride;
   return groups;
 }
 
@@ -83,18 +85,23 @@ unsigned blocks_of(const GroupedGemmForward& args, int64_t height, int64_t colum
 
 bool in_vectors(const Tensor& x) { return x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
 
+// With `accumulate` y is its own residual.
+GemmEpilogue epilogue_of(const GroupedGemmForward& args) {
+  return GemmEpilogue(args.y, Tensor(), args.accumulate ? args.y : Tensor());
+}
+
 template <class Tile>
 void launch_mma(Context& context, const GroupedGemmForward& args) {
   MmaShape shape{};
   shape.N = static_cast<int>(args.y.dim(1));
   shape.K = static_cast<int>(args.x.dim(1));
   shape.splits = 1;
-  shape.packed = in_vectors(args.y) && args.y.dim(1) % 8 == 0;
+  shape.packed = in_vectors(args.y) && args.y.dim(1) % 8 == 0 && (!args.accumulate || args.y.dtype == DType::bf16);
   allow_shared_memory(mma_kernel<Tile>, Tile::shared_bytes);
   mma_kernel<Tile>
       <<<blocks_of(args, Tile::rows, Tile::columns), Tile::threads, Tile::shared_bytes, cuda_stream(context)>>>(
           numbers<const __nv_bfloat16>(args.x), numbers<const __nv_bfloat16>(args.w), args.x.row_stride,
-          args.w.row_stride, GemmEpilogue(args.y, Tensor(), Tensor()), shape, groups_of(args, Tile::columns));
+          args.w.row_stride, epilogue_of(args), shape, groups_of(args, Tile::columns));
 }
 
 // Calls use(tile) with the first tile that fits the device's shared memory.
@@ -135,17 +142,18 @@ void forward(Context& context, const GroupedGemmForward& args) {
     of.N = args.y.dim(1);
     of.K = args.x.dim(1);
     of.x_stride = args.x.row_stride;
-    of.w_stride = args.w.row_stride;
+    of.w_stride = args.w.dim(2);
     of.x_packed = gemm_rows_aligned<T>(args.x);
-    of.w_packed = gemm_rows_aligned<T>(args.w);
+    of.w_packed = gemm_rows_aligned<T>(expert_matrix(args.w, 0)) && args.w.row_stride % vec_size<T> == 0;
     tiles_kernel<T><<<blocks_of(args, gemm_tile, gemm_tile), gemm_tile_threads<T>, 0, cuda_stream(context)>>>(
-        of, GemmEpilogue(args.y, Tensor(), Tensor()), groups_of(args, gemm_tile));
+        of, epilogue_of(args), groups_of(args, gemm_tile));
   });
   check_launch(grouped_gemm_forward);
 }
 
 bool supports(const GroupedGemmForward& args) {
-  return args.x.dtype == DType::bf16 && in_vectors(args.x) && in_vectors(args.w) && args.x.dim(1) > 0;
+  return args.x.dtype == DType::bf16 && in_vectors(args.x) && in_vectors(args.w) && args.w.dim(2) % 8 == 0 &&
+         args.w.dim(2) > 0;
 }
 
 [[maybe_unused]] const bool added = grouped_gemm_forward.add({"mma", DeviceKind::cuda, mma_forward, 5, supports}) &&

@@ -1,7 +1,7 @@
 #pragma once
 // Matrix products of the experts of a mixture: each row is multiplied by the matrix of its expert. Rows are sorted by
-// expert: expert e has rows offsets[e] .. offsets[e + 1] (kernels/moe/dispatch.h). The matrices of all experts are one
-// tensor w [E * N, K]; expert e has its rows e * N .. (e + 1) * N.
+// expert: expert e has rows offsets[e] .. offsets[e + 1] (kernels/moe/dispatch.h). The matrices of the experts are one
+// tensor w [E, N, K], whose row stride may exceed N * K.
 //
 // Forward has the bits of gemm_forward: a row of y depends on its row of x and its expert's matrix alone. Only the
 // matrices of experts with rows are read. Backward is deterministic.
@@ -9,14 +9,16 @@
 
 namespace hone {
 
-// y[r] = x[r] . w_e^T for the rows of expert e. Rows from offsets[E] on are 0.
+// y[r] = x[r] . w_e^T for the rows of expert e; rows from offsets[E] on are 0. With `accumulate` y[r] is added, as the
+// residual of gemm_forward, and rows from offsets[E] on stay.
 struct GroupedGemmForward {
   Tensor y;        // [P, N]
   Tensor x;        // [P, K]
-  Tensor w;        // [E * N, K]
+  Tensor w;        // [E, N, K]
   Tensor offsets;  // [E + 1] i32
+  bool accumulate = false;
   static constexpr auto access =
-      op_access(written(&GroupedGemmForward::y),
+      op_access(added_once_if(&GroupedGemmForward::accumulate, &GroupedGemmForward::y),
                 read(&GroupedGemmForward::x, &GroupedGemmForward::w, &GroupedGemmForward::offsets));
 };
 inline constinit Op<GroupedGemmForward> grouped_gemm_forward{"grouped_gemm_forward"};
@@ -25,7 +27,7 @@ inline constinit Op<GroupedGemmForward> grouped_gemm_forward{"grouped_gemm_forwa
 struct GroupedGemmBackwardInput {
   Tensor dx;       // [P, K]
   Tensor dy;       // [P, N]
-  Tensor w;        // [E * N, K]
+  Tensor w;        // [E, N, K]
   Tensor offsets;  // [E + 1] i32
   static constexpr auto access =
       op_access(written(&GroupedGemmBackwardInput::dx),
@@ -36,7 +38,7 @@ inline constinit Op<GroupedGemmBackwardInput> grouped_gemm_backward_input{"group
 // dw_e += dy_e^T . x_e over the rows of expert e. Rows from offsets[E] on do not count. The CUDA body adds once to each
 // element (kernels/adds_once.h).
 struct GroupedGemmBackwardWeight {
-  Tensor dw;       // [E * N, K] f32
+  Tensor dw;       // [E, N, K] f32
   Tensor dy;       // [P, N]
   Tensor x;        // [P, K]
   Tensor offsets;  // [E + 1] i32
@@ -50,7 +52,14 @@ inline constinit Op<GroupedGemmBackwardWeight> grouped_gemm_backward_weight{"gro
 void check_grouped_gemm(const GroupedGemmForward& args);
 void check_grouped_gemm(const GroupedGemmBackwardInput& args);
 void check_grouped_gemm(const GroupedGemmBackwardWeight& args);
-// The same, and for memory of the host: each row belongs to one expert.
+// For memory of the host: offsets start at 0, never fall and end at `rows` at most.
 void check_grouped_rows(const OpBase& op, const Tensor& offsets, int64_t rows);
+
+// The matrix [N, K] of an expert.
+inline Tensor expert_matrix(const Tensor& w, int64_t expert) {
+  Tensor out(w.data, w.dtype, w.device, {w.dim(1), w.dim(2)});
+  if (w.data) out.data = static_cast<char*>(w.data) + static_cast<size_t>(expert * w.row_stride) * size_of(w.dtype);
+  return out;
+}
 
 }  // namespace hone

@@ -21,29 +21,30 @@ void zero_tail(Context& context, const Tensor& x, const Tensor& offsets) {
 void forward(Context& context, const GroupedGemmForward& args) {
   check_grouped_gemm(args);
   check_grouped_rows(grouped_gemm_forward, args.offsets, args.y.dim(0));
-  const int64_t N = args.y.dim(1);
-  zero_tail(context, args.y, args.offsets);
+  if (!args.accumulate) zero_tail(context, args.y, args.offsets);
   each_expert(args.offsets, [&](int64_t e, int64_t first, int64_t rows) {
-    gemm_forward(context, {.y = args.y.rows(first, rows), .x = args.x.rows(first, rows), .w = args.w.rows(e * N, N)});
+    const Tensor y = args.y.rows(first, rows);
+    gemm_forward(context, {.y = y,
+                           .x = args.x.rows(first, rows),
+                           .w = expert_matrix(args.w, e),
+                           .residual = args.accumulate ? y : Tensor()});
   });
 }
 
 void backward_input(Context& context, const GroupedGemmBackwardInput& args) {
   check_grouped_gemm(args);
   check_grouped_rows(grouped_gemm_backward_input, args.offsets, args.dy.dim(0));
-  const int64_t N = args.dy.dim(1);
   zero_tail(context, args.dx, args.offsets);
   each_expert(args.offsets, [&](int64_t e, int64_t first, int64_t rows) {
-    gemm_backward_input(context, args.dx.rows(first, rows), args.dy.rows(first, rows), args.w.rows(e * N, N));
+    gemm_backward_input(context, args.dx.rows(first, rows), args.dy.rows(first, rows), expert_matrix(args.w, e));
   });
 }
 
 void backward_weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
   check_grouped_rows(grouped_gemm_backward_weight, args.offsets, args.dy.dim(0));
-  const int64_t N = args.dy.dim(1);
   each_expert(args.offsets, [&](int64_t e, int64_t first, int64_t rows) {
-    gemm_backward_weight(context, args.dw.rows(e * N, N), {}, args.dy.rows(first, rows), args.x.rows(first, rows));
+    gemm_backward_weight(context, expert_matrix(args.dw, e), {}, args.dy.rows(first, rows), args.x.rows(first, rows));
   });
 }
 

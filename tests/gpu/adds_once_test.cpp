@@ -58,7 +58,7 @@ void check_grouped_product() {
       const Dispatched sorted(random_experts(tokens, k, E, 1), E);
       const OnGpu x(rounded(normals({rows, K}, 1), dtype), dtype), dy(rounded(normals({rows, N}, 2), dtype), dtype),
           offsets(sorted.offsets);
-      check({Floats({E * N, K})}, [&](auto& grads) {
+      check({Floats({E, N, K})}, [&](auto& grads) {
         grouped_gemm_backward_weight(*gpu(), {.dw = grads[0], .dy = dy, .x = x, .offsets = offsets});
       });
     }

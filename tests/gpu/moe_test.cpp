@@ -189,7 +189,7 @@ TEST(GroupedGemmOnGpu, RowsHaveTheBitsOfTheDenseProduct) {
       SCOPED_TRACE(concat(c.tokens, " tokens, N ", c.N, ", K ", c.K, ", ", name_of(dtype)));
       const int64_t P = c.tokens * c.k;
       const Dispatched sorted(random_experts(c.tokens, c.k, c.E, 1), c.E, c.capacity);
-      const OnGpu x(normals({P, c.K}, 2, 1, c.gap), dtype), w(normals({c.E * c.N, c.K}, 3, 1, c.gap), dtype),
+      const OnGpu x(normals({P, c.K}, 2, 1, c.gap), dtype), w(normals({c.E, c.N, c.K}, 3, 1, c.gap), dtype),
           offsets(sorted.offsets);
       for (size_t body = 0; body < grouped_gemm_forward.bodies().size(); ++body) {
         if (grouped_gemm_forward.bodies()[body].device != DeviceKind::cuda) continue;
@@ -202,7 +202,7 @@ TEST(GroupedGemmOnGpu, RowsHaveTheBitsOfTheDenseProduct) {
           const int64_t first = sorted.offsets[e], rows = sorted.offsets[e + 1] - first;
           if (rows == 0) continue;
           OnGpu dense = OnGpu::poisoned({rows, c.N}, dtype);
-          gemm_forward(*gpu(), {.y = dense, .x = x.tensor().rows(first, rows), .w = w.tensor().rows(e * c.N, c.N)});
+          gemm_forward(*gpu(), {.y = dense, .x = x.tensor().rows(first, rows), .w = expert_matrix(w, e)});
           const Floats expected = dense.read();
           for (int64_t i = 0; i < expected.size(); ++i)
             ASSERT_TRUE(same_bits(out[first * c.N + i], expected[i]))
@@ -222,8 +222,8 @@ TEST(GroupedGemmOnGpu, GradientsAgreeWithTheSpecificationAndRepeat) {
       const int64_t P = c.tokens * c.k;
       const Dispatched sorted(random_experts(c.tokens, c.k, c.E, 1), c.E, c.capacity);
       const Floats x = rounded(normals({P, c.K}, 2, 1, c.gap), dtype),
-                   w = rounded(normals({c.E * c.N, c.K}, 3, 1, c.gap), dtype),
-                   dy = rounded(normals({P, c.N}, 4, 1, c.gap), dtype), before = normals({c.E * c.N, c.K}, 5);
+                   w = rounded(normals({c.E, c.N, c.K}, 3, 1, c.gap), dtype),
+                   dy = rounded(normals({P, c.N}, 4, 1, c.gap), dtype), before = normals({c.E, c.N, c.K}, 5);
       Floats dx = poisoned({P, c.K}), dw = before;
       grouped_gemm_backward_input(cpu(), {.dx = dx, .dy = dy, .w = w, .offsets = sorted.offsets});
       grouped_gemm_backward_weight(cpu(), {.dw = dw, .dy = dy, .x = x, .offsets = sorted.offsets});
@@ -256,43 +256,53 @@ TEST(BalanceOnGpu, AgreesWithTheSpecification) {
       ends[2] = 300;
       ends[3] = 301;
       ends[4] = static_cast<int32_t>(T);
-      Floats load = before, probs = before, z({S}, 0.5f), losses({2}, 1.0f), dlogits = normals({T, E}, 4, 1, 1),
-             bias = normals({E}, 5);
-      OnGpu load_gpu(load), probs_gpu(probs), z_gpu(z), losses_gpu(losses), dlogits_gpu(dlogits), bias_gpu(bias);
-      const OnGpu logits_gpu(logits), experts_gpu(experts), ends_gpu(ends);
+      Floats load = before, probs = before, rest = normals({S, 2}, 6), sums({3 + E}, 1.0f),
+             dlogits = normals({T, E}, 4, 1, 1), bias = normals({E}, 5), weights({T}, 0.01f);
+      for (int64_t t = 0; t < T; t += 3) weights[t] = 0;
+      const Dispatched sorted(experts, E, 100);
+      OnGpu load_gpu(load), probs_gpu(probs), rest_gpu(rest), sums_gpu(sums), dlogits_gpu(dlogits), bias_gpu(bias);
+      const OnGpu logits_gpu(logits), experts_gpu(experts), ends_gpu(ends), weights_gpu(weights),
+          places_gpu(sorted.places);
       router_load(cpu(), {.load = load,
                           .probs = probs,
-                          .z = z,
+                          .rest = rest,
                           .logits = logits,
                           .experts = experts,
+                          .places = sorted.places,
+                          .weights = weights,
                           .offsets = ends,
                           .scores = scores});
       router_load(*gpu(), {.load = load_gpu,
                            .probs = probs_gpu,
-                           .z = z_gpu,
+                           .rest = rest_gpu,
                            .logits = logits_gpu,
                            .experts = experts_gpu,
+                           .places = places_gpu,
+                           .weights = weights_gpu,
                            .offsets = ends_gpu,
                            .scores = scores});
-      EXPECT_TRUE(close(load_gpu.read(), load, {0, 0}));
+      EXPECT_TRUE(close(load_gpu.read(), load, {1e-5, 1e-5}));
       EXPECT_TRUE(close(probs_gpu.read(), probs, {1e-4, 1e-4}));
-      EXPECT_TRUE(close(z_gpu.read(), z, {1e-4, 1e-4}));
-      router_losses(cpu(), {.losses = losses, .load = load, .probs = probs, .z = z, .num_choices = k});
-      router_losses(
-          *gpu(), {.losses = losses_gpu, .load = OnGpu(load), .probs = OnGpu(probs), .z = OnGpu(z), .num_choices = k});
-      EXPECT_TRUE(close(losses_gpu.read(), losses, {1e-4, 1e-4}));
-      const auto gradient = [&](Tensor to, Tensor from, Tensor counts, Tensor offsets) {
+      EXPECT_TRUE(close(rest_gpu.read(), rest, {1e-4, 1e-4}));
+      router_sums(cpu(), {.sums = sums, .load = load, .probs = probs, .rest = rest, .num_choices = k});
+      router_sums(
+          *gpu(),
+          {.sums = sums_gpu, .load = OnGpu(load), .probs = OnGpu(probs), .rest = OnGpu(rest), .num_choices = k});
+      EXPECT_TRUE(close(sums_gpu.read(), sums, {1e-4, 1e-4}));
+      const auto gradient = [&](Tensor to, Tensor from, Tensor counts, Tensor of_tokens, Tensor offsets) {
         return RouterLossesBackward{.dlogits = to,
                                     .logits = from,
                                     .load = counts,
+                                    .weights = of_tokens,
                                     .offsets = offsets,
                                     .scores = scores,
                                     .num_choices = k,
-                                    .balance = 0.7f,
-                                    .z = 0.3f};
+                                    .balance = 7,
+                                    .z = 3};
       };
-      router_losses_backward(cpu(), gradient(dlogits, logits, load, ends));
-      router_losses_backward(*gpu(), gradient(dlogits_gpu, logits_gpu, OnGpu(load), ends_gpu));
+      router_losses_backward(cpu(), gradient(dlogits, logits, load, weights, ends));
+      const OnGpu counts(load);
+      router_losses_backward(*gpu(), gradient(dlogits_gpu, logits_gpu, counts, weights_gpu, ends_gpu));
       EXPECT_TRUE(close(dlogits_gpu.read(), dlogits, {1e-4, 1e-4}));
       router_bias_update(cpu(), {.bias = bias, .load = load.tensor().rows(2, 1).view({E}), .rate = 0.01f});
       const OnGpu loads(load);

@@ -21,14 +21,17 @@ constexpr Case cases[] = {{0, 2, 0, 8, 8},     {1, 1, 0, 5, 7},     {3, 2, 0, 33
   for (const Case& c : cases) {
     const Dispatched sorted(random_experts(c.tokens, c.k, E, 1), E, c.capacity);
     const int64_t P = c.tokens * c.k;
-    const Floats x = normals({P, c.K}, 2, 1, 3), w = normals({E * c.N, c.K}, 3, 1, 1), y = poisoned({P, c.N}, 2);
+    const Floats x = normals({P, c.K}, 2, 1, 3), w = normals({E, c.N, c.K}, 3, 1, 1), y = poisoned({P, c.N}, 2);
     expect_bodies_agree(grouped_gemm_forward, {0, 0}, {.y = y, .x = x, .w = w, .offsets = sorted.offsets});
+    const Floats sum = normals({P, c.N}, 4, 1, 2);
+    expect_bodies_agree(grouped_gemm_forward, {0, 0},
+                        {.y = sum, .x = x, .w = w, .offsets = sorted.offsets, .accumulate = true});
   }
 }) && op_cases().add("grouped_gemm_backward_input", [] {
   for (const Case& c : cases) {
     const Dispatched sorted(random_experts(c.tokens, c.k, E, 1), E, c.capacity);
     const int64_t P = c.tokens * c.k;
-    const Floats dy = normals({P, c.N}, 2, 1, 3), w = normals({E * c.N, c.K}, 3, 1, 1), dx = poisoned({P, c.K}, 2);
+    const Floats dy = normals({P, c.N}, 2, 1, 3), w = normals({E, c.N, c.K}, 3, 1, 1), dx = poisoned({P, c.K}, 2);
     expect_bodies_agree(grouped_gemm_backward_input, {1e-4, 1e-4},
                         {.dx = dx, .dy = dy, .w = w, .offsets = sorted.offsets});
   }
@@ -36,7 +39,7 @@ constexpr Case cases[] = {{0, 2, 0, 8, 8},     {1, 1, 0, 5, 7},     {3, 2, 0, 33
   for (const Case& c : cases) {
     const Dispatched sorted(random_experts(c.tokens, c.k, E, 1), E, c.capacity);
     const int64_t P = c.tokens * c.k;
-    const Floats dy = normals({P, c.N}, 2, 1, 3), x = normals({P, c.K}, 3, 1, 1), dw = normals({E * c.N, c.K}, 4, 1, 2);
+    const Floats dy = normals({P, c.N}, 2, 1, 3), x = normals({P, c.K}, 3, 1, 1), dw = normals({E, c.N, c.K}, 4, 1, 2);
     expect_bodies_agree(grouped_gemm_backward_weight, {1e-4, 1e-4},
                         {.dw = dw, .dy = dy, .x = x, .offsets = sorted.offsets});
   }
@@ -48,7 +51,7 @@ constexpr Case cases[] = {{0, 2, 0, 8, 8},     {1, 1, 0, 5, 7},     {3, 2, 0, 33
 TEST(GroupedGemm, RowsHaveTheBitsOfTheDenseProduct) {
   const int64_t N = 37, K = 700, P = 80;
   const Dispatched sorted(random_experts(P / 2, 2, E, 1), E);
-  const Floats x = normals({P, K}, 2), w = normals({E * N, K}, 3);
+  const Floats x = normals({P, K}, 2), w = normals({E, N, K}, 3);
   for (const int threads : {1, 2}) {
     set_num_threads(threads);
     each_cpu_body(grouped_gemm_forward, [&](auto run, const std::string&) {
@@ -57,7 +60,7 @@ TEST(GroupedGemm, RowsHaveTheBitsOfTheDenseProduct) {
       for (int64_t e = 0; e < E; ++e)
         for (int32_t r = sorted.offsets[e]; r < sorted.offsets[e + 1]; ++r) {
           Floats alone = poisoned({1, N});
-          gemm_forward(cpu(), {.y = alone, .x = x.tensor().rows(r, 1), .w = w.tensor().rows(e * N, N)});
+          gemm_forward(cpu(), {.y = alone, .x = x.tensor().rows(r, 1), .w = expert_matrix(w, e)});
           for (int64_t n = 0; n < N; ++n)
             ASSERT_TRUE(same_bits(y[r * N + n], alone[n])) << "row " << r << ", column " << n;
         }
@@ -68,7 +71,7 @@ TEST(GroupedGemm, RowsHaveTheBitsOfTheDenseProduct) {
 TEST(GroupedGemm, GradientIsFiniteDifferences) {
   const int64_t N = 3, K = 4, P = 10;
   const Dispatched sorted(random_experts(P / 2, 2, E, 1), E, 3);
-  Floats x = normals({P, K}, 2), w = normals({E * N, K}, 3);
+  Floats x = normals({P, K}, 2), w = normals({E, N, K}, 3);
   const Floats dy = normals({P, N}, 4);
   const auto loss = [&] {
     Floats y = poisoned({P, N});
@@ -77,7 +80,7 @@ TEST(GroupedGemm, GradientIsFiniteDifferences) {
     for (int64_t i = 0; i < y.size(); ++i) sum += double{y[i]} * double{dy[i]};
     return sum;
   };
-  Floats dx = poisoned({P, K}), dw({E * N, K});
+  Floats dx = poisoned({P, K}), dw({E, N, K});
   grouped_gemm_backward_input(cpu(), {.dx = dx, .dy = dy, .w = w, .offsets = sorted.offsets});
   grouped_gemm_backward_weight(cpu(), {.dw = dw, .dy = dy, .x = x, .offsets = sorted.offsets});
   expect_gradient(loss, x, dx);
@@ -87,10 +90,10 @@ TEST(GroupedGemm, GradientIsFiniteDifferences) {
 TEST(GroupedGemm, GradientsDoNotDependOnThreads) {
   const int64_t N = 130, K = 90, P = 120;
   const Dispatched sorted(random_experts(P / 2, 2, E, 1), E);
-  const Floats x = normals({P, K}, 2), w = normals({E * N, K}, 3), dy = normals({P, N}, 4);
+  const Floats x = normals({P, K}, 2), w = normals({E, N, K}, 3), dy = normals({P, N}, 4);
   const auto run = [&](int threads) {
     set_num_threads(threads);
-    Floats dx = poisoned({P, K}), dw({E * N, K});
+    Floats dx = poisoned({P, K}), dw({E, N, K});
     grouped_gemm_backward_input(cpu(), {.dx = dx, .dy = dy, .w = w, .offsets = sorted.offsets});
     grouped_gemm_backward_weight(cpu(), {.dw = dw, .dy = dy, .x = x, .offsets = sorted.offsets});
     return std::array{dx, dw};
@@ -100,7 +103,7 @@ TEST(GroupedGemm, GradientsDoNotDependOnThreads) {
 }
 
 TEST(GroupedGemm, RefusesOffsetsThatDoNotFitTheRows) {
-  const Floats x({4, 3}), w({2 * 5, 3}), y({4, 5});
+  const Floats x({4, 3}), w({2, 5, 3}), y({4, 5});
   Ids offsets({3});
   offsets[1] = 2;
   offsets[2] = 5;
