@@ -1,7 +1,5 @@
 #include "model/attention.h"
 
-#include "kernels/attention/attention.h"
-
 namespace hone {
 namespace {
 
@@ -34,6 +32,19 @@ void RopeTable::allocate(Context& context) {
   context.copy(cos_sin, view);
 }
 
+AttentionShape SelfAttention::attention_shape(const LayerPass& pass) const {
+  return {.scale = scale, .window = window, .max_length = pass.batch.max_length, .softcap = softcap};
+}
+
+Tensor SelfAttention::normed(Context& context, Tensor projected, const FullNormStats& stats) const {
+  if (!full_q_norm) return projected;
+  const Tensor out = context.scratch().take(projected.dtype, projected.dims());
+  context.copy(out, projected);
+  full_q_norm->forward(context, q_columns(out), q_columns(projected), stats.q);
+  full_k_norm->forward(context, k_columns(out), k_columns(projected), stats.k);
+  return out;
+}
+
 QkvForward SelfAttention::rotation(const LayerPass& pass, Tensor projected, Tensor q, Tensor k,
                                    Tensor norm_rstd) const {
   return {.q = q,
@@ -54,14 +65,15 @@ void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out,
   const Tensor projected = frame.save(dtype, {T, qkv.num_outputs()});
   const Tensor q = frame.save_cheap(dtype, {T, H, d}), k = frame.save_cheap(dtype, {T, Hk, d});
   const Tensor norm_rstd = q_norm.value ? frame.save_for_backward(DType::f32, {T, H + Hk}) : Tensor();
+  FullNormStats full;
+  if (full_q_norm) full = {full_q_norm->save(frame, T), full_k_norm->save(frame, T)};
   const Tensor mixed = frame.save(dtype, {T, H * d});
   const Tensor lse = frame.save_for_backward(DType::f32, {T, H});
 
   qkv.forward(context, projected, x);
-  QkvForward rotate = rotation(pass, projected, q, k, norm_rstd);
+  QkvForward rotate = rotation(pass, normed(context, projected, full), q, k, norm_rstd);
   if (pass.kv) rotate.cache = kv_write(*pass.kv, kv_layer);
   qkv_forward(context, rotate);
-  const AttentionShape shape{scale, window, pass.batch.max_length};
   if (pass.kv)
     attention_from_cache(context, pass, mixed, q);
   else
@@ -71,12 +83,12 @@ void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out,
                                 .k = k,
                                 .v = values_of(projected, heads),
                                 .offsets = pass.batch.offsets,
-                                .shape = shape});
+                                .shape = attention_shape(pass)});
   output.forward(context, out, mixed, residual);
 }
 
 const SelfAttention* SelfAttention::fused_attention(const LayerPass& pass) const {
-  const bool plain = qkv.gemm() && output.gemm();
+  const bool plain = qkv.gemm() && output.gemm() && !full_q_norm && heads.norm_offset == 0;
   return plain && pass.kv && pass.kv->k[kv_layer].dtype == qkv.weight.value.dtype ? this : nullptr;
 }
 
@@ -97,7 +109,7 @@ void SelfAttention::attention_from_cache(Context& context, const LayerPass& pass
                             .q = q,
                             .cache = paged(*pass.kv, kv_write(*pass.kv, kv_layer)),
                             .offsets = pass.batch.offsets,
-                            .shape = {scale, window, pass.batch.max_length}});
+                            .shape = attention_shape(pass)});
 }
 
 void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor dout, Tensor x,
@@ -107,11 +119,13 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
   const Tensor projected = saved.next();
   Tensor q = saved.next(), k = saved.next();
   const Tensor norm_rstd = q_norm.value ? saved.next() : Tensor();
+  FullNormStats full;
+  if (full_q_norm) full = {full_q_norm->restore(saved), full_k_norm->restore(saved)};
   const Tensor mixed = saved.next(), lse = saved.next();
   if (!q) {
     q = context.scratch().take(projected.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
     k = context.scratch().take(projected.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
-    qkv_forward(context, rotation(pass, projected, q, k, norm_rstd));
+    qkv_forward(context, rotation(pass, normed(context, projected, full), q, k, norm_rstd));
   }
   const Tensor dmixed = like(mixed), dq = like(q), dk = like(k), dprojected = like(projected);
   output.backward(context, dmixed, dout, mixed);
@@ -125,8 +139,9 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
                                .k = k,
                                .v = values_of(projected, heads),
                                .offsets = pass.batch.offsets,
-                               .shape = {scale, window, pass.batch.max_length}});
-  qkv_backward(context, {.dqkv = dprojected,
+                               .shape = attention_shape(pass)});
+  const Tensor dnormed = full_q_norm ? like(projected) : dprojected;
+  qkv_backward(context, {.dqkv = dnormed,
                          .dq_norm = q_norm.grad,
                          .dk_norm = k_norm.grad,
                          .dq = dq,
@@ -138,6 +153,10 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
                          .q_norm = q_norm.value,
                          .k_norm = k_norm.value,
                          .shape = heads});
+  if (full_q_norm) {
+    full_q_norm->backward(context, q_columns(dprojected), q_columns(dnormed), q_columns(projected), full.q, false);
+    full_k_norm->backward(context, k_columns(dprojected), k_columns(dnormed), k_columns(projected), full.k, false);
+  }
   qkv.backward(context, dx, dprojected, x);
 }
 
@@ -145,6 +164,10 @@ void SelfAttention::add_to(ModuleList& list) {
   list.add(qkv);
   list.add(q_norm);
   list.add(k_norm);
+  if (full_q_norm) {
+    full_q_norm->add_to(list);
+    full_k_norm->add_to(list);
+  }
   list.add(output);
 }
 

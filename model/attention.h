@@ -1,5 +1,6 @@
 #pragma once
 // Causal grouped-query self-attention with its projections.
+#include "kernels/attention/attention.h"
 #include "kernels/rope/qkv.h"
 #include "kernels/rope/rope.h"
 #include "model/layer.h"
@@ -20,10 +21,12 @@ struct SelfAttention final : Sublayer {
   Linear qkv, output;    // qkv: rows of q, then k, then v
   Param q_norm, k_norm;  // [head_dim]; an empty shape means none
   QkvShape heads;
-  float scale = 0;                        // of q . k
-  int64_t window = 0;                     // 0 = all earlier tokens
-  std::shared_ptr<const RopeTable> rope;  // null without RoPE
-  size_t kv_layer = 0;                    // its planes in a KV view
+  std::optional<Norm> full_q_norm, full_k_norm;  // over the heads side by side, before RoPE (OLMo 2)
+  float scale = 0;                               // of q . k
+  float softcap = 0;                             // of the scores; 0 = none
+  int64_t window = 0;                            // 0 = all earlier tokens
+  std::shared_ptr<const RopeTable> rope;         // null without RoPE
+  size_t kv_layer = 0;                           // its planes in a KV view
 
   // out = output(attention(qkv(x))) + residual. With a KV view the new keys and values are written to the layer's
   // cache, and attention reads all keys from there, with the bits of attention over packed sequences.
@@ -39,6 +42,17 @@ struct SelfAttention final : Sublayer {
 
  private:
   Tensor cos_sin() const { return rope ? rope->cos_sin : Tensor(); }
+  AttentionShape attention_shape(const LayerPass&) const;
+  // The columns of q and of k in the output of the fused projection.
+  Tensor q_columns(Tensor projected) const { return projected.columns(0, heads.num_heads * heads.head_dim); }
+  Tensor k_columns(Tensor projected) const {
+    return projected.columns(heads.num_heads * heads.head_dim, heads.num_kv_heads * heads.head_dim);
+  }
+  // The projection after full_q_norm and full_k_norm, in scratch memory; `projected` itself without them.
+  struct FullNormStats {
+    Norm::Stats q, k;
+  };
+  Tensor normed(Context&, Tensor projected, const FullNormStats&) const;
   // q, k, and with a cache its new rows, from the output of the fused projection.
   QkvForward rotation(const LayerPass&, Tensor projected, Tensor q, Tensor k, Tensor norm_rstd) const;
 };

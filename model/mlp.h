@@ -1,12 +1,14 @@
 #pragma once
 // MLPs of decoder layers.
+#include "kernels/elementwise/activation.h"
 #include "model/layer.h"
 
 namespace hone {
 
-// down(silu(gate(x)) * up(x)), gate and up in one matrix (Shazeer 2020).
+// down(activation(gate(x)) * up(x)), gate and up in one matrix (Shazeer 2020).
 struct GatedMlp final : Sublayer {
   Linear gate_up, down;
+  Activation activation = Activation::silu;
 
   void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
@@ -14,9 +16,10 @@ struct GatedMlp final : Sublayer {
   std::optional<FusedMlp> fused_mlp() const override;
 };
 
-// down(gelu(up(x))), with the tanh form of GELU.
-struct GeluMlp final : Sublayer {
+// down(activation(up(x))).
+struct PlainMlp final : Sublayer {
   Linear up, down;
+  Activation activation = Activation::gelu_tanh;
 
   void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;

@@ -56,6 +56,7 @@ struct ModuleList {
 struct ModelShape {
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0, num_attention_heads = 0, num_kv_heads = 0, head_dim = 0,
           intermediate_size = 0, max_positions = 0;
+  float logit_softcap = 0;  // if above 0, logits are logit_softcap * tanh(logits / logit_softcap)
 };
 
 // Values that several ranks divide among themselves (ZeRO-3, train/parallel/value_shards.h). The hooks give a pass the

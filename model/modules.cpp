@@ -78,8 +78,10 @@ void Linear::backward_weight_experts(Context& context, Tensor dy, Tensor x, Tens
   if (lora) lora->backward_weight_experts(context, dy, x, offsets);
 }
 
-Norm Norm::rms(const std::string& module, int64_t width, double eps) {
-  return {.weight = vector_param(module + ".weight", width, 1), .eps = static_cast<float>(eps)};
+Norm Norm::rms(const std::string& module, int64_t width, double eps, double offset) {
+  return {.weight = vector_param(module + ".weight", width, 1 - offset),
+          .eps = static_cast<float>(eps),
+          .offset = static_cast<float>(offset)};
 }
 
 Norm Norm::layer(const std::string& module, int64_t width, double eps) {
@@ -90,7 +92,7 @@ Norm Norm::layer(const std::string& module, int64_t width, double eps) {
 }
 
 std::optional<RmsNormWeights> Norm::fused() const {
-  if (kind != Kind::rms) return {};
+  if (kind != Kind::rms || offset != 0) return {};
   return RmsNormWeights{weight.value, eps};
 }
 
@@ -111,7 +113,7 @@ Norm::Stats Norm::restore(Saved& saved) const {
 
 void Norm::forward(Context& context, Tensor y, Tensor x, const Stats& stats) const {
   if (kind == Kind::rms)
-    rmsnorm_forward(context, y, stats.rstd, x, weight.value, eps);
+    rmsnorm_forward(context, y, stats.rstd, x, weight.value, eps, offset);
   else
     layernorm_forward(
         context,
@@ -126,7 +128,8 @@ void Norm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Stat
                                .x = x,
                                .rstd = stats.rstd,
                                .w = weight.value,
-                               .accumulate = accumulate});
+                               .accumulate = accumulate,
+                               .offset = offset});
   else
     layernorm_backward(context, {.dx = dx,
                                  .dw = weight.grad,

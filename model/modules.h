@@ -53,10 +53,11 @@ struct Norm {
     Tensor mean, rstd;  // mean: LayerNorm's
   };
   Kind kind = Kind::rms;
-  Param weight, bias;  // bias: LayerNorm's
+  Param weight{}, bias{};  // bias: LayerNorm's
   float eps = 0;
+  float offset = 0;  // added to RMSNorm's weight: 1 if the file stores it around zero (Gemma)
 
-  static Norm rms(const std::string& module, int64_t width, double eps);
+  static Norm rms(const std::string& module, int64_t width, double eps, double offset = 0);
   static Norm layer(const std::string& module, int64_t width, double eps);
   // The operands of fused ops that do this norm; nothing if they do not.
   std::optional<RmsNormWeights> fused() const;

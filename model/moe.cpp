@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/cast.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/balance.h"
@@ -141,7 +140,7 @@ void Moe::forward(Context& context, const LayerPass& pass, Tensor out, Tensor x,
   const Tensor results = context.scratch().take(x.dtype, {rows, x.dim(1)});
   moe_gather(context, {.y = gathered, .x = x, .order = routed.order});
   gate_up_.forward_experts(context, both, gathered, routed.offsets);
-  swiglu_forward(context, activated, both);
+  glu_forward(context, activated, both, config_.activation);
   down_.forward_experts(context, results, activated, routed.offsets);
   moe_combine(context,
               {.y = out, .x = results, .places = routed.places, .weights = routed.weights, .residual = residual});
@@ -157,7 +156,7 @@ void Moe::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor do
   const auto take = [&](int64_t columns) { return context.scratch().take(x.dtype, {rows, columns}); };
   if (!activated) {
     activated = take(config_.inner_size);
-    swiglu_forward(context, activated, both);
+    glu_forward(context, activated, both, config_.activation);
   }
   // The second matrix: the weights of the choices are taken at its input (kernels/moe/dispatch.h).
   const Tensor dresults = take(x.dim(1)), dactivated = take(config_.inner_size),
@@ -170,7 +169,7 @@ void Moe::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor do
   down_.backward_weight_experts(context, dresults, activated, routed.offsets);
   // The first matrix.
   const Tensor dboth = both;
-  swiglu_backward(context, dboth, {}, dactivated, both);
+  glu_backward(context, dboth, {}, dactivated, both, config_.activation);
   if (!gathered) {
     gathered = take(x.dim(1));
     moe_gather(context, {.y = gathered, .x = x, .order = routed.order});

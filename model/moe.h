@@ -2,6 +2,7 @@
 // A mixture of experts in place of a gated MLP: a router sends each token to k of E small gated MLPs and adds their
 // outputs, weighted (Shazeer et al. 2017, Mixtral, OLMoE, Qwen3-MoE). A token's routing and output depend on the token
 // alone: nothing is dropped unless a capacity is set, and a token's experts are added in the order of its choices.
+#include "kernels/elementwise/activation.h"
 #include "kernels/moe/router.h"
 #include "model/config_reader.h"
 #include "model/layer.h"
@@ -19,6 +20,7 @@ struct MoeConfig {
   int64_t inner_size = 0;                    // of an expert's MLP
   int64_t num_layers = 1;                    // of the model that have experts; losses are means over them
   RouterRule rule;
+  Activation activation = Activation::silu;
   double balance_coef = 0, z_coef = 0;  // factors of the balance loss and of the router's z-loss
   BalanceScope scope = BalanceScope::sequence;
   // Above 0: the choice of experts has a bias of its own, which each step moves by this rate towards even load

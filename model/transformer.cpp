@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/elementwise/dropout.h"
 #include "kernels/elementwise/embedding.h"
 
 namespace hone {
@@ -42,6 +43,10 @@ class Transformer final : public Model {
   void allocate_tables(Context& context) override {
     for (const auto& rope : parts_.ropes) rope->allocate(context);
   }
+  float embedding_scale(DType dtype) const {
+    const auto scale = static_cast<float>(parts_.embedding_scale);
+    return dtype == DType::bf16 ? to_float(to_bf16(scale)) : scale;
+  }
   DecoderLayer& at(int64_t layer) { return parts_.layers[static_cast<size_t>(layer)]; }
   // The pass as a layer sees it: with its own range of the sums.
   LayerPass pass_of(int64_t layer, const LayerPass& pass) {
@@ -74,9 +79,16 @@ ModuleList Transformer::layer_modules(int64_t layer) {
 void Transformer::embed(Context& context, const Batch& batch, Tensor x) {
   embedding_forward(context, x, parts_.embedding.value, batch.tokens, false);
   if (parts_.positions.value) embedding_forward(context, x, parts_.positions.value, batch.positions, true);
+  if (const float scale = embedding_scale(x.dtype); scale != 1) dropout(context, x, x, scale, {});
 }
 
 void Transformer::embed_backward(Context& context, const Batch& batch, Tensor dx) {
+  const ScratchScope scope(context);
+  if (const float scale = embedding_scale(dx.dtype); scale != 1) {
+    const Tensor scaled = context.scratch().take(dx.dtype, dx.dims());
+    dropout(context, scaled, dx, scale, {});
+    dx = scaled;
+  }
   if (parts_.embedding.grad) embedding_backward(context, parts_.embedding.grad, dx, batch.tokens);
   if (parts_.positions.grad) embedding_backward(context, parts_.positions.grad, dx, batch.positions);
 }

@@ -6,13 +6,14 @@
 namespace hone {
 
 struct TransformerParts {
-  ModelShape shape;
-  Json config;  // config.json
+  ModelShape shape{};
+  Json config{};  // config.json
   // positions (learned) and lm_head: an empty shape means none. A tied lm_head is the embedding.
-  Param embedding, positions, lm_head;
-  std::vector<DecoderLayer> layers;
-  Norm final_norm;
-  std::vector<std::shared_ptr<RopeTable>> ropes;  // those that the layers read
+  Param embedding{}, positions{}, lm_head{};
+  double embedding_scale = 1;  // factor on the embeddings, rounded to their dtype
+  std::vector<DecoderLayer> layers{};
+  Norm final_norm{};
+  std::vector<std::shared_ptr<RopeTable>> ropes{};  // those that the layers read
 
   // module: the embedding's Hugging Face name.
   void make_embedding_and_lm_head(const std::string& module, bool tied, double init_std);

@@ -129,7 +129,8 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
                            .hidden = hidden,
                            .w = head.value,
                            .targets = packed.targets,
-                           .inv_temperature = inv_temperature_});
+                           .inv_temperature = inv_temperature_,
+                           .softcap = model_.shape().logit_softcap});
   phases_.mark(Phase::lm_head);
   pass_.backward(dhidden);
   phases_.mark(Phase::backward);
@@ -152,7 +153,8 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
                              .hidden = hidden,
                              .w = head.value,
                              .targets = targets,
-                             .inv_temperature = inv_temperature_});
+                             .inv_temperature = inv_temperature_,
+                             .softcap = model_.shape().logit_softcap});
   if (needs.critic) critic->forward(value, packed.batch, packed.rows, hidden);
   phases_.mark(Phase::lm_head);
   host_.clear();
@@ -180,7 +182,8 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
                               .hidden = hidden,
                               .w = head.value,
                               .targets = targets,
-                              .inv_temperature = inv_temperature_});
+                              .inv_temperature = inv_temperature_,
+                              .softcap = model_.shape().logit_softcap});
   if (needs.critic) critic->backward(dhidden, dvalue, hidden);
   const auto* taught = dynamic_cast<const TeacherObjective*>(&objective);
   const bool has_term = taught && taught->term().weight != 0 && !is_dry_run();
@@ -192,6 +195,7 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
 double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const TeacherObjective& objective,
                                           double scale, MetricSums& metrics, const Packed& packed, Tensor hidden,
                                           Tensor dhidden) {
+  check_distillable(model_, objective.teacher());
   const ScratchScope scope(context_);
   const double factor = scale * objective.term().weight;
   std::vector<float> mask, weights;
@@ -263,7 +267,8 @@ void MicroBatchRunner::measure(MicroBatchData& staging, const Objective& objecti
                              .hidden = hidden,
                              .w = model_.lm_head().value,
                              .targets = packed.targets,
-                             .inv_temperature = inv_temperature_});
+                             .inv_temperature = inv_temperature_,
+                             .softcap = model_.shape().logit_softcap});
   phases_.mark(Phase::forward);
   host_.clear();
   const Tensor host_logp = host_.fetch(logp), host_entropy = host_.fetch(entropy);

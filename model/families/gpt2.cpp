@@ -46,7 +46,7 @@ DecoderLayer make_layer(const ModelShape& shape, int64_t index, double eps, doub
       .num_heads = shape.num_attention_heads, .num_kv_heads = shape.num_attention_heads, .head_dim = shape.head_dim};
   attention->scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)));
   attention->kv_layer = static_cast<size_t>(index);
-  auto mlp = std::make_unique<GeluMlp>();
+  auto mlp = std::make_unique<PlainMlp>();
   mlp->up = conv1d(prefix + "mlp.c_fc", shape.intermediate_size, width, std);
   mlp->down = conv1d(prefix + "mlp.c_proj", width, shape.intermediate_size, output_std);
   DecoderLayer layer;

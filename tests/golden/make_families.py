@@ -1,4 +1,4 @@
-"""Writes logits and gradients of tiny models as transformers computes them: python3 make_families.py FOLDER (needs torch and transformers).
+"""Writes logits and gradients of tiny models as transformers computes them: python3 make_families.py FOLDER [FAMILY...] (needs torch and transformers).
 
 A weight is a function of its name and place, here and in tests/core/model/golden.h, so that the files hold results alone. The loss is the mean negative
 log-likelihood of every token but a sequence's first.
@@ -9,11 +9,21 @@ from safetensors.torch import save_file
 M = 2**32
 LLAMA = dict(vocab_size=48, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
              max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=100.0, tie_word_embeddings=False, hidden_act='silu')
+GEMMA = {k: v for k, v in LLAMA.items() if k not in ('hidden_act', 'tie_word_embeddings')}
+GEMMA |= dict(hidden_activation='gelu_pytorch_tanh', tie_word_embeddings=True, query_pre_attn_scalar=12, sliding_window=5)
 CONFIGS = {
     'llama': dict(LLAMA, model_type='llama'),
     'qwen2': dict(LLAMA, model_type='qwen2', tie_word_embeddings=True, use_sliding_window=False),
     'qwen3': dict(LLAMA, model_type='qwen3', tie_word_embeddings=True, use_sliding_window=False),
     'mistral': dict(LLAMA, model_type='mistral', sliding_window=5),
+    'olmo2': dict(LLAMA, model_type='olmo2'),
+    'smollm3': dict(LLAMA, model_type='smollm3', tie_word_embeddings=True, num_hidden_layers=3, no_rope_layers=[1, 0, 1], use_sliding_window=True,
+                    sliding_window=5),
+    'phi3': dict(LLAMA, model_type='phi3', sliding_window=6, original_max_position_embeddings=32, partial_rotary_factor=0.5,
+                 rope_scaling=dict(type='longrope', short_factor=[1.1, 1.7], long_factor=[2.0, 4.0])),
+    'gemma2': dict(GEMMA, model_type='gemma2', attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    'gemma3_text': dict(GEMMA, model_type='gemma3_text', num_hidden_layers=3, sliding_window_pattern=2, rope_local_base_freq=50.0,
+                        rope_scaling=dict(rope_type='linear', factor=2.0)),
     'gpt2': dict(model_type='gpt2', vocab_size=48, n_embd=24, n_inner=40, n_layer=2, n_head=3, n_positions=64, layer_norm_epsilon=1e-5,
                  activation_function='gelu_new', tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
 }
@@ -39,11 +49,12 @@ def weight(name, shape):
 def worst(actual, expected): return ((actual - expected).abs().max() / expected.abs().max()).item()
 
 
-def main(folder):
+def main(folder, names):
     folder.mkdir(parents=True, exist_ok=True)
     ids = torch.tensor([[(7 * t * t + 11 * s + 3 * t) % 48 for t in range(14)] for s in range(2)])
-    for name, keys in CONFIGS.items():
-        config = transformers.AutoConfig.for_model(**keys, bos_token_id=None, eos_token_id=None)
+    for name in names or CONFIGS:
+        keys = CONFIGS[name]
+        config = transformers.AutoConfig.for_model(**keys, bos_token_id=None, eos_token_id=None, pad_token_id=None)
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation='eager').float().eval()
         with torch.no_grad():
             for key, p in model.named_parameters(): p.copy_(weight(key, p.shape))
@@ -64,4 +75,4 @@ def main(folder):
         print(rounded, name, loss.item(), sum(p.numel() for p in model.parameters()))
 
 
-if __name__ == '__main__': main(pathlib.Path(sys.argv[1]))
+if __name__ == '__main__': main(pathlib.Path(sys.argv[1]), sys.argv[2:])

@@ -39,7 +39,8 @@ class ChainLoss {
                                .hidden = infer(context_, model_, batch_, rows_, nullptr),
                                .w = model_.lm_head().value,
                                .targets = targets_,
-                               .inv_temperature = 0.8f});
+                               .inv_temperature = 0.8f,
+                               .softcap = model_.shape().logit_softcap});
     double sum = 0;
     for (size_t t = 0; t < weights_.size(); ++t)
       sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
@@ -57,7 +58,8 @@ class ChainLoss {
                                .hidden = hidden,
                                .w = model_.lm_head().value,
                                .targets = targets_,
-                               .inv_temperature = 0.8f});
+                               .inv_temperature = 0.8f,
+                               .softcap = model_.shape().logit_softcap});
     model_.zero_grad(context_);
     logprob_backward(context_, {.dhidden = dhidden,
                                 .dw = model_.lm_head().grad,
@@ -67,7 +69,8 @@ class ChainLoss {
                                 .hidden = hidden,
                                 .w = model_.lm_head().value,
                                 .targets = targets_,
-                                .inv_temperature = 0.8f});
+                                .inv_temperature = 0.8f,
+                                .softcap = model_.shape().logit_softcap});
     pass.backward(dhidden);
   }
 

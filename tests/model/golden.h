@@ -121,7 +121,8 @@ class Golden {
                              .hidden = hidden,
                              .w = head.value,
                              .targets = upload(context_, arena, std::span<const int32_t>(targets)),
-                             .inv_temperature = 1});
+                             .inv_temperature = 1,
+                             .softcap = model_->shape().logit_softcap});
     pass.backward(dhidden);
     for (const Param* param : model_->params()) {
       if (!param->grad) continue;
@@ -165,6 +166,7 @@ class Golden {
   std::unique_ptr<Model> model_;
 };
 
-inline constexpr const char* golden_families[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+inline constexpr const char* golden_families[] = {"gemma2", "gemma3_text", "gpt2",  "llama", "mistral",
+                                                  "olmo2",  "phi3",        "qwen2", "qwen3", "smollm3"};
 
 }  // namespace hone::test

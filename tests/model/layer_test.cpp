@@ -66,7 +66,7 @@ std::unique_ptr<GatedMlp> gated(const std::string& name) {
 std::unique_ptr<Sublayer> make_mlp(char kind, const std::string& name) {
   if (kind == 's') return gated(name);
   if (kind == 'a') return std::make_unique<MlpWithLoss>(gated(name));
-  auto out = std::make_unique<GeluMlp>();
+  auto out = std::make_unique<PlainMlp>();
   out->up = Linear({{name + "up", inner}}, width, true, 0.3);
   out->down = Linear({{name + "down", width}}, inner, true, 0.3);
   return out;

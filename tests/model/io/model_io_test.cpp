@@ -194,8 +194,10 @@ TEST_F(ModelIoTest, SomethingElseThanAModelFolder) {
 
 TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
   const auto llama = [](const JsonObject& changes) { return refusal_of(with(tiny_config("llama"), changes)); };
-  EXPECT_PRED2(says, llama({{"hidden_act", "relu"}}),
-               "test.json: hidden_act 'relu' is not supported; supported: silu, swish");
+  EXPECT_PRED2(
+      says, llama({{"hidden_act", "tanh"}}),
+      "test.json: hidden_act 'tanh' is not supported; supported: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, relu, "
+      "relu2");
   EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"rope_type", "longrope"}}}}),
                "rope_scaling.rope_type 'longrope' is not supported; supported: default, ");
   EXPECT_PRED2(says, llama({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor");
