@@ -148,17 +148,13 @@ void LoraLayer::merge_into(Context& context, Tensor weight) const {
   }
 }
 
-// Experts have adapters at the same matrices, and no dropout: their rows are sorted, so a row has no place in the step.
-static void check_experts(const Linear& linear, const std::vector<bool>& chosen, const LoraConfig& config) {
+// All experts of a layer have adapters at the same matrices.
+static void check_experts(const Linear& linear, const std::vector<bool>& chosen) {
   const size_t parts = chosen.size() / static_cast<size_t>(linear.num_experts);
-  bool any = false;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    any = any || chosen[i];
-    HONE_CHECK(chosen[i] == chosen[i % parts], "lora: target_modules has ", linear.weight.slices[i].name,
-               chosen[i] ? "" : " not", ", unlike the layer's first expert; target all experts of a layer or none");
-  }
-  HONE_CHECK(!any || config.lora_dropout == 0, "lora: lora_dropout is ", config.lora_dropout,
-             ", wants 0 for adapters of experts (", linear.weight.slices.front().name, ")");
+  for (size_t i = 0; i < chosen.size(); ++i)
+    HONE_CHECK(chosen[i] == chosen[i % parts], "lora: target_modules has ", chosen[i] ? "" : "not ",
+               linear.weight.slices[i].name,
+               ", unlike the layer's first expert; target all experts of a layer or none");
 }
 
 void Model::add_lora(const LoraConfig& config) {
@@ -174,7 +170,7 @@ void Model::add_lora(const LoraConfig& config) {
   for (Linear* linear : linear_modules()) {
     if (linear->num_experts > 0) {
       const auto first = chosen.begin() + static_cast<std::ptrdiff_t>(next);
-      check_experts(*linear, {first, first + static_cast<std::ptrdiff_t>(linear->weight.slices.size())}, config);
+      check_experts(*linear, {first, first + static_cast<std::ptrdiff_t>(linear->weight.slices.size())});
     }
     std::vector<LoraLayer::Slice> slices;
     int64_t row = 0;

@@ -46,7 +46,8 @@ class LoraLayer {
   void backward_input(Context&, Tensor dx, Tensor dy) const;
   // Adds to the gradients of a and b.
   void backward_weight(Context&, Tensor dy, Tensor x) const;
-  // The same for the matrices of experts (Linear::num_experts), without dropout. Adds to y, dx, and the gradients.
+  // The same for the matrices of experts (Linear::num_experts). The rows are sorted by expert, so the adapters of a
+  // layer share their dropout, which depends on the micro-batch.
   void forward_experts(Context&, Tensor y, Tensor x, Tensor offsets) const;
   void backward_input_experts(Context&, Tensor dx, Tensor dy, Tensor offsets) const;
   void backward_weight_experts(Context&, Tensor dy, Tensor x, Tensor offsets) const;
@@ -64,6 +65,8 @@ class LoraLayer {
   Tensor experts_a(Tensor a_like, Tensor offsets) const;
   Tensor experts_b(Tensor b_like, Tensor offsets, int64_t part) const;
   Tensor part_of(Tensor y, int64_t part) const;
+  void drop_experts(Context&, Tensor to, Tensor from) const;
+  Tensor input_of_experts(Context&, Tensor x) const;
   Tensor inner_experts(Context&, Tensor x, Tensor offsets) const;
   Tensor inner_gradient_experts(Context&, Tensor dy, Tensor offsets) const;
   // Slices that share one input: all, or one with dropout, since each slice then drops other elements.

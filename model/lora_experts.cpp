@@ -1,6 +1,8 @@
 // Adapters of the experts of a mixture. Slices are in the order of the experts; each expert has the same parts (gate
 // and up, or down), so A and B are tensors of equal matrices and the grouped products serve them.
+#include "core/base/rng.h"
 #include "kernels/elementwise/cast.h"
+#include "kernels/elementwise/dropout.h"
 #include "kernels/moe/grouped_gemm.h"
 #include "model/lora.h"
 
@@ -23,9 +25,27 @@ Tensor LoraLayer::part_of(Tensor y, int64_t part) const {
   return y.columns(slice.first_row, slice.rows);
 }
 
+void LoraLayer::drop_experts(Context& context, Tensor to, Tensor from) const {
+  const double rate = shared_->config.lora_dropout;
+  const DropoutStream& draws = *shared_->draws;
+  const std::string stream = concat("lora_dropout/", draws.step, "/", slices_[0].module, "/", draws.first_token);
+  dropout(context, to, from, static_cast<float>(1 / (1 - rate)),
+          {.rate = static_cast<float>(rate), .seed = shared_->seed, .stream = stream_of(stream.c_str())});
+}
+
+// x, or x with dropout in scratch.
+Tensor LoraLayer::input_of_experts(Context& context, Tensor x) const {
+  const Tensor memory = input_memory(context, x);
+  if (!memory) return x;
+  drop_experts(context, memory, x);
+  return memory;
+}
+
 Tensor LoraLayer::inner_experts(Context& context, Tensor x, Tensor offsets) const {
   const Tensor out = context.scratch().take(x.dtype, {x.dim(0), num_parts(offsets) * shared_->config.r});
-  grouped_gemm_forward(context, {.y = out, .x = x, .w = experts_a(a.value, offsets), .offsets = offsets});
+  const ScratchScope scope(context);
+  grouped_gemm_forward(
+      context, {.y = out, .x = input_of_experts(context, x), .w = experts_a(a.value, offsets), .offsets = offsets});
   add_scale(context, out);
   return out;
 }
@@ -61,6 +81,7 @@ void LoraLayer::backward_input_experts(Context& context, Tensor dx, Tensor dy, T
                part = context.scratch().take(dx.dtype, dx.dims());
   grouped_gemm_backward_input(context,
                               {.dx = part, .dy = dhidden, .w = experts_a(a.value, offsets), .offsets = offsets});
+  if (shared_->drops()) drop_experts(context, part, part);
   add_into(context, dx, part);
 }
 
