@@ -143,8 +143,8 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
   config.require(partial == 1 || defaults.partial, "partial_rotary_factor other than 1 is not supported");
   config.require(partial > 0 && partial <= 1, "partial_rotary_factor is ", partial, ", wants a number above 0 up to 1");
   out.dim = static_cast<int64_t>(static_cast<double>(dim) * partial);
-  config.require(out.dim > 0 && out.dim % 2 == 0, "rotary positions want an even number of rotated dimensions; ",
-                 "head_dim ", dim, " and partial_rotary_factor ", partial, " give ", out.dim);
+  config.require(out.dim > 0 && out.dim % 2 == 0, "head_dim is ", dim, " and partial_rotary_factor ", partial,
+                 ", so RoPE would rotate ", out.dim, " dimensions; it rotates an even number");
   const double original = defaults.phi ? static_cast<double>(config.count("original_max_position_embeddings", 4096))
                                        : static_cast<double>(max_positions);
   out.original_max_position = defaults.phi ? original : number("original_max_position_embeddings", original);

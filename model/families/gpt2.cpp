@@ -27,7 +27,6 @@ ModelShape read_shape(ConfigReader& config) {
   shape.head_dim = shape.hidden_size / shape.num_attention_heads;
   shape.intermediate_size = config.count("n_inner", 4 * shape.hidden_size);
   shape.max_positions = config.count("n_positions", 1024);
-  config.accept("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh"});
   config.accept("scale_attn_weights", true);
   config.accept("scale_attn_by_inverse_layer_idx", false);
   config.accept("add_cross_attention", false);
@@ -36,7 +35,8 @@ ModelShape read_shape(ConfigReader& config) {
 
 // The last matrix of each residual branch starts with the smaller output_std, so that the sum over all layers does not
 // grow (section 2.3 of the paper).
-DecoderLayer make_layer(const ModelShape& shape, int64_t index, double eps, double std, double output_std) {
+DecoderLayer make_layer(const ModelShape& shape, int64_t index, Activation activation, double eps, double std,
+                        double output_std) {
   const std::string prefix = concat("transformer.h.", index, ".");
   const int64_t width = shape.hidden_size;
   auto attention = std::make_unique<SelfAttention>();
@@ -49,6 +49,7 @@ DecoderLayer make_layer(const ModelShape& shape, int64_t index, double eps, doub
   auto mlp = std::make_unique<PlainMlp>();
   mlp->up = conv1d(prefix + "mlp.c_fc", shape.intermediate_size, width, std);
   mlp->down = conv1d(prefix + "mlp.c_proj", width, shape.intermediate_size, output_std);
+  mlp->activation = activation;
   DecoderLayer layer;
   layer.mixer.before = Norm::layer(prefix + "ln_1", width, eps);
   layer.mixer.sublayer = std::move(attention);
@@ -66,7 +67,9 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   parts.make_embedding_and_lm_head("transformer.wte", config.flag("tie_word_embeddings", true), std);
   parts.positions = parts.table("transformer.wpe", shape.max_positions, std);
   parts.positions.lookup = true;
-  for (int64_t i = 0; i < shape.num_layers; ++i) parts.layers.push_back(make_layer(shape, i, eps, std, output_std));
+  const Activation activation = config.activation("activation_function", "gelu_new");
+  for (int64_t i = 0; i < shape.num_layers; ++i)
+    parts.layers.push_back(make_layer(shape, i, activation, eps, std, output_std));
   parts.final_norm = Norm::layer("transformer.ln_f", shape.hidden_size, eps);
   config.set("architectures", JsonArray{Json("GPT2LMHeadModel")});
   parts.config = config.resolved();

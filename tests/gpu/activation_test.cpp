@@ -8,49 +8,54 @@ namespace {
 constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 1}, {0, 8}, {3, 7}, {5, 64}, {130, 100}, {9, 4864}};
 constexpr DType dtypes[] = {DType::f32, DType::bf16};
 constexpr int64_t gaps[] = {0, 3, 8};
+constexpr Activation kinds[] = {Activation::silu, Activation::gelu_tanh, Activation::gelu, Activation::relu,
+                                Activation::relu2};
 
-TEST(SwigluOnGpu, AgreesWithTheSpecification) {
+TEST(GluOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [rows, dim] : shapes)
-    for (const DType dtype : dtypes)
-      for (const int64_t gap : gaps) {
-        if (!chosen()) continue;
-        const Floats x = rounded(normals({rows, 2 * dim}, 1, 3, gap), dtype),
-                     dy = rounded(normals({rows, dim}, 2, 1, gap), dtype);
-        Floats y = poisoned({rows, dim}), dx = poisoned({rows, 2 * dim});
-        glu_forward(cpu(), y, x, Activation::silu);
-        glu_backward(cpu(), dx, Tensor(), dy, x, Activation::silu);
-        OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype, gap), dx_gpu = OnGpu::poisoned({rows, 2 * dim}, dtype, gap);
-        glu_forward(*gpu(), y_gpu, OnGpu(x, dtype), Activation::silu);
-        EXPECT_TRUE(agrees(y_gpu.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
-        glu_backward(*gpu(), dx_gpu, Tensor(), OnGpu(dy, dtype), OnGpu(x, dtype), Activation::silu);
-        EXPECT_TRUE(agrees(dx_gpu.read(), dx, dtype)) << rows << " x " << dim << ", gap " << gap;
-        OnGpu in_place(x, dtype), again(dy, dtype);
-        glu_backward(*gpu(), in_place, again, again, in_place, Activation::silu);
-        EXPECT_TRUE(close(in_place.read(), dx_gpu.read(), {0, 0})) << rows << " x " << dim << ", gap " << gap;
-        EXPECT_TRUE(close(again.read(), y_gpu.read(), {0, 0})) << rows << " x " << dim << ", gap " << gap;
-      }
+  for (const Activation kind : kinds)
+    for (const auto& [rows, dim] : shapes)
+      for (const DType dtype : dtypes)
+        for (const int64_t gap : gaps) {
+          if (!chosen()) continue;
+          const Floats x = rounded(normals({rows, 2 * dim}, 1, 3, gap), dtype),
+                       dy = rounded(normals({rows, dim}, 2, 1, gap), dtype);
+          Floats y = poisoned({rows, dim}), dx = poisoned({rows, 2 * dim});
+          glu_forward(cpu(), y, x, kind);
+          glu_backward(cpu(), dx, Tensor(), dy, x, kind);
+          OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype, gap), dx_gpu = OnGpu::poisoned({rows, 2 * dim}, dtype, gap);
+          glu_forward(*gpu(), y_gpu, OnGpu(x, dtype), kind);
+          EXPECT_TRUE(agrees(y_gpu.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
+          glu_backward(*gpu(), dx_gpu, Tensor(), OnGpu(dy, dtype), OnGpu(x, dtype), kind);
+          EXPECT_TRUE(agrees(dx_gpu.read(), dx, dtype)) << rows << " x " << dim << ", gap " << gap;
+          OnGpu in_place(x, dtype), again(dy, dtype);
+          glu_backward(*gpu(), in_place, again, again, in_place, kind);
+          EXPECT_TRUE(close(in_place.read(), dx_gpu.read(), {0, 0})) << rows << " x " << dim << ", gap " << gap;
+          EXPECT_TRUE(close(again.read(), y_gpu.read(), {0, 0})) << rows << " x " << dim << ", gap " << gap;
+        }
 }
 
-TEST(GeluOnGpu, AgreesWithTheSpecification) {
+TEST(ActivationsOnGpu, AgreeWithTheSpecification) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [rows, dim] : shapes)
-    for (const DType dtype : dtypes)
-      for (const int64_t gap : gaps) {
-        if (!chosen()) continue;
-        const Floats x = rounded(normals({rows, dim}, 1, 3, gap), dtype), dy = rounded(normals({rows, dim}, 2), dtype);
-        Floats y = poisoned({rows, dim}), dx = poisoned({rows, dim});
-        activation_forward(cpu(), y, x, Activation::gelu_tanh);
-        activation_backward(cpu(), dx, dy, x, Activation::gelu_tanh);
-        OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype), dx_gpu = OnGpu::poisoned({rows, dim}, dtype, gap),
-              in_place(x, dtype);
-        activation_forward(*gpu(), y_gpu, OnGpu(x, dtype), Activation::gelu_tanh);
-        EXPECT_TRUE(agrees(y_gpu.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
-        activation_forward(*gpu(), in_place, in_place, Activation::gelu_tanh);
-        EXPECT_TRUE(agrees(in_place.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
-        activation_backward(*gpu(), dx_gpu, OnGpu(dy, dtype), OnGpu(x, dtype), Activation::gelu_tanh);
-        EXPECT_TRUE(agrees(dx_gpu.read(), dx, dtype)) << rows << " x " << dim << ", gap " << gap;
-      }
+  for (const Activation kind : kinds)
+    for (const auto& [rows, dim] : shapes)
+      for (const DType dtype : dtypes)
+        for (const int64_t gap : gaps) {
+          if (!chosen()) continue;
+          const Floats x = rounded(normals({rows, dim}, 1, 3, gap), dtype),
+                       dy = rounded(normals({rows, dim}, 2), dtype);
+          Floats y = poisoned({rows, dim}), dx = poisoned({rows, dim});
+          activation_forward(cpu(), y, x, kind);
+          activation_backward(cpu(), dx, dy, x, kind);
+          OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype), dx_gpu = OnGpu::poisoned({rows, dim}, dtype, gap),
+                in_place(x, dtype);
+          activation_forward(*gpu(), y_gpu, OnGpu(x, dtype), kind);
+          EXPECT_TRUE(agrees(y_gpu.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
+          activation_forward(*gpu(), in_place, in_place, kind);
+          EXPECT_TRUE(agrees(in_place.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
+          activation_backward(*gpu(), dx_gpu, OnGpu(dy, dtype), OnGpu(x, dtype), kind);
+          EXPECT_TRUE(agrees(dx_gpu.read(), dx, dtype)) << rows << " x " << dim << ", gap " << gap;
+        }
 }
 
 TEST(ActivationsOnGpu, SettleFarFromZero) {
