@@ -9,7 +9,7 @@ namespace hone {
 
 struct UpcycleOptions {
   int64_t num_experts = 0, num_choices = 2;
-  std::optional<DType> dtype;  // of the written weights; none: that of the model's files
+  std::optional<DType> dtype{};  // of the written weights; none: that of the model's files
   uint64_t seed = 0;           // of the routers' random weights
 };
 

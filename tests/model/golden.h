@@ -8,6 +8,7 @@
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "kernels/elementwise/cast.h"
+#include "kernels/elementwise/noise.h"
 #include "kernels/lm_head/logprob.h"
 #include "model/forward.h"
 #include "tests/model/tiny_model.h"
