@@ -77,10 +77,6 @@ std::unique_ptr<Model> Model::same_shape() const {
   return out;
 }
 
-void Model::infer_layers(Context& context, const Batch& batch, Tensor x, const KvView* kv) {
-  for (int64_t layer = 0; layer < shape().num_layers; ++layer) forward_layer(layer, context, batch, x, x, nullptr, kv);
-}
-
 void Model::allocate(Context& context, DType dtype, bool gradients) {
   int64_t count = 0, trained = 0;
   for (const Param* param : params()) {

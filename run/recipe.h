@@ -28,6 +28,17 @@ struct LoraSource {
 
 // The model a run starts from: the weights of a folder (path), or random weights in the shape of a config.json (config)
 // or of the keys below (Hugging Face's names, as in a Llama config).
+// Experts of random weights, and how their routers are trained. The losses' keys hold for loaded models, too.
+struct RouterSource {
+  int64_t num_experts = 0, num_experts_per_tok = 2, moe_intermediate_size = 0, shared_expert_intermediate_size = 0;
+  double aux_loss_coef = -1, z_loss_coef = -1, bias_update_rate = -1, capacity_factor = -1;
+  std::string aux_loss_scope;
+  void fields(Fields& f);
+  // The members of config.json that differ from the model's own. They are an Error for a model without experts.
+  JsonObject config_changes() const;
+};
+void check_router(const RouterSource& router, const Model& model);
+
 struct ModelSource {
   std::string path, config, family = "llama";
   int64_t hidden_size = 128, intermediate_size = 0, num_hidden_layers = 4, num_attention_heads = 4,
@@ -38,9 +49,13 @@ struct ModelSource {
   std::string save_dtype = "auto";
   ChatSettings chat;
   LoraSource lora;
+  RouterSource router;
   void fields(Fields& f);
   // The config.json of random weights. vocab_size 0 takes the tokenizer's.
   Json make_config(int64_t tokenizer_vocab_size) const;
+
+ private:
+  Json shape_config(int64_t tokenizer_vocab_size) const;
 };
 
 // An evaluation task, run before the first training stage, after each, and every eval_steps steps.

@@ -19,6 +19,7 @@
 #include "data/prompt.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 #include "model/lora.h"
 #include "run/check.h"
 #include "run/input_digests.h"
@@ -86,10 +87,15 @@ std::unique_ptr<Model> load_or_initialize(const Run& run, const Stage& stage, co
   const auto seed = static_cast<uint64_t>(run.recipe.seed);
   if (!folder.empty()) {
     const LoraConfig lora = stage.trains_adapters() ? run.recipe.model.lora.config : LoraConfig{};
-    return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = seed});
+    std::unique_ptr<Model> model =
+        load_changed_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = seed},
+                           run.recipe.model.router.config_changes());
+    check_router(run.recipe.model.router, *model);
+    return model;
   }
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
   std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
+  check_router(run.recipe.model.router, *model);
   model->allocate(run.context, dtype, gradients);
   model->initialize(run.context, seed);
   return model;

@@ -22,6 +22,7 @@ namespace {
 struct StepSums {
   double loss = 0;
   MetricSums metrics;
+  std::vector<double> aux;
 };
 
 // With several ranks the sum of gradients gives the parameters' gradients their memory.
@@ -79,6 +80,8 @@ struct Trainer::Impl {
   void queue_norms();
   void fetch();
   void read_static_losses(const StepPlan& plan, const Objective& objective);
+  void read_aux_sums(const StepPlan& plan);
+  void end_step(const StepSums& sums, StepReport& report);
   StepSums fold_results(const StepPlan& plan);
   std::vector<Tensor> trained_weights() const;
   double checked_norm(Tensor fetched, const char* what, std::span<const Sample* const> samples) const;
@@ -107,6 +110,7 @@ struct Trainer::Impl {
 
   // Of one step. Columns of all trained rows, if the loss is linear in logp; hit: if the objective measures accuracy.
   Tensor logp, hit, host_logp, host_hit;
+  Tensor aux_sums, host_aux_sums;  // [micro-batches, Model::num_aux_sums()]; empty without losses made inside layers
   // A critic with a shared trunk is clipped with the policy; a separate critic on its own.
   GradNorm norm, critic_norm;
   Tensor host_norm, host_critic_norm;
@@ -141,6 +145,11 @@ void Trainer::Impl::begin(const StepPlan& plan, const Objective& objective) {
   const auto column = [&](bool wanted) { return wanted ? step_arena.take(DType::f32, {plan.num_trained}) : Tensor(); };
   logp = column(needs.loss_linear_in_logp);
   hit = column(needs.loss_linear_in_logp && needs.token_accuracy);
+  aux_sums = Tensor();
+  if (const int64_t count = model.num_aux_sums(); count > 0 && !plan.micro_batches.empty()) {
+    aux_sums = step_arena.take(DType::f32, {static_cast<int64_t>(plan.micro_batches.size()), count});
+    context.zero(aux_sums);
+  }
   stagings.resize(std::max(stagings.size(), needs.loss_linear_in_logp ? plan.micro_batches.size() : 1));
   results.assign(plan.micro_batches.size() + plan.idle_micro_batches.size(), {});
 }
@@ -166,8 +175,9 @@ void Trainer::Impl::run_micro_batches(const StepPlan& plan, const Objective& obj
 
 void Trainer::Impl::run(const StepPlan& plan, size_t index, const Objective& objective) {
   const PlannedMicroBatch& micro = plan.micro_batches[index];
-  const MicroBatchPosition place{
+  MicroBatchPosition place{
       .step = steps, .first_sample = static_cast<int64_t>(micro.begin), .first_token = micro.first_token};
+  if (aux_sums) place.aux_sums = aux_sums.rows(static_cast<int64_t>(index), 1).view({aux_sums.dim(1)});
   const bool is_static = static_cast<bool>(logp);
   MicroBatchData& staging = stagings[is_static ? index : 0];
   staging.fill(plan.samples_of(micro));
@@ -224,6 +234,7 @@ void Trainer::Impl::fetch() {
   host_critic_norm = host.fetch(critic_norm.norm);
   host_logp = logp ? host.fetch(logp) : Tensor();
   host_hit = hit ? host.fetch(hit) : Tensor();
+  host_aux_sums = aux_sums ? host.fetch(aux_sums) : Tensor();
   host_weights = exchange.size() > 1 ? host.fetch(probed_weights(trained_weights(), steps)) : Tensor();
   context.synchronize();
 }
@@ -241,15 +252,38 @@ void Trainer::Impl::read_static_losses(const StepPlan& plan, const Objective& ob
   }
 }
 
+void Trainer::Impl::read_aux_sums(const StepPlan& plan) {
+  if (!aux_sums || is_dry_run()) return;
+  const auto count = static_cast<size_t>(aux_sums.dim(1));
+  for (size_t i = 0; i < plan.micro_batches.size(); ++i) {
+    if (!exchange.is_own(i)) continue;
+    const std::span<const float> own = host_aux_sums.as<float>().subspan(i * count, count);
+    results[i].aux_sums.assign(own.begin(), own.end());
+  }
+}
+
 StepSums Trainer::Impl::fold_results(const StepPlan& plan) {
   if (!is_dry_run()) exchange.fold(results);  // the other ranks of a dry run do not exist
   StepSums out;
+  out.aux.resize(static_cast<size_t>(model.num_aux_sums()));
   for (size_t i = 0; i < results.size(); ++i) {
     if (!std::isfinite(results[i].loss)) reject_step("loss", results[i].loss, plan.samples_of(plan.micro_batches[i]));
     out.loss += results[i].loss;
     out.metrics.merge(results[i].metrics);
+    const size_t count = results[i].aux_sums.size();
+    HONE_CHECK(count == 0 || count == out.aux.size(), "trainer: micro-batch ", i, " has ", count,
+               " sums of its layers, the model has ", out.aux.size());
+    for (size_t j = 0; j < count; ++j) out.aux[j] += double{results[i].aux_sums[j]};
   }
   return out;
+}
+
+// Tells the layers what the step's sums are.
+void Trainer::Impl::end_step(const StepSums& sums, StepReport& report) {
+  if (sums.aux.empty() || is_dry_run()) return;
+  const AuxReport aux = model.end_step(context, sums.aux);
+  report.loss += aux.loss;
+  for (const auto& [name, value] : aux.metrics()) report.metrics[name] = value;
 }
 
 double Trainer::Impl::checked_norm(Tensor fetched, const char* what, std::span<const Sample* const> samples) const {
@@ -287,6 +321,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.phases.mark(Phase::optimizer);
   m.fetch();
   m.read_static_losses(plan, objective);
+  m.read_aux_sums(plan);
   const StepSums sums = m.fold_results(plan);
 
   StepReport report;
@@ -305,6 +340,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.update(learning_rate);
   if (!m.is_dry_run()) m.context.scratch().reserve(0);  // merges what bodies took beyond the plan
   report.metrics = sums.metrics.means();
+  m.end_step(sums, report);
   if (m.has_two_norms()) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();
   return report;

@@ -32,7 +32,7 @@ std::vector<BenchCase> norms(Context& context) {
                  db = bench_floats(context, {D}), rstd = bench_floats(context, {R}), mean = bench_floats(context, {R});
     const double bytes = bytes_of(x);
     const std::string shape = concat(R, " x ", D);
-    out.push_back(bench_case(rmsnorm_forward, context, shape, 0, 2 * bytes, y, rstd, x, w, 1e-5f));
+    out.push_back(bench_case(rmsnorm_forward, context, shape, 0, 2 * bytes, y, rstd, x, w, 1e-5f, 0.0f));
     out.push_back(bench_case(rmsnorm_backward, context, shape, 0, 3 * bytes,
                              {.dx = dx, .dw = dw, .dy = y, .x = x, .rstd = rstd, .w = w, .accumulate = false}));
     if (context.kind() == DeviceKind::cpu) continue;
@@ -54,11 +54,12 @@ std::vector<BenchCase> activations(Context& context) {
                  y = bench_numbers(context, {R, F});
     const double bytes = bytes_of(y);
     const std::string shape = concat(R, " x ", F), wide_shape = concat(R, " x ", 2 * F);
-    out.push_back(bench_case(swiglu_forward, context, shape, 0, 3 * bytes, y, x));
-    out.push_back(bench_case(swiglu_backward, context, shape, 0, 5 * bytes, wide, {}, y, x));
-    out.push_back(bench_case(gelu_forward, context, wide_shape, 0, 4 * bytes, wide, x));
+    out.push_back(bench_case(glu_forward, context, shape, 0, 3 * bytes, y, x, Activation::silu));
+    out.push_back(bench_case(glu_backward, context, shape, 0, 5 * bytes, wide, {}, y, x, Activation::silu));
+    out.push_back(bench_case(activation_forward, context, wide_shape, 0, 4 * bytes, wide, x, Activation::gelu_tanh));
     if (context.kind() != DeviceKind::cpu)
-      out.push_back(bench_case(gelu_backward, context, wide_shape, 0, 6 * bytes, wide, wide, x));
+      out.push_back(
+          bench_case(activation_backward, context, wide_shape, 0, 6 * bytes, wide, wide, x, Activation::gelu_tanh));
   }
   return out;
 }

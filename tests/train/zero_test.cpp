@@ -219,7 +219,7 @@ TEST(Zero3, ValuesAreGatheredAndReleased) {
     const std::unique_ptr<Model> model = test::make_tiny(context, run.model, true, run.lora);
     const std::vector<float> before = test::weights_of(*model);
     Trainer trainer(context, *model, run.config, &exchange);
-    const std::vector<Param*> layer = model->layer_params(1);
+    const std::vector<Param*> layer = model->layer_modules(1).params;
     for (const Param* param : layer) EXPECT_EQ(param->value.data, nullptr);
     EXPECT_NE(model->lm_head().value.data, nullptr);
     EXPECT_EQ(model->flat_values().data, nullptr);
@@ -247,12 +247,12 @@ TEST(Zero3, ReleasedValuesAreTheGatheredOnes) {
     shards.before(context, 1, Direction::forward);
     int64_t at = 0;
     for (const Param* param : model->params()) {
-      if (param == model->layer_params(0).back()) {
+      if (param == model->layer_modules(0).params.back()) {
         EXPECT_EQ(param->value.as<float>()[0], static_cast<float>(at));
       }
       at += param->padded_elements();
     }
-    EXPECT_THROW(shards.own(*model->layer_params(0).front(), 0, int64_t{1} << 40), Error);
+    EXPECT_THROW(shards.own(*model->layer_modules(0).params.front(), 0, int64_t{1} << 40), Error);
     shards.after(context, 1, Direction::forward);
     shards.gather();
     EXPECT_EQ(test::weights_of(*model), changed);

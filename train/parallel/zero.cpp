@@ -202,15 +202,25 @@ class Zero2 : public GradientSum {
 
 // A result as bytes: the loss, then the sums.
 std::string pack(const MicroBatchResult& result) {
+  const uint64_t num_sums = result.aux_sums.size();
   std::string out(reinterpret_cast<const char*>(&result.loss), sizeof result.loss);
+  out.append(reinterpret_cast<const char*>(&num_sums), sizeof num_sums);
+  out.append(reinterpret_cast<const char*>(result.aux_sums.data()), num_sums * sizeof(float));
   return out + result.metrics.to_bytes();
 }
 
 MicroBatchResult unpack(std::string_view bytes) {
   MicroBatchResult out;
-  HONE_CHECK(bytes.size() >= sizeof out.loss, "step record: a result of ", bytes.size(), " bytes");
+  uint64_t num_sums = 0;
+  const size_t head = sizeof out.loss + sizeof num_sums;
+  HONE_CHECK(bytes.size() >= head, "step record: a result of ", bytes.size(), " bytes");
   std::memcpy(&out.loss, bytes.data(), sizeof out.loss);
-  out.metrics = MetricSums::from_bytes(bytes.substr(sizeof out.loss));
+  std::memcpy(&num_sums, bytes.data() + sizeof out.loss, sizeof num_sums);
+  HONE_CHECK(num_sums <= (bytes.size() - head) / sizeof(float), "step record: ", num_sums, " sums in ", bytes.size(),
+             " bytes");
+  out.aux_sums.resize(num_sums);
+  std::memcpy(out.aux_sums.data(), bytes.data() + head, num_sums * sizeof(float));
+  out.metrics = MetricSums::from_bytes(bytes.substr(head + num_sums * sizeof(float)));
   return out;
 }
 
