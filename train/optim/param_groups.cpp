@@ -1,6 +1,7 @@
 #include "train/optim/param_groups.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "core/base/suggest.h"
 #include "train/optim/tensor_parts.h"
@@ -48,26 +49,37 @@ size_t group_of(const std::vector<NamePattern>& patterns, const std::string& nam
       patterns.begin());
 }
 
-// The names that share the longest texts with the pattern: those in which most of its words occur.
+// Letters and digits only: q_proj and qproj are near.
+std::string letters_of(const std::string& text) {
+  std::string out;
+  for (const char c : text)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += c;
+  return out;
+}
+
+// The length of the longest piece of `word` that occurs in `text`; pieces of two letters say nothing.
+size_t longest_shared(const std::string& word, const std::string& text) {
+  for (size_t length = word.size(); length > 2; --length)
+    for (size_t first = 0; first + length <= word.size(); ++first)
+      if (text.find(word.substr(first, length)) != std::string::npos) return length;
+  return 0;
+}
+
+// The names that share the longest pieces with the words of the pattern.
 std::vector<std::string> near_names(const std::string& pattern, std::span<const std::string> names) {
   std::vector<std::string> words;
   std::string word;
-  for (const char c : pattern + " ") {
+  for (const char c : pattern + ".") {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') {
       word += c;
       continue;
     }
-    if (word.size() > 1) words.push_back(word);
+    words.push_back(letters_of(word));
     word.clear();
   }
   const auto shared = [&](const std::string& name) {
     size_t out = 0;
-    for (const std::string& one : words)
-      for (size_t length = one.size(); length > 2; --length)
-        if (name.find(one.substr(0, length)) != std::string::npos) {
-          out += length;
-          break;
-        }
+    for (const std::string& one : words) out += longest_shared(one, letters_of(name));
     return out;
   };
   std::vector<std::string> out(names.begin(), names.end());
