@@ -6,6 +6,7 @@
 #include "kernels/optimizer/muon.h"
 #include "tests/gpu/gpu_check.h"
 #include "train/optim/newton_schulz.h"
+#include "train/optim/optimizer.h"
 
 namespace hone::test {
 namespace {
@@ -33,7 +34,64 @@ struct Shape {
 };
 constexpr Shape shapes[] = {{1, 7}, {5, 3}, {33, 64}, {64, 33}, {128, 96}, {1500, 40}, {40, 2100}};
 
+std::unique_ptr<Optimizer> make(const std::string& kind, const std::string& keys) {
+  const std::unique_ptr<OptimizerSettings> out = optimizers().at(kind)();
+  Config::from_text(keys, "test").read([&](Fields& f) { out->fields(f); });
+  return out->make();
+}
+
+// A fused matrix and a vector after three steps; value and gradient are given their memory by `place`.
+template <class Place>
+std::vector<Floats> after_steps(Context& context, const std::string& kind, const std::string& keys, Place place) {
+  Param matrix, vector;
+  matrix.slices = {{"q", 40}, {"k", 20}, {"v", 20}};
+  matrix.shape = {80, 48};
+  vector.slices = {{"norm", 100}};
+  vector.shape = {100};
+  vector.decay = false;
+  return place(matrix, vector, [&](Tensor clip) {
+    const auto optimizer = make(kind, keys);
+    const std::vector<Param*> params{&matrix, &vector};
+    optimizer->attach(context, whole_parts(params));
+    for (int64_t step = 1; step <= 3; ++step) optimizer->update(context, clip, step, 0.01);
+  });
+}
+
 }  // namespace
+
+// bf16 weights move as f32 ones do, and the bits repeat.
+TEST(OptimizersOnGpu, MoveAModelAsTheCpuDoes) {
+  HONE_GPU_OR_SKIP();
+  const Floats matrix = rounded(normals({80, 48}, 1), DType::bf16), vector = rounded(normals({100}, 2), DType::bf16),
+               matrix_grad = normals({80, 48}, 3), vector_grad = normals({100}, 4), clip({1}, 0.7f);
+  for (const std::string& kind : optimizers().names()) {
+    SCOPED_TRACE(kind);
+    const std::vector<Floats> expected =
+        after_steps(cpu(), kind, "weight_decay = 0.1", [&](Param& m, Param& v, const auto& steps) {
+          std::vector<Floats> out{matrix, vector};
+          m.value = out[0], m.grad = matrix_grad, v.value = out[1], v.grad = vector_grad;
+          steps(clip);
+          return out;
+        });
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const auto run = [&] {
+        return after_steps(*gpu(), kind, "weight_decay = 0.1", [&](Param& m, Param& v, const auto& steps) {
+          OnGpu m_value(matrix, dtype), v_value(vector, dtype), m_grad(matrix_grad), v_grad(vector_grad), factor(clip);
+          m.value = m_value, m.grad = m_grad, v.value = v_value, v.grad = v_grad;
+          steps(factor);
+          return std::vector<Floats>{m_value.read(), v_value.read()};
+        });
+      };
+      const std::vector<Floats> found = run(), again = run();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(close(found[i], again[i], {0, 0})) << "the bits repeat";
+        // bf16: the rounding of values near 1; Muon's iteration is in bf16, too.
+        EXPECT_TRUE(close(found[i], expected[i], dtype == DType::bf16 ? Tolerance{8e-3, 5e-3} : Tolerance{1e-5, 1e-5}))
+            << i;
+      }
+    }
+  }
+}
 
 TEST(MuonOnGpu, MomentumHasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
