@@ -41,7 +41,7 @@ struct Trainer::Impl {
         exchange(ranks ? *ranks : one_rank),
         policy(context,
                exchange.make_gradient_sum(context, &model, units_for(exchange, context, model), config.norm_piece),
-               config.optimizer->make()),
+               config.optimizer->make(), "", config.groups),
         phases(context),
         update_phases(context),
         timed(policy.gradients(), phases, policy.gradients().gathers_values()),
@@ -415,6 +415,7 @@ static constexpr std::string_view critic_prefix = "critic.";
 void Trainer::save_state(StateSection& section) const {
   section.values.set("steps", impl_->steps);
   section.values.set("critic", impl_->critic != nullptr);
+  section.values.set("optimizer", impl_->config.optimizer.kind());
   impl_->policy.save_state(section);
   if (!impl_->critic) return;
   StateSection own;
@@ -431,6 +432,19 @@ void Trainer::load_state(const StateSection& section) {
     if (named.name.starts_with(critic_prefix))
       own.tensors.push_back({named.name.substr(critic_prefix.size()), named.tensor});
   impl_->the_critic().load_state(own);
+}
+
+void Trainer::continue_from(const StateSection& section) {
+  const std::string& own = impl_->config.optimizer.kind();
+  const Json* kind = section.values.find("optimizer");  // checkpoints of older versions lack it
+  if (kind) {
+    const std::string& saved = kind->as_string("trainer state: optimizer");
+    HONE_CHECK(saved == own, "its optimizer is ", saved, ", and this stage's is ", own,
+               ": a state cannot go on with another optimizer");
+  }
+  const int64_t steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
+  impl_->policy.load_state(section);
+  impl_->steps = steps;
 }
 
 }  // namespace hone

@@ -198,7 +198,6 @@ class Rl : public Stage {
     log_distribution(objective.needs());
     auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
     if (taught) taught->load_teacher(stage);
-    const uint64_t seed = stage.seed;
     CollectorConfig actor_config = actor_;
     std::map<std::string, RewardSpec> source_rewards;
     for (const DataSource<RlSource>& source : all_sources()) {
@@ -209,7 +208,7 @@ class Rl : public Stage {
     actor_config.max_positions = stage.model->shape().max_positions;
     if (actor_config.reward.reward)
       actor_config.reward.reward->begin({.folder = stage.run_folder, .rank = stage.ranks.rank()});
-    actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
+    actor_config.sampling.seed ^= static_cast<int64_t>(stage.sampling_seed >> 1);
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
     loop.trainer.temperature = temperature();
@@ -219,7 +218,7 @@ class Rl : public Stage {
     std::unique_ptr<Reference> reference;
     if (objective.needs().has(columns::reference_logp))
       reference = std::make_unique<Reference>(stage, loop.trainer.temperature);
-    TaskSchedule rounds(rounds_, tasks, seed, parts);
+    TaskSchedule rounds(rounds_, tasks, stage.data_seed, parts);
     WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
     const bool dealt = deals_rollouts(stage);
@@ -419,7 +418,7 @@ class Rl : public Stage {
     const Needs needs = of.objective.needs();
     of.watch.observe(experience.groups);
     if (of.taught && of.taught->sampled_share() < 1)
-      use_data_completions(experience.groups, of.taught->sampled_share(), *stage.tokenizer, stage.seed,
+      use_data_completions(experience.groups, of.taught->sampled_share(), *stage.tokenizer, stage.data_seed,
                            static_cast<uint64_t>(step));
     if (needs.has(columns::teacher_logp)) of.taught->write_teacher_logp(stage, experience.groups, temperature());
     if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
@@ -432,7 +431,7 @@ class Rl : public Stage {
       write_rollouts(stage.run_folder, stage.first_step + step + 1, experience.groups);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-      for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.unit, stage.seed,
+      for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.unit, stage.data_seed,
                                                       static_cast<uint64_t>(step * num_iterations_ + epoch)))
         updates.push_back(of.trainer.step(mini, of.objective, learning_rate));
     StepReport report = combine(updates);
