@@ -11,6 +11,7 @@
 #include "data/first_rows.h"
 #include "data/sources.h"
 #include "posttrain/data_completions.h"
+#include "posttrain/losses/top_entropy.h"
 #include "posttrain/reference.h"
 #include "posttrain/rl/replica_backend.h"
 #include "posttrain/rl/reward_watch.h"
@@ -144,7 +145,7 @@ class Rl : public Stage {
         .rollout = true,
         .dealt_prompts =
             rollouts_.max_staleness == 0 || rollouts_.deterministic ? rounds_.prompts_per_step : int64_t{0},
-        .scores_samples = facts().off_policy,
+        .scores_samples = facts().off_policy || objective->needs().has(columns::old_entropy),
         .evaluates = loop_.eval_steps > 0,
         .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
@@ -199,12 +200,9 @@ class Rl : public Stage {
     auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
     if (taught) taught->load_teacher(stage);
     CollectorConfig actor_config = actor_;
-    std::map<std::string, RewardSpec> source_rewards;
-    for (const DataSource<RlSource>& source : all_sources()) {
+    for (const DataSource<RlSource>& source : all_sources())
       actor_config.source_formats[source.name] = source.settings.format;
-      source_rewards[source.name] = source.settings.reward;
-    }
-    actor_config.reward = reward_of_sources(source_rewards);
+    actor_config.reward = reward_of_sources(rewards_by_source());
     actor_config.max_positions = stage.model->shape().max_positions;
     if (actor_config.reward.reward)
       actor_config.reward.reward->begin({.folder = stage.run_folder, .rank = stage.ranks.rank()});
@@ -351,7 +349,13 @@ class Rl : public Stage {
     const SamplingParams& sampling = actor_.sampling;
     return {.off_policy = rollouts_.max_staleness > 0 || !exact_engine_ || !sampling.distribution_changes().empty(),
             .temperature = sampling.top_k == 1 ? 0 : sampling.temperature,
-            .group_size = actor_.num_generations};
+            .group_size = actor_.num_generations,
+            .reward_weights = weights_by_source(rewards_by_source(), actor_.environment)};
+  }
+  std::map<std::string, RewardSpec> rewards_by_source() const {
+    std::map<std::string, RewardSpec> out;
+    for (const DataSource<RlSource>& source : all_sources()) out[source.name] = source.settings.reward;
+    return out;
   }
   // Validates the objective under these facts.
   void require_fit(Fields& f, const char* key, const RunFacts& facts) const {
@@ -421,7 +425,9 @@ class Rl : public Stage {
       use_data_completions(experience.groups, of.taught->sampled_share(), *stage.tokenizer, stage.data_seed,
                            static_cast<uint64_t>(step));
     if (needs.has(columns::teacher_logp)) of.taught->write_teacher_logp(stage, experience.groups, temperature());
-    if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
+    if (needs.has(columns::old_entropy))
+      experience.set_old_entropy(stage.context, *stage.model, temperature(), stage.ranks);
+    else if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
       experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact, stage.ranks);
     if (of.reference) of.reference->score_into(experience.groups);
     if (needs.critic) experience.set_values(shared_values(stage.ranks, of.trainer, experience.samples()));
