@@ -163,6 +163,7 @@ bool is_fixed_for_begun_stage(const std::string& key) {
                                                                 "optimizer",
                                                                 "moments",
                                                                 "critic.trunk",
+                                                                "sync_ref_model",
                                                                 "completion_only_loss",
                                                                 "assistant_only_loss",
                                                                 "when",
