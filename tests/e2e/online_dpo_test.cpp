@@ -13,7 +13,7 @@ micro_batch_tokens = 48
 save_steps = 1
 save_total_limit = 0
 sampling = { max_tokens = 6 }
-reward = { kind = "length", limit = 6, target = 3 }
+reward = { kind = "length", unit = "bytes", limit = 20, target = 3 }
 )";
 
 const std::string recipe = tiny_recipe("online", 2,
@@ -199,7 +199,7 @@ TEST_F(OnlineRun, OtherLossesOfPairsLearnOnlineToo) {
   const std::vector<std::string> keys{
       "stage=[{kind = 'online_dpo', objective = 'simpo', generator = {kind = "
       "'arithmetic', digits = 1, heldout = 20}, prompts_per_step = 3, steps = 2, "
-      "sampling = {max_tokens = 6}, reward = {kind = 'length', limit = 6, target = 3}}]"};
+      "sampling = {max_tokens = 6}, reward = {kind = 'length', unit = 'bytes', limit = 20, target = 3}}]"};
   const fs::path trained = run_on(1);
   for (const char* objective : {"objective = 'simpo'", "objective = 'orpo'", "objective = 'dpo', loss_type = ['ipo']",
                                 "objective = 'dpo', loss_type = ['aot']",

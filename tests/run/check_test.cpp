@@ -240,20 +240,19 @@ TEST_F(RecipeCheck, KeysOfOnlinePairsAndOfAWarmUp) {
   expect({"stage.rl.critic_warmup=2"}, {"override 'stage.rl.critic_warmup=2'", "grpo has no critic to warm up"});
   expect({"stage.rl.objective=ppo", "stage.rl.critic_warmup=-1"}, {"critic_warmup must be 0 or more"});
   EXPECT_EQ(error_of({"stage.rl.objective=ppo", "stage.rl.critic_warmup=1"}), "no error");
-  const auto online = [](const std::string& keys) {
-    return concat(
-        "stage.rl={kind = 'online_dpo', files = ['FOLDER/train.jsonl'], prompt = 'Q: {question}', reward = "
-        "{kind = 'exact'}, prompts_per_step = 2, steps = 1",
-        keys, "}");
+  const auto online = [](std::vector<std::string> keys) {
+    for (std::string& key : keys) key = "stage.3." + key;
+    keys.insert(keys.begin(), "stage.3.kind=online_dpo");
+    return keys;
   };
-  EXPECT_EQ(error_of({online("")}), "no error");
-  EXPECT_EQ(error_of({online(", objective = 'simpo', margin = -1, pairs_per_prompt = 2")}), "no error");
-  expect({online(", num_generations = 1")}, {"a pair needs two completions of a prompt"});
-  expect({online(", margin = -0.5")}, {"margin must be 0 or more, or -1"});
-  expect({online(", pairs_per_prompt = 0")}, {"pairs_per_prompt must be positive"});
-  expect({online(", missing_eos_penalty = -1")}, {"missing_eos_penalty must be 0 or more"});
-  expect({online(", objective = 'grpo'")}, {"grpo learns from", "its objectives are dpo, orpo, simpo"});
-  expect({online(", critic_warmup = 1")}, {"critic_warmup"});
+  EXPECT_EQ(error_of(online({})), "no error");
+  EXPECT_EQ(error_of(online({"objective=simpo", "margin=-1", "pairs_per_prompt=2"})), "no error");
+  expect(online({"num_generations=1"}), {"override 'stage.3.num_generations=1'", "a pair needs two completions"});
+  expect(online({"margin=-0.5"}), {"margin must be 0 or more, or -1"});
+  expect(online({"pairs_per_prompt=0"}), {"pairs_per_prompt must be positive"});
+  expect(online({"missing_eos_penalty=-1"}), {"missing_eos_penalty must be 0 or more"});
+  expect(online({"objective=grpo"}), {"grpo learns from", "its objectives are dpo, orpo, simpo"});
+  expect(online({"critic_warmup=1"}), {"critic_warmup"});
   expect({"stage.rl.objective=dpo"}, {"dpo learns from pairs", "kind = \"online_dpo\", which samples them"});
 }
 

@@ -82,7 +82,8 @@ TEST(GroupPairs, MetricsCountPairsAndPrompts) {
 }
 
 // The loss of OnlineDPOTrainer.training_step: two completions of each prompt, mask = first_reward >= second_reward, and
-// -logsigmoid(beta * logits) or (logits - 1 / (2 beta))^2, meaned over prompts.
+// the mean over prompts of -logsigmoid(beta * logits) or (logits - 1 / (2 beta))^2. In ipo the log-ratios are means
+// over tokens, as in DPOTrainer.
 TEST(GroupPairs, TheLossIsThatOfTrlsOnlineDpo) {
   const std::vector<Group> groups{make({0.5, 1}), make({2, 2}), make({1, 0.25}), make({-1, 0})};
   for (const char* type : {"sigmoid", "ipo"}) {
@@ -95,7 +96,7 @@ TEST(GroupPairs, TheLossIsThatOfTrlsOnlineDpo) {
       };
       const bool first = group.samples[0].reward >= group.samples[1].reward;
       const double logits = ratio(group.samples[first ? 0 : 1]) - ratio(group.samples[first ? 1 : 0]);
-      expected += std::string(type) == "sigmoid" ? std::log1p(std::exp(-0.1 * logits)) : std::pow(logits - 5, 2);
+      expected += std::string(type) == "sigmoid" ? std::log1p(std::exp(-0.1 * logits)) : std::pow(logits / 2 - 5, 2);
     }
     Metrics metrics;
     const std::vector<Group> pairs = make_pairs(groups, {.margin = -1}, metrics);
