@@ -103,9 +103,12 @@ void Reference::save_state(StateSection& section) const {
   for (const ValuePart& part : copy_ ? parts() : std::vector<ValuePart>()) {
     const Param& param = *params[part.param];
     if (!ranks_.is_first() && !(shards_ && shards_->is_divided(param))) continue;  // every rank has it
-    std::vector<std::byte>& bytes = host_copies_.emplace_back(part.values.bytes());
-    const Tensor host(bytes.data(), part.values.dtype, DeviceKind::cpu, part.values.dims());
-    context_.copy(host, part.values);
+    Tensor host = part.values;
+    if (context_.kind() != DeviceKind::cpu) {
+      std::vector<std::byte>& bytes = host_copies_.emplace_back(part.values.bytes());
+      host = Tensor(bytes.data(), part.values.dtype, DeviceKind::cpu, part.values.dims());
+      context_.copy(host, part.values);
+    }
     section.tensors.push_back(
         {part_name(param.slices.front().name, part.first, part.values.size(), param.num_elements()), host});
   }
