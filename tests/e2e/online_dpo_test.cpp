@@ -86,8 +86,9 @@ class OnlineRun : public RanksRun {
   static void expect_same(const fs::path& a, const fs::path& b) {
     expect_same_run(a, b);
     for (const std::string& name : checkpoints_of(a))
-      if (const auto one = merged_state(a / "checkpoints" / name, "reference"); !one.empty())
+      if (const auto one = merged_state(a / "checkpoints" / name, "reference"); !one.empty()) {
         EXPECT_TRUE(one == merged_state(b / "checkpoints" / name, "reference")) << name;
+      }
   }
   static std::vector<double> values(const fs::path& run, double stage, const std::string& metric) {
     std::vector<double> out;
