@@ -253,7 +253,7 @@ TEST_F(RecipeCheck, KeysOfOnlinePairsAndOfAWarmUp) {
   expect(online({"missing_eos_penalty=-1"}), {"missing_eos_penalty must be 0 or more"});
   expect(online({"objective=grpo"}), {"grpo learns from", "its objectives are dpo, orpo, simpo"});
   expect(online({"critic_warmup=1"}), {"critic_warmup"});
-  expect({"stage.rl.objective=dpo"}, {"dpo learns from pairs", "kind = \"online_dpo\", which samples them"});
+  expect({"stage.rl.objective=dpo"}, {"dpo learns from pairs", "kind = \"online_dpo\" samples them"});
 }
 
 TEST_F(RecipeCheck, PythonFunctionsAreImportedAndTheirParametersCompared) {

@@ -114,6 +114,8 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
       {"sft", "dpo", "this stage trains on single completions"},
       {"sft", "grpo", "grpo learns from completions that the stage itself samples"},
       {"preference", "sft", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "grpo", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "sft", "its objectives are dpo, orpo, simpo"},
       {"preference", "kto", "this stage trains on pairs"},
       {"preference", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"preference", "ppo", "ppo learns from completions that the stage itself samples"},
