@@ -142,6 +142,8 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   for (const auto& [kind, objective] : {std::pair{"rl", "rft"},
                                         {"preference", "simpo"},
                                         {"preference", "orpo"},
+                                        {"online_dpo", "dpo"},
+                                        {"online_dpo", "simpo"},
                                         {"unpaired_preference", "kto"},
                                         {"sft", "sft"},
                                         {"reward_model", "bradley_terry"}})
