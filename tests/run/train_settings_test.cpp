@@ -114,6 +114,8 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
       {"sft", "dpo", "this stage trains on single completions"},
       {"sft", "grpo", "grpo learns from completions that the stage itself samples"},
       {"preference", "sft", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "grpo", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "sft", "its objectives are dpo, orpo, simpo"},
       {"preference", "kto", "this stage trains on pairs"},
       {"preference", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"preference", "ppo", "ppo learns from completions that the stage itself samples"},
@@ -140,6 +142,8 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   for (const auto& [kind, objective] : {std::pair{"rl", "rft"},
                                         {"preference", "simpo"},
                                         {"preference", "orpo"},
+                                        {"online_dpo", "dpo"},
+                                        {"online_dpo", "simpo"},
                                         {"unpaired_preference", "kto"},
                                         {"sft", "sft"},
                                         {"reward_model", "bradley_terry"}})
