@@ -118,6 +118,7 @@ class EndpointSource : public CollectSource {
         completion = ask(request);
       } catch (...) {  // the server refuses every request; thrown again by the caller's thread
         refusal = std::current_exception();
+        completion.without_score = "completion";
       }
       lock.lock();
       if (refusal && !refusal_) refusal_ = refusal;
