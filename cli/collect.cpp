@@ -91,7 +91,9 @@ class CollectCommand : public Command {
     const auto set = [&](const std::string& key, const std::string& value) {
       if (!value.empty()) overrides.push_back(key + "=" + value);
     };
-    set("reward", reward_);
+    // In place of the file's table.
+    set("reward",
+        reward_.empty() || reward_.starts_with('{') ? reward_ : concat("{kind = ", Json(reward_).dump(), "}"));
     set("num_generations", num_generations_);
     set("limit", limit_);
     if (!base_url_.empty()) set("endpoint.base_url", Json(base_url_).dump());

@@ -50,7 +50,7 @@ TEST(CollectIdentity, NamesTheKeyThatDiffers) {
   const auto difference = [&](const std::string& setting) {
     return first_difference(before, identity({setting})).value_or("none");
   };
-  EXPECT_EQ(difference("sampling.temperature=0.5"), "sampling.temperature is 0.5, it was 1");
+  EXPECT_EQ(difference("sampling.temperature=0.5"), "sampling.temperature is 0.5, it was 1.0");
   EXPECT_EQ(difference("num_generations=4"), "num_generations is 4, it was 8");
   EXPECT_EQ(difference("reward.kind=number"), "reward.kind is \"number\", it was \"math\"");
   EXPECT_EQ(difference("rollout.quantization=int8"), "rollout.quantization is \"int8\", it was \"none\"");

@@ -203,7 +203,7 @@ TEST_F(CollectModel, TaskRowsAreTheRowsOfTheDataFile) {
 }
 
 TEST_F(CollectModel, WithoutARewardAllCompletionsAreSftRows) {
-  collect("out", {"reward.kind=", "sft_format=messages"});
+  collect("out", {"reward={}", "sft_format=messages"});
   const auto sft = rows_of(path("out") / "sft.jsonl");
   ASSERT_FALSE(sft.empty());
   EXPECT_EQ(sft[0].find("reward"), nullptr);
@@ -265,7 +265,7 @@ TEST_F(CollectModel, EpisodesOfAnEnvironmentAreConversations) {
   if (std::system("python3 -c 'import json' > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
   std::ofstream(path("game.py")) << kGame;
   const std::vector<std::string> more = {
-      "reward.kind=",
+      "reward={}",
       "chat=chatml",
       "threshold=0",
       "accept_truncated=true",
