@@ -10,6 +10,7 @@
 #include "core/config/choice.h"
 #include "data/sources.h"
 #include "posttrain/source_groups.h"
+#include "posttrain/teacher/stage_teacher.h"
 #include "train/loop.h"
 #include "train/objective.h"
 #include "train/shown_sample.h"
@@ -37,6 +38,10 @@ class OfflineTraining {
   static void check_rows(const Problems& problems, const GroupSource& source);
   // The same of eval_files.
   void check_held(const Problems& problems, const LoadGroups& load_held) const;
+
+  // Checks what the objective needs besides rows.
+  void check_objective(const StageCheck& check) const { check_teacher(check, *make_objective()); }
+  std::unique_ptr<Objective> make_objective() const { return objective_->make({}); }
 
   // Access for stages that add keys of the trainer (noise on the embeddings).
   TrainerConfig& trainer() { return loop_.trainer; }
@@ -112,6 +117,7 @@ class OfflineStage : public Stage {
     return out;
   }
   void check(const StageCheck& check) const final {
+    training_.check_objective(check);
     bool chat_is_right = true;
     for (const DataSource<Source>& source : sources_.all(data_)) {
       const Problems problems =

@@ -20,13 +20,13 @@
 #include "posttrain/rl/shared_rollouts.h"
 #include "posttrain/rl/source_reward.h"
 #include "posttrain/rl/worker_source.h"
+#include "posttrain/teacher/stage_teacher.h"
 #include "train/loop.h"
 #include "train/objective.h"
 #include "train/parallel/zero.h"
 #include "train/shared_scores.h"
 #include "train/shown_sample.h"
 #include "train/stage.h"
-#include "train/teacher.h"
 
 namespace hone {
 namespace {
@@ -51,6 +51,12 @@ StepReport combine(const std::vector<StepReport>& updates) {
     metrics.push_back(update.metrics);
   }
   out.metrics = fold_metrics(metrics);
+  return out;
+}
+
+std::vector<Group*> pointers_to(std::vector<Group>& groups) {
+  std::vector<Group*> out;
+  for (Group& group : groups) out.push_back(&group);
   return out;
 }
 
@@ -86,6 +92,7 @@ struct Learning {
   StageContext& stage;
   Objective& objective;
   const TeacherObjective* taught;  // the objective if it has a teacher, else null
+  StageTeacher* teacher;           // of `taught`
   Trainer& trainer;
   Reference* reference;  // null: the objective needs none
   SharedRollouts& rollouts;
@@ -161,6 +168,7 @@ class Rl : public Stage {
     check.problems.attempt("", [&] { check_device(check.settings); });
     check.problems.attempt("", [&] { check_workers(*check.settings.rollout); });
     check.problems.attempt("critic", [&] { check_critic(loop_.trainer.critic, vocab_size(check)); });
+    check_teacher(check, *objective_->make({}));
     for (const DataSource<RlSource>& source : all_sources()) check_source(check, source);
   }
 
@@ -197,7 +205,8 @@ class Rl : public Stage {
     Objective& objective = *made;
     log_distribution(objective.needs());
     auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
-    if (taught) taught->load_teacher(stage);
+    std::optional<StageTeacher> teacher;
+    if (taught) teacher.emplace(stage, *taught);
     const uint64_t seed = stage.seed;
     CollectorConfig actor_config = actor_;
     std::map<std::string, RewardSpec> source_rewards;
@@ -235,6 +244,7 @@ class Rl : public Stage {
     Learning learning{.stage = stage,
                       .objective = objective,
                       .taught = taught,
+                      .teacher = teacher ? &*teacher : nullptr,
                       .trainer = trainer,
                       .reference = reference.get(),
                       .rollouts = rollouts,
@@ -421,7 +431,8 @@ class Rl : public Stage {
     if (of.taught && of.taught->sampled_share() < 1)
       use_data_completions(experience.groups, of.taught->sampled_share(), *stage.tokenizer, stage.seed,
                            static_cast<uint64_t>(step));
-    if (needs.has(columns::teacher_logp)) of.taught->write_teacher_logp(stage, experience.groups, temperature());
+    if (of.teacher) of.teacher->write_contexts(pointers_to(experience.groups));
+    if (needs.has(columns::teacher_logp)) of.teacher->write_logp(experience.groups, temperature());
     if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
       experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact, stage.ranks);
     if (of.reference) of.reference->score_into(experience.groups);
