@@ -9,6 +9,7 @@
 #include "model/token_logprobs.h"
 #include "rollout/engine.h"
 #include "rollout/kv/kv_storage.h"
+#include "run/teacher_memory.h"
 
 namespace hone {
 namespace {
@@ -253,6 +254,10 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
     sampler = measure_sampler(context, *model, recipe.rollout, sampled, length, step.max_versions_in_flight > 0);
   const TrainerBytes training = measure_training(dry, planned, layout, holds_rows_out(recipe.stage[planned.index]));
   WeightCopies copies = measure_copies(*model, recipe.rollout, step, planned.adapted);
+  const TeacherMemory teacher =
+      measure_teacher(dry, planned, layout, rank, largest_micro_batch(planned, layout, *model));
+  // A pass of the teacher that does not fit the reserved memory takes more.
+  const int64_t scratch = training.scratch + (teacher.scratch > training.scratch ? teacher.scratch : 0);
   // Under ZeRO-3 a copy is divided, as the model is. The model is whole beside its shards when it is saved, samples or
   // is evaluated.
   const int64_t shards = training.gradients.values;
@@ -262,9 +267,10 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
                                       {"gradient_buffers", training.gradients.buffers},
                                       {"optimizer", training.optimizer},
                                       {"activations", training.activations},
-                                      {"scratch", training.scratch + sampler.scratch},
+                                      {"scratch", scratch + sampler.scratch},
                                       {"critic", training.critic},
                                       {"reference", copies.reference},
+                                      {"teacher", teacher.weights},
                                       {"kv_cache", sampler.kv_cache},
                                       {"draft_model", sampler.draft},
                                       {"rollout_weights", sampler.quantized},

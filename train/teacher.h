@@ -42,7 +42,7 @@ inline const Column teacher_top_logp =
 class TeacherObjective : public Objective {
  public:
   struct Term {
-    Divergence divergence;
+    Divergence divergence = {};
     double weight = 0;    // 0: the loss does not have the term
     bool stored = false;  // the teacher is the columns teacher_top_ids and teacher_top_logp, not a model
     TopRest rest = TopRest::bucket;

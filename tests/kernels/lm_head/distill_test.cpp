@@ -170,8 +170,8 @@ TEST(DistillTopRow, OfAllTokensIsTheForwardKl) {
   for (const double z : logits) logp.push_back(z - std::log(lse));
   const std::vector<int32_t> ids = {0, 1, 2, 3};
   std::vector<double> expected(4), gradient(4);
-  const double full = distill_row(student.data(), logits.data(), 4, {.beta = 0, .inv_temperature = 0.5}, 1,
-                                  expected.data());
+  const double full =
+      distill_row(student.data(), logits.data(), 4, {.beta = 0, .inv_temperature = 0.5}, 1, expected.data());
   // The teacher's logits are divided by the temperature, too; stored log-probs are not.
   const double plain = distill_row(student.data(), logits.data(), 4, {.beta = 0}, 1, expected.data());
   EXPECT_NE(full, plain);
