@@ -11,7 +11,7 @@
 #include "posttrain/teacher/stage_teacher.h"
 #include "train/held_out.h"
 #include "train/parallel/zero.h"
-#include "train/teacher_term.h"
+#include "train/teacher.h"
 
 namespace hone {
 

@@ -47,7 +47,7 @@ std::vector<Sample> largest_micro_batch(const PlannedStage& planned, const RankL
   const int64_t length = planned.length, unit = step.objective->needs().unit == LossUnit::pair ? 2 : 1;
   const int64_t units = std::max<int64_t>(1, step.sequences / unit);
   int64_t budget = step.trainer->micro_batch_tokens;
-  const Sample longest = dry_sample(length);
+  const Sample longest = dry_sample(*step.objective, length);
   const int64_t count = plan_longest(planned, layout, model).most_samples;
   if (step.equal_lengths) return std::vector<Sample>(static_cast<size_t>(count), longest);
   // Ranks share the micro-batches evenly, so theirs may be smaller. The trainer reserves up to a quarter more than a
@@ -57,7 +57,7 @@ std::vector<Sample> largest_micro_batch(const PlannedStage& planned, const RankL
   const int64_t whole = std::clamp<int64_t>(budget / (unit * length), 1, units);
   std::vector<Sample> out(static_cast<size_t>(whole * unit), longest);
   const int64_t rest = budget / unit - whole * length;
-  if (whole < units && rest > 1) out.insert(out.end(), static_cast<size_t>(unit), dry_sample(rest));
+  if (whole < units && rest > 1) out.insert(out.end(), static_cast<size_t>(unit), dry_sample(*step.objective, rest));
   return out;
 }
 

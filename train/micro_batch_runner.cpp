@@ -5,7 +5,7 @@
 
 #include "kernels/lm_head/logprob.h"
 #include "kernels/sampling/sample.h"
-#include "train/teacher_term.h"
+#include "train/teacher.h"
 
 namespace hone {
 

@@ -14,9 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/lm_head/distill_row.h"
+#include "core/config/model_api_config.h"
+#include "kernels/lm_head/distill.h"
+#include "model/batch.h"
+#include "train/micro_batch.h"
 #include "train/objective.h"
-#include "train/teacher_config.h"
 
 namespace hone {
 
@@ -38,6 +40,25 @@ inline const Column teacher_top_ids =
 inline const Column teacher_top_logp =
     register_column("teacher_top_logp", {.doc = "the log-probs of teacher_top_ids", .width = max_teacher_top});
 }  // namespace columns
+
+// A server of a teacher, which returns log-probs of given tokens.
+struct TeacherEndpoint : ModelApiConfig {
+  std::string api = "auto";  // auto | vllm | echo
+  int64_t concurrency = 8;   // requests at the same time
+  void fields(Fields& f);
+};
+
+struct TeacherConfig {
+  std::string folder = {};
+  // Field of a task's row whose text the teacher reads before the prompt; "": none. Without another teacher the teacher
+  // is then the model as the stage began.
+  std::string context_field = {};
+  TeacherEndpoint endpoint = {};          // base_url "": none
+  std::vector<std::string> workers = {};  // URLs of workers that hold the folder's model; empty: the learner holds it
+  bool has_endpoint() const { return !endpoint.base_url.empty(); }
+  // True if the learner's process runs the teacher.
+  bool is_local() const { return !has_endpoint() && workers.empty(); }
+};
 
 class TeacherObjective : public Objective {
  public:
@@ -80,5 +101,17 @@ class TeacherObjective : public Objective {
   std::vector<std::vector<int32_t>> contexts_;
   std::optional<int32_t> bos_;
 };
+
+// Runs `student`, a call of the op without a teacher, with the objective's teacher: a pass of its model, or the stored
+// log-probs. batch, rows: `staging` on the device. Memory comes from `arena` and the scratch of the caller's
+// ScratchScope.
+void run_teacher_term(Context& context, Arena& arena, const TeacherObjective& objective, const MicroBatchData& staging,
+                      const Batch& batch, Tensor rows, Distill student);
+// Takes part in the teacher's pass of other ranks, where they divide its values.
+void skip_teacher_term(Context& context, const TeacherObjective& objective);
+
+// Writes the column `divergence` of the samples. All ranks call it with equal samples.
+void write_divergence(Context& context, const TeacherObjective& objective, Model& student,
+                      std::span<Sample* const> samples);
 
 }  // namespace hone

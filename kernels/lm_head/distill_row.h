@@ -30,7 +30,7 @@ struct TopTokens {
   int64_t count = 0;
 };
 
-// What becomes of the probability that a teacher's most likely tokens leave over.
+// How the probability counts that a teacher's most likely tokens leave over.
 //   bucket       it is the probability of one more token, which stands for all others of teacher and student
 //   renormalize  the teacher's probabilities are divided by their sum
 //   ignore       the others add nothing: the sum over the given tokens

@@ -8,7 +8,7 @@
 #include "core/net/model_api.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "posttrain/teacher/top_logprobs.h"
-#include "train/teacher_config.h"
+#include "train/teacher.h"
 
 namespace hone {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "train/stage.h"
-#include "train/teacher_config.h"
+#include "train/teacher.h"
 
 namespace hone {
 

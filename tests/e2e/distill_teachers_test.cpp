@@ -176,6 +176,11 @@ TEST_F(DistillTeachers, AServerHasTheFoldersLogProbs) {
   expect_same_checkpoints(there, ranks, {"sampled/step-3/model.safetensors"});
   const std::string both = failure(sampled_stage, {endpoint});
   EXPECT_NE(both.find("remove teacher_endpoint, or teacher"), std::string::npos) << both;
+  const std::string unnamed = failure(
+      sampled_stage, {"stage.sampled.teacher=", concat("stage.sampled.teacher_endpoint={base_url=\"", address, "\"}")});
+  EXPECT_NE(unnamed.find("model is missing"), std::string::npos) << unnamed;
+  const std::string full = failure(sampled_stage, {"stage.sampled.teacher=", endpoint, "stage.sampled.loss=full"});
+  EXPECT_NE(full.find("set loss to 'sampled', or use a teacher's folder"), std::string::npos) << full;
   const std::string hot =
       failure(sampled_stage, {"stage.sampled.teacher=", endpoint, "stage.sampled.sampling.temperature=0.5"});
   EXPECT_NE(hot.find("gives log-probs of temperature 1, and sampling.temperature is 0.5"), std::string::npos) << hot;

@@ -7,7 +7,7 @@
 #include "tests/posttrain/objectives/rows.h"
 #include "tests/train/rig.h"
 #include "train/json/objective_json.h"
-#include "train/teacher_term.h"
+#include "train/teacher.h"
 
 namespace hone {
 namespace {
@@ -115,10 +115,6 @@ TEST(DistillSettings, RefusesTeachersThatDoNotFitTheLoss) {
   EXPECT_TRUE(says(message(R"({"loss": "top_k", "lmbda": 0.5})"), "learns from stored rows"));
   EXPECT_TRUE(says(message(R"({"loss": "top_k", "teacher": "x"})"), "remove teacher"));
   EXPECT_TRUE(says(message(R"({"teacher_rest": "spread"})"), "bucket"));
-  EXPECT_TRUE(
-      says(message(R"({"teacher_endpoint": {"base_url": "http://h/v1", "model": "m"}})"), "set loss to 'sampled'"));
-  EXPECT_TRUE(says(message(R"({"loss": "sampled", "lmbda": 1, "teacher_endpoint": {"base_url": "http://h/v1"}})"),
-                   "model is missing"));
   EXPECT_TRUE(says(message(R"({"loss": "sampled", "lmbda": 1, "teacher_workers": ["http://h:1"]})"),
                    "need the folder of the teacher's model"));
   EXPECT_TRUE(says(message(R"({"teacher": "x", "teacher_workers": ["http://h:1"]})"), "set loss to 'sampled'"));

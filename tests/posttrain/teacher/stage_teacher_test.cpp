@@ -10,7 +10,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 #include "tests/train/stage_context.h"
-#include "train/teacher_term.h"
+#include "train/teacher.h"
 #include "train/trainer.h"
 
 namespace hone::test {
