@@ -220,7 +220,7 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
   if (!held.empty())
     held_out.measure = [&] {
       MetricSums prepared;
-      if (taught) write_divergence(stage.context, *taught, *stage.model, samples_of(all_held));
+      if (taught) write_divergence(stage.ranks, stage.context, *taught, *stage.model, samples_of(all_held));
       Metrics measured = measure_loss(stage.context, *stage.model, trainer, loop_.trainer.temperature,
                                       ready(all_held, prepared), objective, stage.ranks);
       measured.merge(prepared.means());

@@ -1,6 +1,7 @@
 #include "train/teacher.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "model/forward.h"
 #include "model/model.h"
@@ -131,32 +132,73 @@ void skip_teacher_term(Context& context, const TeacherObjective& objective) {
   if (objective.reads_model() && objective.teacher().value_hooks()) skip_infer(context, objective.teacher());
 }
 
-void write_divergence(Context& context, const TeacherObjective& objective, Model& student,
-                      std::span<Sample* const> samples) {
+namespace {
+
+// The divergence of the tokens of a micro-batch, sample after sample.
+std::vector<float> divergence_of(Context& context, const TeacherObjective& objective, Model& student,
+                                 const MicroBatchData& staging) {
   Arena arena(context.device());
-  MicroBatchData staging;
+  const ScratchScope scope(context);
+  const Batch batch = pack_batch(context, arena, staging.parts());
+  const Tensor rows = upload(context, arena, staging.rows()), out = arena.take(DType::f32, {rows.size()}),
+               unweighted = arena.take(DType::f32, {rows.size()});
+  context.zero(unweighted);
+  run_teacher_term(context, arena, objective, staging, batch, rows,
+                   {.divergence = out,
+                    .weight = unweighted,
+                    .hidden = infer(context, student, batch, rows, nullptr),
+                    .w = student.lm_head().value,
+                    .kind = {}});
   std::vector<float> tokens;
+  staging.to_tokens(download(context, out), tokens);
+  return tokens;
+}
+
+// A sequence's first token has no distribution.
+bool is_trained_on(const Sample* sample) {
+  const std::span<const float> mask = sample->columns.find(columns::mask);
+  return std::ranges::any_of(mask.subspan(std::min<size_t>(1, mask.size())), [](float m) { return m != 0; });
+}
+
+}  // namespace
+
+// Ranks run side by side, as in Trainer: micro-batches k N to k N + N - 1 are one round.
+void write_divergence(const Ranks& ranks, Context& context, const TeacherObjective& objective, Model& student,
+                      std::span<Sample* const> samples) {
+  constexpr int64_t batch_tokens = 4096;
+  std::vector<Sample*> written;
   for (Sample* sample : samples) {
-    const Sample* const one = sample;
-    staging.fill({&one, 1});
-    tokens.assign(sample->tokens.size(), 0);
-    if (!staging.rows().empty()) {
-      arena.release({});
-      const ScratchScope scope(context);
-      const Batch batch = pack_batch(context, arena, staging.parts());
-      const Tensor rows = upload(context, arena, staging.rows()), out = arena.take(DType::f32, {rows.size()}),
-                   unweighted = arena.take(DType::f32, {rows.size()});
-      context.zero(unweighted);
-      run_teacher_term(context, arena, objective, staging, batch, rows,
-                       {.divergence = out,
-                        .weight = unweighted,
-                        .hidden = infer(context, student, batch, rows, nullptr),
-                        .w = student.lm_head().value,
-                        .kind = {}});
-      staging.to_tokens(download(context, out), tokens);
-    }
-    sample->columns.set(columns::divergence, tokens);
+    sample->columns.assign(columns::divergence, sample->tokens.size(), 0);
+    if (is_trained_on(sample)) written.push_back(sample);
   }
+  const std::vector<const Sample*> trained(written.begin(), written.end());
+  std::vector<MicroBatch> batches;
+  make_micro_batches(trained, 1, batch_tokens, batches);
+  const auto num_ranks = static_cast<size_t>(ranks.size()), rank = static_cast<size_t>(ranks.rank());
+  std::string own;
+  for (size_t first = 0; first < batches.size(); first += num_ranks) {
+    if (first + rank >= batches.size()) {
+      if (student.value_hooks()) skip_infer(context, student);
+      skip_teacher_term(context, objective);
+      continue;
+    }
+    const MicroBatch& batch = batches[first + rank];
+    MicroBatchData staging;
+    staging.fill(std::span(trained).subspan(batch.begin, batch.end - batch.begin));
+    const std::vector<float> values = divergence_of(context, objective, student, staging);
+    own.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  const std::vector<std::string> all = ranks.all_gather(std::move(own), "divergences");
+  std::vector<size_t> read(num_ranks);
+  for (size_t b = 0; b < batches.size(); ++b)
+    for (size_t i = batches[b].begin; i < batches[b].end; ++i) {
+      const std::span<float> to = written[i]->columns[columns::divergence];
+      const std::string& from = all[b % num_ranks];
+      HONE_CHECK(from.size() - read[b % num_ranks] >= to.size_bytes(), "divergences of rank ", b % num_ranks,
+                 " are incomplete");
+      std::memcpy(to.data(), from.data() + read[b % num_ranks], to.size_bytes());
+      read[b % num_ranks] += to.size_bytes();
+    }
 }
 
 }  // namespace hone

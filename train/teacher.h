@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/ranks.h"
 #include "core/config/model_api_config.h"
 #include "kernels/lm_head/distill.h"
 #include "model/batch.h"
@@ -110,8 +111,8 @@ void run_teacher_term(Context& context, Arena& arena, const TeacherObjective& ob
 // Takes part in the teacher's pass of other ranks, where they divide its values.
 void skip_teacher_term(Context& context, const TeacherObjective& objective);
 
-// Writes the column `divergence` of the samples. All ranks call it with equal samples.
-void write_divergence(Context& context, const TeacherObjective& objective, Model& student,
+// Writes the column `divergence` of the samples. The ranks share the passes; all of them call it with equal samples.
+void write_divergence(const Ranks& ranks, Context& context, const TeacherObjective& objective, Model& student,
                       std::span<Sample* const> samples);
 
 }  // namespace hone

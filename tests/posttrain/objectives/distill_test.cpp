@@ -211,7 +211,7 @@ TEST(DistillTraining, HeldOutSamplesHaveTheLossOfAStep) {
   double sum = 0, count = 0;
   for (Sample& sample : samples) all.push_back(&sample);
   const double loss = rig.trainer.step(pointers(samples), *objective, 0).loss;
-  write_divergence(rig.context, *objective, *rig.model, all);
+  write_divergence({}, rig.context, *objective, *rig.model, all);
   for (const Sample& sample : samples)
     for (size_t t = 0; t < sample.tokens.size(); ++t) {
       const float mask = sample.columns[columns::mask][t];

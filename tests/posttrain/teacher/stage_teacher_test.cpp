@@ -93,7 +93,7 @@ TEST_F(StageTeacherTest, TheTeacherReadsTheContextBeforeTheStudentsTokens) {
   StageContext& stage = *fixture_.stage;
   StageTeacher teacher(stage, objective);
   teacher.write_contexts(groups());
-  write_divergence(stage.context, objective, *stage.model, samples());
+  write_divergence({}, stage.context, objective, *stage.model, samples());
   double sum = 0, count = 0;
   for (const Group& group : groups_)
     for (const Sample& sample : group.samples) {
