@@ -178,7 +178,7 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
     std::vector<Group*> all;
     for (std::vector<Group>* groups : {&train, &held})
       for (Group& group : *groups) all.push_back(&group);
-    teacher->write_contexts(all);
+    teacher->prepare(all);
   }
   std::unique_ptr<Reference> reference;
   if (needs.has(columns::reference_logp)) {

@@ -1,5 +1,7 @@
 #include "run/teacher_memory.h"
 
+#include <algorithm>
+
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "kernels/lm_head/distill.h"
@@ -20,6 +22,18 @@ std::unique_ptr<Model> shape_of(const TeacherConfig& config, Model& student) {
   if (std::filesystem::exists(folder)) return read_model_folder(folder);
   log::warning("plan: the teacher ", folder.string(), " does not exist yet: its memory is counted as the student's");
   return student.same_shape();
+}
+
+// Samples that are not longer than the teacher's positions; a run stops at longer ones.
+std::vector<Sample> clipped(std::span<const Sample> samples, const Model& teacher) {
+  std::vector<Sample> out(samples.begin(), samples.end());
+  const int64_t most = teacher.shape().max_positions;
+  for (Sample& sample : out) {
+    if (most == 0 || std::ssize(sample.tokens) <= most) continue;
+    sample.tokens.resize(static_cast<size_t>(most));
+    sample.columns.truncate(static_cast<size_t>(most));
+  }
+  return out;
 }
 
 // The teacher's pass and the op of the loss. It needs no weights: the meta device computes nothing.
@@ -60,9 +74,10 @@ TeacherMemory measure_teacher(DryRank& dry, const PlannedStage& planned, const R
   out.weights = static_cast<int64_t>(teacher->flat_values().bytes());
   if (!taught->config().is_local()) return out;  // the weights on their way to workers
   if (taught->reads_model()) {
-    run_term(context, *teacher, dry.model(), samples);
+    run_term(context, *teacher, dry.model(), clipped(samples, *teacher));
   } else {
-    const std::vector<int32_t> longest(static_cast<size_t>(planned.length));
+    const int64_t most = teacher->shape().max_positions;
+    const std::vector<int32_t> longest(static_cast<size_t>(most > 0 ? std::min(planned.length, most) : planned.length));
     compute_logprobs(context, *teacher, {&longest, 1}, {});
   }
   out.scratch = static_cast<int64_t>(context.scratch().peak_bytes());

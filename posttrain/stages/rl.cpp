@@ -431,7 +431,7 @@ class Rl : public Stage {
     if (of.taught && of.taught->sampled_share() < 1)
       use_data_completions(experience.groups, of.taught->sampled_share(), *stage.tokenizer, stage.seed,
                            static_cast<uint64_t>(step));
-    if (of.teacher) of.teacher->write_contexts(pointers_to(experience.groups));
+    if (of.teacher) of.teacher->prepare(pointers_to(experience.groups));
     if (needs.has(columns::teacher_logp)) of.teacher->write_logp(experience.groups, temperature());
     if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
       experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact, stage.ranks);

@@ -103,22 +103,23 @@ void StageTeacher::load_model() {
   scorer_ = make_local_teacher(stage_, objective_.teacher());
 }
 
-void StageTeacher::write_contexts(std::span<Group* const> groups) {
+void StageTeacher::prepare(std::span<Group* const> groups) {
   const std::string& field = objective_.config().context_field;
-  if (field.empty()) return;
   std::vector<std::vector<int32_t>> contexts;
   for (Group* group : groups) {
-    contexts.push_back(stage_.tokenizer->encode(context_of(group->task, field)));
+    if (!field.empty()) contexts.push_back(stage_.tokenizer->encode(context_of(group->task, field)));
+    const int64_t added = field.empty() ? 0 : std::ssize(contexts.back());
     for (Sample& sample : group->samples) {
-      const auto length = std::ssize(contexts.back()) + std::ssize(sample.tokens);
-      HONE_CHECK(max_positions_ == 0 || length <= max_positions_ + 1, "distill: the ", std::ssize(contexts.back()),
-                 " tokens of the field ", field, " and the ", std::ssize(sample.tokens), " tokens of task ",
-                 group->task.id, " are ", length, "; the teacher takes ", max_positions_,
-                 ": shorten the context or max_length");
-      sample.columns.set(columns::teacher_context, {static_cast<float>(contexts.size() - 1)});
+      const int64_t length = added + std::ssize(sample.tokens);
+      HONE_CHECK(max_positions_ == 0 || length <= max_positions_, "distill: task ", group->task.id, " has ",
+                 sample.tokens.size(), " tokens",
+                 field.empty() ? "" : concat(" after the ", added, " of the field ", field), "; the teacher takes ",
+                 max_positions_, " in all: lower max_length or sampling.max_tokens",
+                 field.empty() ? "" : ", or shorten the field");
+      if (!field.empty()) sample.columns.set(columns::teacher_context, {static_cast<float>(contexts.size() - 1)});
     }
   }
-  objective_.set_contexts(std::move(contexts), stage_.tokenizer->bos());
+  if (!field.empty()) objective_.set_contexts(std::move(contexts), stage_.tokenizer->bos());
 }
 
 void StageTeacher::write_logp(std::span<Group> groups, double temperature) {

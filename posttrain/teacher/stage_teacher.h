@@ -16,9 +16,9 @@ class StageTeacher {
   StageTeacher(StageContext& stage, TeacherObjective& objective);
   ~StageTeacher();
 
-  // Writes the contexts of the groups' samples. They replace those of the call before. An Error names a task without
-  // the context field, and one that is too long for the teacher.
-  void write_contexts(std::span<Group* const> groups);
+  // Prepares the groups' samples for the loss: writes their contexts, which replace those of the call before. An Error
+  // names a task without the context field, and one that is too long for the teacher.
+  void prepare(std::span<Group* const> groups);
   // Writes the column teacher_logp of the completions. All ranks call it with equal groups.
   void write_logp(std::span<Group> groups, double temperature);
 

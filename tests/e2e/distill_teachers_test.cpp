@@ -18,14 +18,21 @@ generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
 packing = "documents"
 max_length = 32
 batch_size = 16
+steps = 20
+learning_rate = 1e-2
+[[stage]]
+kind = "sft"
+files = ["FOLDER/rows.jsonl"]
+limit = 14                      # it knows a half of the sums
+batch_size = 14
 steps = 60
 learning_rate = 1e-2
-warmup_steps = 1
+lr_scheduler_type = "constant"
 )");
 
 const std::string student_head = R"(
 seed = 3
-tokenizer = "FOLDER/teacher/checkpoints/pretrain/step-60"
+tokenizer = "FOLDER/teacher/checkpoints/sft/step-60"
 [model]
 hidden_size = 32
 intermediate_size = 64
@@ -39,7 +46,7 @@ const std::string gkd_stage = R"(
 kind = "sft"
 name = "gkd"
 objective = "distill"
-teacher = "FOLDER/teacher/checkpoints/pretrain/step-60"
+teacher = "FOLDER/teacher/checkpoints/sft/step-60"
 files = ["FOLDER/rows.jsonl"]
 steps = 4
 batch_size = 5
@@ -56,7 +63,7 @@ const std::string sampled_stage = R"(
 kind = "rl"
 name = "sampled"
 objective = "distill"
-teacher = "FOLDER/teacher/checkpoints/pretrain/step-60"
+teacher = "FOLDER/teacher/checkpoints/sft/step-60"
 loss = "sampled"
 lmbda = 1.0
 files = ["FOLDER/rows.jsonl"]
@@ -86,7 +93,7 @@ class DistillTeachers : public ::testing::Test {
     EXPECT_EQ(done.code, 0) << done.err;
   }
   fs::path path(const std::string& name) const { return folder_.path() / name; }
-  fs::path teacher() const { return path("teacher/checkpoints/pretrain/step-60"); }
+  fs::path teacher() const { return path("teacher/checkpoints/sft/step-60"); }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(path(name)) << in_folder(text, folder_.path());
   }
@@ -219,7 +226,7 @@ TEST_F(DistillTeachers, StoredLogProbsTeachToo) {
   expect_same_checkpoints(whole, run(stage, "two", two), {"gkd/step-30/model.safetensors"});
 
   // Other tokens than the stage's, and rows without log-probs, are errors before anything runs.
-  const std::string other = failure(stage, {"stage.gkd.completion={completion} ?"});
+  const std::string other = failure(stage, {"stage.gkd.completion='{completion} ?'"});
   EXPECT_NE(other.find("stored.jsonl:1"), std::string::npos) << other;
   EXPECT_NE(other.find("write the log-probs with the tokenizer and prompt format of the stage"), std::string::npos)
       << other;

@@ -92,7 +92,7 @@ TEST_F(StageTeacherTest, TheTeacherReadsTheContextBeforeTheStudentsTokens) {
   FixedObjective objective({.folder = teacher_folder, .context_field = "hint"}, {.divergence = kind, .weight = 1});
   StageContext& stage = *fixture_.stage;
   StageTeacher teacher(stage, objective);
-  teacher.write_contexts(groups());
+  teacher.prepare(groups());
   write_divergence({}, stage.context, objective, *stage.model, samples());
   double sum = 0, count = 0;
   for (const Group& group : groups_)
@@ -126,7 +126,7 @@ TEST_F(StageTeacherTest, LogProbsAreThoseAfterTheContext) {
   FixedObjective objective({.context_field = "hint"}, {});
   StageContext& stage = *fixture_.stage;
   StageTeacher teacher(stage, objective);  // the model as the stage began
-  teacher.write_contexts(groups());
+  teacher.prepare(groups());
   teacher.write_logp(groups_, 1.5);
   for (const Group& group : groups_) {
     const std::vector<int32_t> context = stage.tokenizer->encode(group.task.columns.at("hint").as_string());
@@ -156,13 +156,18 @@ TEST_F(StageTeacherTest, ProblemsNameTheTaskAndTheField) {
   FixedObjective objective({.context_field = "hint"}, {.weight = 1});
   StageTeacher teacher(stage, objective);
   groups_[1].task.columns = JsonObject{{"other", "x"}};
-  EXPECT_NE(error_of([&] {
-              teacher.write_contexts(groups());
-            }).find("row of task rows.jsonl:2 has no text in the field hint"),
+  EXPECT_NE(error_of([&] { teacher.prepare(groups()); }).find("row of task rows.jsonl:2 has no text in the field hint"),
             std::string::npos);
   groups_[1].task.columns = JsonObject{{"hint", std::string(600, 'h')}};
-  const std::string longer = error_of([&] { teacher.write_contexts(groups()); });
-  EXPECT_NE(longer.find("task rows.jsonl:2 are 605; the teacher takes 512"), std::string::npos) << longer;
+  const std::string longer = error_of([&] { teacher.prepare(groups()); });
+  EXPECT_NE(longer.find("task rows.jsonl:2 has 5 tokens after the 600 of the field hint; the teacher takes 512 in all"),
+            std::string::npos)
+      << longer;
+  FixedObjective folder({.folder = (folder_.path() / "teacher").string()}, {.weight = 1});
+  StageTeacher plain(stage, folder);
+  groups_[1].samples[0].tokens.resize(513);
+  const std::string sample = error_of([&] { plain.prepare(groups()); });
+  EXPECT_NE(sample.find("task rows.jsonl:2 has 513 tokens; the teacher takes 512"), std::string::npos) << sample;
   FixedObjective none({}, {.weight = 1});
   EXPECT_NE(error_of([&] { StageTeacher(stage, none); }).find("set teacher to a model folder"), std::string::npos);
 }

@@ -99,6 +99,9 @@ WorkerPoll turn() {
   sampling.structured = {.json = R"({"type": "string", "maxLength": 3})", .whitespace_pattern = "[ \\n]?"};
   out.submit.push_back({.ticket = 77, .request = request});
   out.submit.push_back({.ticket = 78, .request = {.prompt = {1}, .sampling = {}}});
+  // The log-probs of a prompt alone.
+  out.submit.push_back({.ticket = 79, .request = {.prompt = {1, 2}, .sampling = {}, .prompt_logprobs = true}});
+  out.submit.back().request.sampling.max_tokens = 0;
   return out;
 }
 
