@@ -141,7 +141,7 @@ TEST(WorkerMessagesTest, APollArrivesUnchanged) {
   EXPECT_EQ(back.wait, there.wait);
   EXPECT_EQ(back.version, there.version);
   EXPECT_EQ(back.cancel, there.cancel);
-  ASSERT_EQ(back.submit.size(), 2u);
+  ASSERT_EQ(back.submit.size(), 3u);
   for (size_t i = 0; i < 2; ++i) {
     const GenerationRequest &a = there.submit[i].request, &b = back.submit[i].request;
     EXPECT_EQ(back.submit[i].ticket, there.submit[i].ticket);
