@@ -142,7 +142,7 @@ TEST(WorkerMessagesTest, APollArrivesUnchanged) {
   EXPECT_EQ(back.version, there.version);
   EXPECT_EQ(back.cancel, there.cancel);
   ASSERT_EQ(back.submit.size(), 3u);
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < back.submit.size(); ++i) {
     const GenerationRequest &a = there.submit[i].request, &b = back.submit[i].request;
     EXPECT_EQ(back.submit[i].ticket, there.submit[i].ticket);
     EXPECT_EQ(b.prompt, a.prompt);
