@@ -1,7 +1,7 @@
 // A teacher on workers (rollout/remote). They compute the log-probs of a prompt and generate nothing.
+#include "posttrain/rl/rollout_config.h"
 #include "posttrain/rl/worker_source.h"
 #include "posttrain/teacher/teacher_scorer.h"
-#include "rollout/remote/worker_pool.h"
 
 namespace hone {
 namespace {
@@ -11,7 +11,11 @@ class WorkerTeacher final : public TeacherScorer {
   WorkerTeacher(StageContext& stage, const TeacherConfig& config, std::unique_ptr<Model> teacher)
       : ranks_(stage.ranks) {
     if (!ranks_.is_first()) return;
-    pool_ = make_frozen_pool(stage, config.workers, *teacher, "teacher");
+    WorkerPoolConfig pool = stage.rollout->pool;
+    pool.workers = config.workers;
+    // The folder tells the run's workers and the teacher's apart.
+    pool_ = worker_backend(stage.context, *teacher, *stage.tokenizer, stage.rollout->as_exact(), pool,
+                           stage.run_folder / "teacher");
   }
 
   std::vector<std::vector<float>> logprobs(std::span<const std::vector<int32_t>> sequences, double) override {
@@ -42,7 +46,7 @@ class WorkerTeacher final : public TeacherScorer {
   }
 
   const Ranks ranks_;
-  std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<GenerationBackend> pool_;
 };
 
 }  // namespace
