@@ -180,7 +180,7 @@ void SampleBuilder::report(size_t kept) const {
                  " tokens are left out (the first: ", first_left_out_, "), ", kept, " kept");
 }
 
-std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer, std::vector<std::string>* rows) {
+std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer, const KeepSample& keep) {
   std::vector<Sample> out;
   SampleBuilder reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
@@ -196,8 +196,8 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
     HONE_CHECK(!switched || std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; }),
                where, ": the loss is off for all of the assistant's messages");
     if (!reader.fit({&sample, 1}, where)) return;
+    if (keep) keep(sample, row, where);
     out.push_back(std::move(sample));
-    if (rows) rows->push_back(where);
   });
   reader.report(out.size());
   return out;

@@ -91,8 +91,8 @@ struct SftSource {
 };
 // The mask is 1 on the completion; without completion_only_loss on the prompt, too. In a conversation it is 1 on
 // everything, or with assistant_only_loss on the assistant's messages. A sample's first token is never trained on.
-// rows: if not null, gets the row of each sample.
-std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer,
-                             std::vector<std::string>* rows = nullptr);
+// keep(sample, row, where) is called for each of them, in order, before it is added.
+using KeepSample = std::function<void(Sample& sample, const Json& row, const std::string& where)>;
+std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer, const KeepSample& keep = nullptr);
 
 }  // namespace hone

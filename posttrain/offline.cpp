@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "core/base/log.h"
 #include "data/first_rows.h"
 #include "posttrain/reward_model.h"
+#include "posttrain/teacher/stage_teacher.h"
 #include "train/held_out.h"
 #include "train/parallel/zero.h"
 #include "train/teacher.h"
@@ -15,7 +17,7 @@ namespace hone {
 void OfflineTraining::fields(Fields& f) {
   f("batch_size", batch_size_, concat(unit_, " of an optimizer step").c_str());
   objective_.fields(f, "objective", "what is optimized (hone list objectives)");
-  require_data(f, objective_.kind(), *objective_, make_objective(own_objective_)->needs().data);
+  require_data(f, objective_.kind(), *objective_, hone::make_objective(own_objective_)->needs().data);
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
     "true: the reference's log-probs of all rows are computed before training, and the reference is then freed; false: "
     "those of a row are computed when it is first needed. The bits are the same");
@@ -168,11 +170,12 @@ void OfflineTraining::check_held(const Problems& problems, const LoadGroups& loa
 
 void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sources, const LoadGroups& load_held,
                           const Prepare& prepare, int64_t packed_tokens) const {
-  const std::unique_ptr<Objective> made = objective_->make({});
+  const std::unique_ptr<Objective> made = make_objective();
   Objective& objective = *made;
   const Needs needs = objective.needs();
   auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
-  if (taught) taught->load_teacher(stage);
+  std::optional<StageTeacher> teacher;
+  if (taught) teacher.emplace(stage, *taught);
   SourceGroups loaded = load_sources(sources, eval_share_, stage.data_seed);
   std::vector<Group>&train = loaded.train, &held = loaded.held;
   if (!eval_files_.empty()) held = load_held({.files = eval_files_, .generator = {}});
@@ -180,6 +183,12 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
   if (loaded.parts.size() > 1)
     for (const MixturePart& part : loaded.parts) log::info(stage.name, ": source ", part.name, ": ", part.count);
 
+  if (teacher) {
+    std::vector<Group*> all;
+    for (std::vector<Group>* groups : {&train, &held})
+      for (Group& group : *groups) all.push_back(&group);
+    teacher->prepare(all);
+  }
   std::unique_ptr<Reference> reference;
   if (needs.has(columns::reference_logp)) {
     reference = std::make_unique<Reference>(stage, loop_.trainer.temperature);
@@ -225,7 +234,7 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
   if (!held.empty())
     held_out.measure = [&] {
       MetricSums prepared;
-      if (taught) taught->write_divergence(stage.context, *stage.model, samples_of(all_held));
+      if (taught) write_divergence(stage.ranks, stage.context, *taught, *stage.model, samples_of(all_held));
       Metrics measured = measure_loss(stage.context, *stage.model, trainer, loop_.trainer.temperature,
                                       ready(all_held, prepared), objective, stage.ranks);
       measured.merge(prepared.means());

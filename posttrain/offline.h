@@ -11,6 +11,7 @@
 #include "data/sources.h"
 #include "posttrain/reference.h"
 #include "posttrain/source_groups.h"
+#include "posttrain/teacher/stage_teacher.h"
 #include "train/loop.h"
 #include "train/objective.h"
 #include "train/shown_sample.h"
@@ -39,6 +40,10 @@ class OfflineTraining {
   // The same of eval_files.
   void check_held(const Problems& problems, const LoadGroups& load_held) const;
   void check_reference(const StageCheck& check) const { sync_.check(check); }
+
+  // Checks what the objective needs besides rows.
+  void check_objective(const StageCheck& check) const { check_teacher(check, *make_objective()); }
+  std::unique_ptr<Objective> make_objective() const { return objective_->make({}); }
 
   // Access for stages that add keys of the trainer (noise on the embeddings).
   TrainerConfig& trainer() { return loop_.trainer; }
@@ -115,6 +120,7 @@ class OfflineStage : public Stage {
     return out;
   }
   void check(const StageCheck& check) const final {
+    training_.check_objective(check);
     training_.check_reference(check);
     bool chat_is_right = true;
     for (const DataSource<Source>& source : sources_.all(data_)) {

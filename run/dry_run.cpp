@@ -57,11 +57,13 @@ DryRank::DryRank(const Recipe& recipe, const PlannedStage& planned, const RankLa
   model_->allocate(context_, model_dtype(recipe.dtype, context_.target()), layout.ranks == 1);
 }
 
-Sample dry_sample(int64_t length) {
+Sample dry_sample(const Objective& objective, int64_t length) {
   const auto n = static_cast<size_t>(length);
+  const Needs needs = objective.needs();
   Sample out;
   out.tokens.assign(n, 0);
-  for (const Column column : all_columns()) out.columns.assign(column, column.size(1, n), 0);
+  for (const std::vector<Column>* columns : {&needs.columns, &needs.optional})
+    for (const Column column : *columns) out.columns.assign(column, column.size(1, n), 0);
   set_mask(out);
   return out;
 }
@@ -71,7 +73,7 @@ LongestUpdate plan_longest(const PlannedStage& planned, const RankLayout& layout
   const PlannedStep& step = planned.step;
   const int64_t unit = step.objective->needs().unit == LossUnit::pair ? 2 : 1,
                 wanted = std::max<int64_t>(1, step.sequences / unit) * unit, count = std::min(wanted, most_planned);
-  const Sample longest = dry_sample(planned.length);
+  const Sample longest = dry_sample(*step.objective, planned.length);
   const std::vector<const Sample*> samples(static_cast<size_t>(count), &longest);
   TrainerConfig config = *step.trainer;
   config.micro_batch_multiple = layout.micro_batch_multiple;

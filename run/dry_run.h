@@ -51,8 +51,8 @@ class DryRank {
   std::unique_ptr<Model> model_;
 };
 
-// A sample with every column that an objective may read. The meta device does not read the numbers.
-Sample dry_sample(int64_t length);
+// A sample with every column that the objective may read. The meta device does not read the numbers.
+Sample dry_sample(const Objective& objective, int64_t length);
 
 // The plan of an optimizer update whose samples are all as long as the longest.
 struct LongestUpdate {

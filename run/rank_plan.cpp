@@ -36,7 +36,7 @@ StepExchanges count_exchanges(const Recipe& recipe, const PlannedStage& planned,
   DryRank dry(recipe, planned, layout, rank);
   const Objective& objective = *planned.step.objective;
   const int64_t unit = objective.needs().unit == LossUnit::pair ? 2 : 1, ranks = layout.ranks;
-  const Sample sample = dry_sample(std::min<int64_t>(planned.length, 8));
+  const Sample sample = dry_sample(objective, std::min<int64_t>(planned.length, 8));
   TrainerConfig config = *planned.step.trainer;
   config.micro_batch_tokens = unit * std::ssize(sample.tokens);
   Trainer trainer(dry.context(), dry.model(), config, dry.exchange());

@@ -9,6 +9,7 @@
 #include "model/token_logprobs.h"
 #include "rollout/engine.h"
 #include "rollout/kv/kv_storage.h"
+#include "run/teacher_memory.h"
 
 namespace hone {
 namespace {
@@ -46,7 +47,7 @@ std::vector<Sample> largest_micro_batch(const PlannedStage& planned, const RankL
   const int64_t length = planned.length, unit = step.objective->needs().unit == LossUnit::pair ? 2 : 1;
   const int64_t units = std::max<int64_t>(1, step.sequences / unit);
   int64_t budget = step.trainer->micro_batch_tokens;
-  const Sample longest = dry_sample(length);
+  const Sample longest = dry_sample(*step.objective, length);
   const int64_t count = plan_longest(planned, layout, model).most_samples;
   if (step.equal_lengths) return std::vector<Sample>(static_cast<size_t>(count), longest);
   // Ranks share the micro-batches evenly, so theirs may be smaller. The trainer reserves up to a quarter more than a
@@ -56,7 +57,7 @@ std::vector<Sample> largest_micro_batch(const PlannedStage& planned, const RankL
   const int64_t whole = std::clamp<int64_t>(budget / (unit * length), 1, units);
   std::vector<Sample> out(static_cast<size_t>(whole * unit), longest);
   const int64_t rest = budget / unit - whole * length;
-  if (whole < units && rest > 1) out.insert(out.end(), static_cast<size_t>(unit), dry_sample(rest));
+  if (whole < units && rest > 1) out.insert(out.end(), static_cast<size_t>(unit), dry_sample(*step.objective, rest));
   return out;
 }
 
@@ -253,6 +254,10 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
     sampler = measure_sampler(context, *model, recipe.rollout, sampled, length, step.max_versions_in_flight > 0);
   const TrainerBytes training = measure_training(dry, planned, layout, holds_rows_out(recipe.stage[planned.index]));
   WeightCopies copies = measure_copies(*model, recipe.rollout, step, planned.adapted);
+  const TeacherMemory teacher =
+      measure_teacher(dry, planned, layout, rank, largest_micro_batch(planned, layout, *model));
+  // A pass of the teacher that does not fit the reserved memory takes more.
+  const int64_t scratch = training.scratch + (teacher.scratch > training.scratch ? teacher.scratch : 0);
   // Under ZeRO-3 a copy is divided, as the model is. The model is whole beside its shards when it is saved, samples or
   // is evaluated.
   const int64_t shards = training.gradients.values;
@@ -262,9 +267,10 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
                                       {"gradient_buffers", training.gradients.buffers},
                                       {"optimizer", training.optimizer},
                                       {"activations", training.activations},
-                                      {"scratch", training.scratch + sampler.scratch},
+                                      {"scratch", scratch + sampler.scratch},
                                       {"critic", training.critic},
                                       {"reference", copies.reference},
+                                      {"teacher", teacher.weights},
                                       {"kv_cache", sampler.kv_cache},
                                       {"draft_model", sampler.draft},
                                       {"rollout_weights", sampler.quantized},

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/lm_head/distill.h"
 #include "kernels/lm_head/logprob.h"
 #include "kernels/sampling/sample.h"
 #include "train/teacher.h"
 
 namespace hone {
+
+// The objective if its loss has a teacher's term, else null.
+static const TeacherObjective* taught_by(const Objective& objective) {
+  const auto* const taught = dynamic_cast<const TeacherObjective*>(&objective);
+  return taught && taught->term().weight != 0 ? taught : nullptr;
+}
 
 static bool any(std::span<const float> values) {
   return std::any_of(values.begin(), values.end(), [](float v) { return v != 0; });
@@ -178,11 +183,26 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
     phases_.mark(Phase::lm_head);
     return loss;
   }
-  LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
-  if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
   phases_.mark(Phase::data);
   pass_.begin_backward();
+  const TeacherObjective* const taught = is_dry_run() ? nullptr : taught_by(objective);
+  // A loss that is the teacher's term alone has no gradient by log-probs.
+  if (taught && !any(staging.grad_logp) && !any(staging.grad_entropy) && z_loss_ == 0)
+    context_.zero(dhidden);
+  else
+    run_logprob_backward(staging, packed, hidden, lse, entropy, dhidden);
+  if (needs.critic) critic->backward(dhidden, dvalue, hidden);
+  const double term = taught ? add_teacher_term(staging, *taught, scale, metrics, packed, hidden, dhidden) : 0;
+  phases_.mark(Phase::lm_head);
+  return loss + term;
+}
+
+void MicroBatchRunner::run_logprob_backward(const MicroBatchData& staging, const Packed& packed, Tensor hidden,
+                                            Tensor lse, Tensor entropy, Tensor dhidden) {
+  const Param& head = model_.lm_head();
+  LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
+  if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   logprob_backward(context_, {.dhidden = dhidden,
                               .dw = head.grad,
                               .grad = grad,
@@ -190,36 +210,29 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
                               .entropy = grad.entropy ? entropy : Tensor(),
                               .hidden = hidden,
                               .w = head.value,
-                              .targets = targets,
+                              .targets = packed.targets,
                               .inv_temperature = inv_temperature_,
                               .softcap = model_.shape().logit_softcap});
-  if (needs.critic) critic->backward(dhidden, dvalue, hidden);
-  const auto* taught = dynamic_cast<const TeacherObjective*>(&objective);
-  const bool has_term = taught && taught->term().weight != 0 && !is_dry_run();
-  const double term = has_term ? add_teacher_term(staging, *taught, scale, metrics, packed, hidden, dhidden) : 0;
-  phases_.mark(Phase::lm_head);
-  return loss + term;
 }
 
 double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const TeacherObjective& objective,
                                           double scale, MetricSums& metrics, const Packed& packed, Tensor hidden,
                                           Tensor dhidden) {
-  check_distillable(model_, objective.teacher());
+  check_distillable(model_, objective);
   const ScratchScope scope(context_);
   const double factor = scale * objective.term().weight;
   std::vector<float> mask, weights;
   staging.to_rows(staging.batch(scale)[columns::mask], mask);
   for (const float m : mask) weights.push_back(static_cast<float>(factor * m));
   const Tensor divergence = arena_.take(DType::f32, {packed.rows.size()});
-  distill(context_, {.divergence = divergence,
-                     .dhidden = dhidden,
-                     .dw = model_.lm_head().grad,
-                     .weight = upload(context_, arena_, std::span<const float>(weights)),
-                     .hidden = hidden,
-                     .w = model_.lm_head().value,
-                     .teacher_hidden = infer(context_, objective.teacher(), packed.batch, packed.rows, nullptr),
-                     .teacher_w = objective.teacher().lm_head().value,
-                     .kind = objective.term().divergence});
+  run_teacher_term(context_, arena_, objective, staging, packed.batch, packed.rows,
+                   {.divergence = divergence,
+                    .dhidden = dhidden,
+                    .dw = model_.lm_head().grad,
+                    .weight = upload(context_, arena_, std::span<const float>(weights)),
+                    .hidden = hidden,
+                    .w = model_.lm_head().value,
+                    .kind = {}});
   host_.clear();
   const Tensor host_divergence = host_.fetch(divergence);
   context_.synchronize();
@@ -242,7 +255,7 @@ double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective
   const Tensor hidden = forward(staging, packed, place, objective, scale), dhidden = dhidden_for(packed.rows);
   const double loss = run_lm_head(staging, objective, scale, critic, metrics, packed, hidden, dhidden);
   if (!std::isfinite(loss))
-    skip_backward(critic);
+    skip_backward(objective, critic);
   else if (computes_gradients_)
     pass_.backward(dhidden);
   else
@@ -251,15 +264,17 @@ double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective
   return loss;
 }
 
-void MicroBatchRunner::skip(Critic* critic) {
+void MicroBatchRunner::skip(const Objective& objective, Critic* critic) {
   pass_.skip_forward();
   if (critic) critic->skip_forward();
-  skip_backward(critic);
+  skip_backward(objective, critic);
 }
 
-void MicroBatchRunner::skip_backward(Critic* critic) {
+void MicroBatchRunner::skip_backward(const Objective& objective, Critic* critic) {
   pass_.begin_backward();
   if (critic) critic->skip_backward();
+  if (const TeacherObjective* taught = is_dry_run() ? nullptr : taught_by(objective))
+    skip_teacher_term(context_, *taught);
   pass_.skip_backward();
 }
 

@@ -62,7 +62,7 @@ class MicroBatchRunner {
   // Returns the objective's loss of the micro-batch's columns and writes its gradient into `staging`.
   double evaluate(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) const;
   // Calls the hooks of a micro-batch's passes and computes nothing: only other ranks have one in this round.
-  void skip(Critic* critic);
+  void skip(const Objective& objective, Critic* critic);
   // Adds the objective's metrics after a forward pass without a backward pass. Waits for the device. skip_measure()
   // takes part in that pass of other ranks.
   void measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics);
@@ -98,11 +98,14 @@ class MicroBatchRunner {
   // lm_head, objective, and the backward of lm_head into dhidden. Returns the loss.
   double run_lm_head(MicroBatchData& staging, const Objective& objective, double scale, Critic* critic,
                      MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden);
+  // The backward of logprob_forward into dhidden and the lm_head.
+  void run_logprob_backward(const MicroBatchData& staging, const Packed& packed, Tensor hidden, Tensor lse,
+                            Tensor entropy, Tensor dhidden);
   // The loss's term of the teacher (train/teacher.h). Adds its gradient to dhidden and to the lm_head.
   double add_teacher_term(const MicroBatchData& staging, const TeacherObjective& objective, double scale,
                           MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden);
   // Calls the hooks of the backward passes in the order of run().
-  void skip_backward(Critic* critic);
+  void skip_backward(const Objective& objective, Critic* critic);
   bool is_dry_run() const { return context_.kind() == DeviceKind::meta; }
 
   Context& context_;

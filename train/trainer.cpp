@@ -172,7 +172,7 @@ void Trainer::Impl::run_micro_batches(const StepPlan& plan, const Objective& obj
     }
     const size_t own = first + exchange.rank();
     if (own < count) run(plan, own, objective);
-    if (any_active && active[exchange.rank()] == 0) runner.skip(critic.get());
+    if (any_active && active[exchange.rank()] == 0) runner.skip(objective, critic.get());
   }
 }
 

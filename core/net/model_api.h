@@ -11,23 +11,13 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/config/fields.h"
+#include "core/config/model_api_config.h"
 #include "core/io/json.h"
 #include "core/net/http_client.h"
 
 namespace hone {
 
 class HttpChannel;
-
-struct ModelApiConfig {
-  std::string base_url = {}, model = {};
-  std::string api_key_env = "OPENAI_API_KEY";  // name of the environment variable with the key
-  int64_t max_retries = 6;                     // of a request
-  double request_timeout = 300;                // seconds
-  double max_retry_wait = 60;                  // seconds between two attempts
-  double requests_per_minute = 0;              // rate limit; 0 = none
-  void fields(Fields& f);
-};
 
 // The server refuses every request: the key, the model or the path is wrong.
 class ApiRefusal : public Error {

@@ -9,14 +9,32 @@
 
 namespace hone {
 
-void check_distill(const Distill& args, DType dtype) {
-  const int64_t R = args.hidden.dim(0), V = args.w.dim(0), D = args.w.dim(1), Dt = args.teacher_w.dim(1);
+static void check_teacher(const Distill& args, int64_t R, int64_t V) {
+  const int64_t Dt = args.teacher_w.dim(1);
   HONE_CHECK(args.teacher_w.dim(0) == V, "distill: the teacher's vocabulary has ", args.teacher_w.dim(0),
              " tokens, the student's has ", V, ": both must have the same tokenizer");
-  check_shape(distill, "w", args.w, {V, D}, dtype);
-  check_shape(distill, "hidden", args.hidden, {R, D}, dtype);
   check_shape(distill, "teacher_w", args.teacher_w, {V, Dt}, args.teacher_hidden.dtype);
   check_shape(distill, "teacher_hidden", args.teacher_hidden, {R, Dt}, args.teacher_hidden.dtype);
+}
+
+static void check_top(const Distill& args, int64_t R) {
+  const int64_t K = args.top_ids.dim(1);
+  check_shape(distill, "top_ids", args.top_ids, {R, K}, DType::i32);
+  check_shape(distill, "top_logp", args.top_logp, {R, K});
+  HONE_CHECK(K <= max_distill_top, "distill: a row has ", K, " tokens of the teacher; at most ", max_distill_top,
+             " are possible");
+}
+
+void check_distill(const Distill& args, DType dtype) {
+  const int64_t R = args.hidden.dim(0), V = args.w.dim(0), D = args.w.dim(1);
+  check_shape(distill, "w", args.w, {V, D}, dtype);
+  check_shape(distill, "hidden", args.hidden, {R, D}, dtype);
+  HONE_CHECK(!args.teacher_w != !args.top_ids, "distill: the teacher is a model or its most likely tokens: give ",
+             "teacher_w or top_ids");
+  if (args.teacher_w)
+    check_teacher(args, R, V);
+  else
+    check_top(args, R);
   check_shape(distill, "divergence", args.divergence, {R});
   check_shape(distill, "weight", args.weight, {R});
   check_optional(distill, "dhidden", args.dhidden, {R, D}, args.dhidden ? args.dhidden.dtype : dtype);
@@ -29,19 +47,41 @@ void check_distill(const Distill& args, DType dtype) {
 
 namespace {
 
+// Throws an Error if a token of the teacher is outside of the vocabulary. Bodies for a CPU call it.
+void check_top_ids(const Distill& args) {
+  if (!args.top_ids) return;
+  const int64_t V = args.w.dim(0);
+  for (int64_t r = 0; r < args.top_ids.dim(0); ++r)
+    for (int64_t k = 0; k < args.top_ids.dim(1); ++k) {
+      const int32_t id = args.top_ids.row<int32_t>(r)[k];
+      HONE_CHECK(id >= -1 && id < V, "distill: top_ids of row ", r, " has token ", id, "; the vocabulary has ", V,
+                 " tokens");
+    }
+}
+
+// The divergence of row r, whose gradient replaces the student's logits if the call wants it. teacher: its logits; null
+// with top_ids.
+double run_row(const Distill& args, int64_t r, float* student, const float* teacher) {
+  const int64_t V = args.w.dim(0);
+  const auto weight = static_cast<double>(args.weight.ptr<float>()[r]);
+  float* const gradient = args.dhidden ? student : nullptr;
+  if (teacher) return distill_row(student, teacher, V, args.kind, weight, gradient);
+  const TopTokens<float> top{args.top_ids.row<int32_t>(r), args.top_logp.row<float>(r), args.top_ids.dim(1)};
+  return distill_top_row(student, V, top, args.kind.inv_temperature, args.rest, weight, gradient);
+}
+
 void specification(Context& context, const Distill& args) {
   check_distill(args, DType::f32);
+  check_top_ids(args);
   const int64_t V = args.w.dim(0), D = args.w.dim(1);
   const ScratchScope scope(context);
   const Tensor student = context.scratch().take(DType::f32, {1, V}),
-               teacher = context.scratch().take(DType::f32, {1, V});
+               teacher = args.teacher_w ? context.scratch().take(DType::f32, {1, V}) : Tensor();
   for (int64_t r = 0; r < args.hidden.dim(0); ++r) {
     gemm_forward(context, {.y = student, .x = args.hidden.rows(r, 1), .w = args.w});
-    gemm_forward(context, {.y = teacher, .x = args.teacher_hidden.rows(r, 1), .w = args.teacher_w});
+    if (teacher) gemm_forward(context, {.y = teacher, .x = args.teacher_hidden.rows(r, 1), .w = args.teacher_w});
     float* const z = student.ptr<float>();
-    const double value = distill_row(z, teacher.ptr<float>(), V, args.kind,
-                                     static_cast<double>(args.weight.ptr<float>()[r]), args.dhidden ? z : nullptr);
-    args.divergence.ptr<float>()[r] = static_cast<float>(value);
+    args.divergence.ptr<float>()[r] = static_cast<float>(run_row(args, r, z, teacher ? teacher.ptr<float>() : nullptr));
     if (!args.dhidden) continue;
     const float* const hidden = args.hidden.row<float>(r);
     float* const dhidden = args.dhidden.row<float>(r);
@@ -62,24 +102,25 @@ void for_each_row(int64_t rows, int64_t V, Visit visit) {
   });
 }
 
+int64_t rows_at_once(const Distill& args) {
+  constexpr int64_t most_logits = int64_t{1} << 24, multiple = 8;
+  return std::max(multiple, most_logits / std::max<int64_t>(args.w.dim(0), 1) / multiple * multiple);
+}
+
 void row_blocks(Context& context, const Distill& args) {
   check_distill(args, DType::f32);
-  constexpr int64_t most_logits = int64_t{1} << 24, multiple = 8;
-  const int64_t R = args.hidden.dim(0), V = args.w.dim(0), D = args.w.dim(1);
-  const int64_t most_rows = std::max(multiple, most_logits / std::max<int64_t>(V, 1) / multiple * multiple);
+  check_top_ids(args);
+  const int64_t R = args.hidden.dim(0), V = args.w.dim(0), D = args.w.dim(1), most_rows = rows_at_once(args);
   for (int64_t first = 0; first < R; first += most_rows) {
     const ScratchScope scope(context);
     const int64_t rows = std::min(most_rows, R - first);
     const Tensor student = context.scratch().take(DType::f32, {rows, V}),
-                 teacher = context.scratch().take(DType::f32, {rows, V});
+                 teacher = args.teacher_w ? context.scratch().take(DType::f32, {rows, V}) : Tensor();
     gemm_forward(context, {.y = student, .x = args.hidden.rows(first, rows), .w = args.w});
-    gemm_forward(context, {.y = teacher, .x = args.teacher_hidden.rows(first, rows), .w = args.teacher_w});
+    if (teacher) gemm_forward(context, {.y = teacher, .x = args.teacher_hidden.rows(first, rows), .w = args.teacher_w});
     for_each_row(rows, V, [&](int64_t r) {
-      float* const z = student.row<float>(r);
-      const double value =
-          distill_row(z, teacher.row<float>(r), V, args.kind, static_cast<double>(args.weight.ptr<float>()[first + r]),
-                      args.dhidden ? z : nullptr);
-      args.divergence.ptr<float>()[first + r] = static_cast<float>(value);
+      args.divergence.ptr<float>()[first + r] = static_cast<float>(
+          run_row(args, first + r, student.row<float>(r), teacher ? teacher.row<float>(r) : nullptr));
     });
     if (!args.dhidden) continue;
     const Tensor dhidden = context.scratch().take(DType::f32, {rows, D});
@@ -93,10 +134,17 @@ void row_blocks(Context& context, const Distill& args) {
   }
 }
 
+size_t scratch_bytes(const Distill& args) {
+  const auto rows = static_cast<size_t>(std::min(rows_at_once(args), args.hidden.dim(0)));
+  const auto V = static_cast<size_t>(args.w.dim(0)), D = static_cast<size_t>(args.w.dim(1));
+  return sizeof(float) * rows * (V * (args.teacher_w ? 2 : 1) + (args.dhidden ? D : 0));
+}
+
 bool supports(const Distill&) { return has_fused_multiply_add(); }
 
-[[maybe_unused]] const bool added = distill.add({"specification", DeviceKind::cpu, specification}) &&
-                                    distill.add({"row_blocks", DeviceKind::cpu, row_blocks, 10, supports});
+[[maybe_unused]] const bool added =
+    distill.add({"specification", DeviceKind::cpu, specification}) &&
+    distill.add({"row_blocks", DeviceKind::cpu, row_blocks, 10, supports, scratch_bytes});
 
 }  // namespace
 }  // namespace hone

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 namespace hone {
 namespace {
@@ -67,6 +70,72 @@ double run_row(const T* student, const T* teacher, int64_t V, const Divergence& 
   return sum;
 }
 
+// log(exp(a) + exp(b)).
+double log_add(double a, double b) {
+  const double high = std::max(a, b), low = std::min(a, b);
+  return std::isinf(low) ? high : high + std::log1p(std::exp(low - high));
+}
+
+// The log-sum-exp of the logits whose ids `top`, in order of ids, does not name; -inf if it names all.
+template <class T>
+double log_sum_exp_without(const T* logits, int64_t V, double factor,
+                           const std::vector<std::pair<int32_t, double>>& top) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  const auto each = [&](auto visit) {
+    auto next = top.begin();
+    for (int64_t v = 0; v < V; ++v) {
+      if (next != top.end() && next->first == v)
+        ++next;
+      else
+        visit(static_cast<double>(logits[v]) * factor);
+    }
+  };
+  double max = none, sum = 0;
+  each([&](double z) { max = std::max(max, z); });
+  if (max == none) return none;
+  each([&](double z) { sum += std::exp(z - max); });
+  return max + std::log(sum);
+}
+
+template <class T>
+double run_top_row(const T* student, int64_t V, const TopTokens<T>& teacher, double factor, TopRest rest, double weight,
+                   T* gradient) {
+  std::vector<std::pair<int32_t, double>> top;  // id and q
+  double sum_q = 0;
+  for (int64_t i = 0; i < teacher.count; ++i) {
+    if (teacher.ids[i] < 0) continue;
+    top.emplace_back(teacher.ids[i], std::exp(static_cast<double>(teacher.logp[i])));
+    sum_q += top.back().second;
+  }
+  if (sum_q == 0) {
+    for (int64_t v = 0; gradient && v < V; ++v) gradient[v] = 0;
+    return 0;
+  }
+  std::ranges::sort(top);
+  if (rest == TopRest::renormalize) {
+    for (auto& [id, q] : top) q /= sum_q;
+    sum_q = 1;
+  }
+  const bool has_rest = rest == TopRest::bucket && std::ssize(top) < V;
+  const double rest_q = has_rest ? std::max(0.0, 1 - sum_q) : 0, all_q = sum_q + rest_q;
+  const double rest_lse = log_sum_exp_without(student, V, factor, top);
+  double lse = rest_lse;
+  for (const auto& [id, q] : top) lse = log_add(lse, static_cast<double>(student[id]) * factor);
+  double sum = rest_q == 0 ? 0 : rest_q * (std::log(rest_q) - (rest_lse - lse));
+  for (const auto& [id, q] : top)
+    if (q != 0) sum += q * (std::log(q) - (static_cast<double>(student[id]) * factor - lse));
+  if (!gradient) return sum;
+  auto next = top.begin();
+  for (int64_t v = 0; v < V; ++v) {
+    const double z = static_cast<double>(student[v]) * factor;
+    const bool named = next != top.end() && next->first == v;
+    double q = rest_q == 0 ? 0 : rest_q * std::exp(z - rest_lse);
+    if (named) q = (next++)->second;
+    gradient[v] = static_cast<T>(weight * factor * (all_q * std::exp(z - lse) - q));
+  }
+  return sum;
+}
+
 }  // namespace
 
 double distill_row(const float* student, const float* teacher, int64_t V, const Divergence& divergence, double weight,
@@ -76,6 +145,14 @@ double distill_row(const float* student, const float* teacher, int64_t V, const 
 double distill_row(const double* student, const double* teacher, int64_t V, const Divergence& divergence, double weight,
                    double* gradient) {
   return run_row(student, teacher, V, divergence, weight, gradient);
+}
+double distill_top_row(const float* student, int64_t V, const TopTokens<float>& teacher, double inv_temperature,
+                       TopRest rest, double weight, float* gradient) {
+  return run_top_row(student, V, teacher, inv_temperature, rest, weight, gradient);
+}
+double distill_top_row(const double* student, int64_t V, const TopTokens<double>& teacher, double inv_temperature,
+                       TopRest rest, double weight, double* gradient) {
+  return run_top_row(student, V, teacher, inv_temperature, rest, weight, gradient);
 }
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 // The objective "distill": a student learns a teacher's next-token distributions. loss = "full" is generalized
-// knowledge distillation (GKD, Agarwal et al. 2023) as in TRL: a divergence over the full vocabulary. loss = "sampled"
-// is the reverse KL of sampled tokens as a policy gradient, whose advantage is log q - log p (q: the teacher).
+// knowledge distillation (GKD, Agarwal et al. 2023) as in TRL: a divergence over the full vocabulary. loss = "top_k" is
+// the forward KL from stored log-probs of a teacher's most likely tokens. loss = "sampled" is the reverse KL of sampled
+// tokens as a policy gradient, whose advantage is log q - log p (q: the teacher).
 #include "posttrain/losses/advantage.h"
 #include "posttrain/losses/policy_loss.h"
 #include "train/teacher.h"
@@ -8,21 +9,36 @@
 namespace hone {
 namespace {
 
+const Registry<TopRest>& rests() {
+  static const Registry<TopRest> registry = [] {
+    Registry<TopRest> r("teacher_rest");
+    r.add("bucket", TopRest::bucket);
+    r.add("renormalize", TopRest::renormalize);
+    r.add("ignore", TopRest::ignore);
+    return r;
+  }();
+  return registry;
+}
+
 struct DistillSettings : ObjectiveSettings {
-  std::string teacher, teacher_context, loss = "full";
+  TeacherConfig teacher;
+  std::string loss = "full", rest = "bucket";
   double beta = 0.5, temperature = 1, lmbda = 0, reward_weight = 0;
   PolicyLoss policy;
 
   void fields(Fields& f) override {
-    f("teacher", teacher, "model folder of the teacher; it must have the student's vocabulary");
-    f("teacher_context", teacher_context,
-      "field of a row whose text the teacher reads before the prompt (self-distillation from privileged context, with "
-      "loss = 'sampled'); without `teacher` the teacher is the model as the stage began; empty = none");
+    teacher_fields(f);
     f("loss", loss,
       "full: the divergence of both distributions over the full vocabulary; sampled: the reverse KL of sampled tokens "
-      "as a policy gradient (stage rl)");
+      "as a policy gradient (stage rl); top_k: the forward KL from log-probs that the rows hold (stage sft; columns "
+      "ids, top_ids and top_logp of hone logprobs --top-logprobs)");
+    if (is_top_k()) f.default_if_absent("beta", 0);
     f("beta", beta, "divergence: 0 = forward KL, 1 = reverse KL, between them the generalized Jensen-Shannon (TRL's)");
-    f("temperature", temperature, "both models' logits are divided by it in the divergence");
+    f("teacher_rest", rest,
+      "with loss = 'top_k', the probability that the stored tokens leave over: bucket = one more token stands for all "
+      "others of teacher and student; renormalize = the stored probabilities are divided by their sum; ignore = the "
+      "sum over the stored tokens only");
+    f("temperature", temperature, "both models' logits are divided by it in the divergence; 1 with loss = 'top_k'");
     f("lmbda", lmbda,
       "share of tasks whose completions the student samples, as in TRL: 0 = none (stage sft); above 0 in a stage rl, "
       "where the other tasks have the row's completion (field completion, else the answer)");
@@ -30,19 +46,30 @@ struct DistillSettings : ObjectiveSettings {
       "weight of the policy gradient of rewards, whose advantages are grpo's; 0 = rewards are only measured (stage "
       "rl)");
     policy.fields(f, {.beta = "kl_loss_coef"});
-    f.require("loss", loss == "full" || loss == "sampled",
-              concat("loss = '", loss, "' is unknown; known: full, sampled"));
+    f.require("loss", loss == "full" || is_sampled() || is_top_k(),
+              concat("loss = '", loss, "' is unknown; known: full, sampled, top_k"));
     f.require("beta", beta >= 0 && beta <= 1, "beta must be in [0, 1]");
+    f.require("beta", beta == 0 || !is_top_k(), "loss = 'top_k' is the forward KL: set beta to 0 or remove it");
+    f.require("teacher_rest", rests().contains(rest), rests().unknown(rest));
     f.require("temperature", temperature > 0, "temperature must be above 0");
+    f.require("temperature", temperature == 1 || !is_top_k(),
+              "stored log-probs have temperature 1: remove temperature");
     f.require("lmbda", lmbda >= 0 && lmbda <= 1, "lmbda must be in [0, 1]");
-    f.require("teacher_context", teacher_context.empty() || loss == "sampled",
-              "teacher_context needs loss = 'sampled'");
+    f.require("lmbda", lmbda == 0 || !is_top_k(),
+              "loss = 'top_k' learns from stored rows: set lmbda to 0 and use it in a stage sft");
     f.require("reward_weight", reward_weight >= 0, "reward_weight must be 0 or more");
     const bool all_sampled = lmbda == 1;
-    f.require("loss", loss == "full" || all_sampled,
+    f.require("loss", !is_sampled() || all_sampled,
               "loss = 'sampled' learns from sampled completions: set lmbda to 1 and use it in a stage rl");
     f.require("reward_weight", reward_weight == 0 || all_sampled,
               "reward_weight needs sampled completions: set lmbda to 1 and use it in a stage rl");
+    require_teacher(f);
+  }
+  void validate(const RunFacts& facts) const override {
+    ObjectiveSettings::validate(facts);
+    HONE_CHECK(teacher.is_local() || facts.temperature == 1, "a teacher on a server or on workers gives log-probs of ",
+               "temperature 1, and sampling.temperature is ", facts.temperature,
+               ": set it to 1 or use a teacher's folder");
   }
   bool compares_group() const override { return reward_weight > 0; }
   std::vector<std::string> warnings(const RunFacts& facts) const override {
@@ -56,18 +83,48 @@ struct DistillSettings : ObjectiveSettings {
   std::unique_ptr<Objective> make(const RunFacts& facts) const override;
 
   bool is_sampled() const { return loss == "sampled"; }
+  bool is_top_k() const { return loss == "top_k"; }
   bool has_policy_loss() const { return is_sampled() || reward_weight > 0; }
   TeacherObjective::Term term() const {
-    return {.divergence = {.beta = beta, .inv_temperature = 1 / temperature}, .weight = is_sampled() ? 0.0 : 1.0};
+    return {.divergence = {.beta = beta, .inv_temperature = 1 / temperature},
+            .weight = is_sampled() ? 0.0 : 1.0,
+            .stored = is_top_k(),
+            .rest = rests().at(rest)};
+  }
+
+ private:
+  void teacher_fields(Fields& f) {
+    f("teacher", teacher.folder, "model folder of the teacher; it must have the student's vocabulary");
+    f("teacher_context", teacher.context_field,
+      "field of a row whose text the teacher reads before the prompt (self-distillation from privileged context); "
+      "without another teacher the teacher is the model as the stage began; empty = none");
+    f("teacher_endpoint", teacher.endpoint,
+      "an OpenAI-compatible server as the teacher of loss = 'sampled', instead of `teacher`: it returns log-probs of "
+      "given token ids; base_url empty = none");
+    f("teacher_workers", teacher.workers,
+      "addresses of hone workers that compute the log-probs of loss = 'sampled' with the model of `teacher`; the "
+      "worker_ keys of [rollout] count for them, too; empty = the learner computes them");
+  }
+  void require_teacher(Fields& f) const {
+    const bool no_teacher = teacher.folder.empty() && teacher.context_field.empty();
+    f.require("teacher", !is_top_k() || (no_teacher && teacher.is_local()),
+              "loss = 'top_k' reads log-probs from the rows: remove teacher, teacher_context, teacher_endpoint and "
+              "teacher_workers");
+    f.require("teacher_endpoint", !teacher.has_endpoint() || is_sampled(),
+              "a server returns log-probs of single tokens: set loss to 'sampled', or use a teacher's folder");
+    f.require("teacher_endpoint", !teacher.has_endpoint() || (teacher.folder.empty() && teacher.workers.empty()),
+              "the teacher is a server, or a folder: remove teacher_endpoint, or teacher and teacher_workers");
+    f.require("teacher_workers", teacher.workers.empty() || is_sampled(),
+              "workers return log-probs of single tokens: set loss to 'sampled', or remove teacher_workers");
+    f.require("teacher_workers", teacher.workers.empty() || !teacher.folder.empty(),
+              "teacher_workers need the folder of the teacher's model: set teacher");
   }
 };
 
 class Distill : public TeacherObjective {
  public:
   Distill(const DistillSettings& settings, const RunFacts& facts)
-      : TeacherObjective({settings.teacher, settings.teacher_context}, settings.term()),
-        settings_(settings),
-        policy_(settings.policy) {
+      : TeacherObjective(settings.teacher, settings.term()), settings_(settings), policy_(settings.policy) {
     policy_.correction.resolve(facts.off_policy);
   }
 
@@ -77,6 +134,9 @@ class Distill : public TeacherObjective {
     std::erase(out.columns, columns::advantage);
     out.optional.push_back(columns::advantage);
     out.optional.push_back(columns::divergence);
+    out.optional.push_back(columns::teacher_context);
+    if (settings_.is_top_k())
+      out.columns.insert(out.columns.end(), {columns::teacher_top_ids, columns::teacher_top_logp});
     if (settings_.is_sampled()) out.columns.push_back(columns::teacher_logp);
     out.data = settings_.lmbda > 0 ? TrainingData::rewarded : TrainingData::completions;
     return out;

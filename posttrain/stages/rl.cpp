@@ -22,13 +22,13 @@
 #include "posttrain/rl/source_reward.h"
 #include "posttrain/rl/worker_source.h"
 #include "posttrain/rl_sources.h"
+#include "posttrain/teacher/stage_teacher.h"
 #include "train/loop.h"
 #include "train/objective.h"
 #include "train/parallel/zero.h"
 #include "train/shared_scores.h"
 #include "train/shown_sample.h"
 #include "train/stage.h"
-#include "train/teacher.h"
 
 namespace hone {
 namespace {
@@ -56,11 +56,18 @@ StepReport combine(const std::vector<StepReport>& updates) {
   return out;
 }
 
+std::vector<Group*> pointers_to(std::vector<Group>& groups) {
+  std::vector<Group*> out;
+  for (Group& group : groups) out.push_back(&group);
+  return out;
+}
+
 // The run-time objects of one run of the stage.
 struct Learning {
   StageContext& stage;
   Objective& objective;
   const TeacherObjective* taught;  // the objective if it has a teacher, else null
+  StageTeacher* teacher;           // of `taught`
   Trainer& trainer;
   Reference* reference;  // null: the objective needs none
   SharedRollouts& rollouts;
@@ -154,6 +161,7 @@ class Rl : public Stage {
     check.problems.attempt("", [&] { check_workers(*check.settings.rollout); });
     sync_.check(check);
     check.problems.attempt("critic", [&] { check_critic(loop_.trainer.critic, vocab_size(check)); });
+    check_teacher(check, *objective_->make({}));
     check_rl_sources(check, all_sources(), actor_.environment);
   }
 
@@ -175,7 +183,8 @@ class Rl : public Stage {
     Objective& objective = *made;
     log_distribution(objective.needs());
     auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
-    if (taught) taught->load_teacher(stage);
+    std::optional<StageTeacher> teacher;
+    if (taught) teacher.emplace(stage, *taught);
     CollectorConfig actor_config = actor_;
     for (const DataSource<RlSource>& source : all_sources())
       actor_config.source_formats[source.name] = source.settings.format;
@@ -209,6 +218,7 @@ class Rl : public Stage {
     Learning learning{.stage = stage,
                       .objective = objective,
                       .taught = taught,
+                      .teacher = teacher ? &*teacher : nullptr,
                       .trainer = trainer,
                       .reference = reference.get(),
                       .rollouts = rollouts,
@@ -341,7 +351,8 @@ class Rl : public Stage {
     if (of.taught && of.taught->sampled_share() < 1)
       use_data_completions(batch.groups, of.taught->sampled_share(), *stage.tokenizer, stage.data_seed,
                            static_cast<uint64_t>(step));
-    if (needs.has(columns::teacher_logp)) of.taught->write_teacher_logp(stage, batch.groups, temperature());
+    if (of.teacher) of.teacher->prepare(pointers_to(batch.groups));
+    if (needs.has(columns::teacher_logp)) of.teacher->write_logp(batch.groups, temperature());
     if (needs.has(columns::old_entropy))
       batch.set_old_entropy(stage.context, *stage.model, temperature(), stage.ranks);
     else if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))

@@ -1,5 +1,6 @@
 // Supervised fine-tuning on prompts with completions, or on conversations.
 #include "posttrain/offline.h"
+#include "posttrain/teacher/top_logprobs.h"
 
 namespace hone {
 namespace {
@@ -21,13 +22,20 @@ class Sft : public OfflineStage<SftSource> {
 
  protected:
   std::vector<Group> load(const SftSource& source, const Tokenizer& tokenizer) const override {
+    const std::unique_ptr<Objective> objective = training_.make_objective();
+    const auto* const taught = dynamic_cast<const TeacherObjective*>(objective.get());
     std::vector<Group> groups;
-    std::vector<std::string> rows;
-    for (Sample& sample : load_sft(source, tokenizer, &rows)) {
+    const auto keep = [&](Sample& sample, const Json& row, const std::string& where) {
       Group& group = groups.emplace_back();
-      group.task.id = rows[groups.size() - 1];
-      group.samples.push_back(std::move(sample));
-    }
+      group.task.id = where;
+      if (!taught) return;
+      if (taught->term().stored) read_top_logprobs(row, where, tokenizer.vocab_size(), sample);
+      const std::string& field = taught->config().context_field;
+      if (const Json* context = field.empty() ? nullptr : row.find(field))
+        group.task.columns = JsonObject{{field, *context}};
+    };
+    std::vector<Sample> samples = load_sft(source, tokenizer, keep);
+    for (size_t i = 0; i < samples.size(); ++i) groups[i].samples.push_back(std::move(samples[i]));
     return groups;
   }
 

@@ -105,9 +105,14 @@ GenerationRequest request_of(const Json& json) {
   out.n = json.at("n").as_int("n");
   HONE_CHECK(out.n >= 1 && out.n <= 65536, "n is ", out.n, "; it must be in [1, 65536]");
   out.id = std::bit_cast<uint64_t>(json.at("id").as_int("id"));
-  from_json(json.at("sampling"), "sampling", [&](Fields& f) { out.sampling.fields(f); });
   out.top_logprobs = json.at("top_logprobs").as_int("top_logprobs");
   out.prompt_logprobs = json.at("prompt_logprobs").as_bool("prompt_logprobs");
+  Json sampling = json.at("sampling");
+  // A request for the prompt's log-probs alone has max_tokens 0, which is no valid setting.
+  const bool generates_nothing = out.prompt_logprobs && sampling.at("max_tokens", "sampling").as_int("max_tokens") == 0;
+  if (generates_nothing) sampling.set("max_tokens", 1);
+  from_json(sampling, "sampling", [&](Fields& f) { out.sampling.fields(f); });
+  if (generates_nothing) out.sampling.max_tokens = 0;
   return out;
 }
 

@@ -168,6 +168,31 @@ TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {
   EXPECT_EQ(rl.at("total").as_int(), plain.at("total").as_int() + rl.at("draft_model").as_int());
 }
 
+// A teacher in the learner's process takes its weights, and shares of them under ZeRO-3.
+TEST(PlanRecipe, ATeacherTakesItsWeights) {
+  const test::TemporaryFolder folder;
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context(*device);
+  test::save_stranger(context, 270, 40, folder.path());
+  const auto memory = [&](std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"stage.rl.name=\"rl\"", "stage.rl.objective=\"distill\"", "stage.rl.lmbda=1.0", "stage.rl.beta=1.0"});
+    return plan_recipe(read(more)).at("stages").as_array()[1].at("memory");
+  };
+  const std::string teacher = "stage.rl.teacher=" + folder.path().string();
+  const int64_t weights = (270 + 40) * 16 * 4;  // at least: the embeddings
+  const Json plain = plan_recipe(read()).at("stages").as_array()[1].at("memory"), full = memory({teacher});
+  EXPECT_EQ(plain.at("teacher").as_int(), 0);
+  EXPECT_GT(full.at("teacher").as_int(), weights);
+  EXPECT_LT(full.at("teacher").as_int(), 2 * weights);
+  EXPECT_EQ(memory({teacher, "stage.rl.loss=\"sampled\""}).at("teacher"), full.at("teacher"));
+  const Json itself = memory({"stage.rl.teacher_context=\"prompt\""});
+  EXPECT_EQ(itself.at("teacher"), itself.at("weights"));
+  const Json server =
+      memory({"stage.rl.loss=\"sampled\"", "stage.rl.teacher_endpoint={base_url=\"http://h/v1\", model=\"m\"}"});
+  EXPECT_EQ(server.at("teacher").as_int(), 0);
+}
+
 // The layers' matrices take one byte per number plus scales; all other memory is unchanged.
 TEST(PlanRecipe, QuantizedRolloutsHaveCopiesOfTheWeights) {
   const Json plain = plan_recipe(read()), plan = plan_recipe(read({"rollout.quantization=\"int8\""}));

@@ -14,6 +14,9 @@
 namespace hone::test {
 namespace {
 
+// Files of configs/ that other commands than hone run read.
+const std::set<std::string> other_files = {"experiment/pairs.toml", "distill/collect.toml", "distill/held_out.toml"};
+
 // The recipe files of the tree.
 std::vector<std::filesystem::path> recipe_files() {
   ::setenv("HONE_DATA", "/nowhere", 0);
@@ -21,7 +24,7 @@ std::vector<std::filesystem::path> recipe_files() {
   const std::filesystem::path configs = source_folder() / "configs";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
     const std::string name = std::filesystem::relative(entry.path(), configs).string();
-    if (entry.path().extension() != ".toml" || name.starts_with("tasks/") || name == "experiment/pairs.toml") continue;
+    if (entry.path().extension() != ".toml" || name.starts_with("tasks/") || other_files.contains(name)) continue;
     out.push_back(entry.path());
   }
   return out;

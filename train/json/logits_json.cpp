@@ -8,9 +8,9 @@
 namespace hone {
 namespace {
 
-constexpr std::array known_fields = {"student_logits",   "teacher_logits", "student_logprobs",
-                                     "teacher_logprobs", "labels",         "mask",
-                                     "reduction",        "config",         "num_items_in_batch"};
+constexpr std::array known_fields = {
+    "student_logits", "teacher_logits", "student_logprobs", "teacher_logprobs", "teacher_top_ids",   "teacher_top_logp",
+    "labels",         "mask",           "reduction",        "config",           "num_items_in_batch"};
 constexpr double ignored_label = -100;
 
 bool is_table(const Json& value) {
@@ -43,19 +43,10 @@ class LogitsReader {
       value = other;
       name = whose + "_logprobs";
     }
-    Positions out;
-    out.nested = is_table(*value) && is_table(value->as_array()[0]);
-    for_each_sequence(*value, out.nested, [&](const Json& sequence, size_t) {
-      const JsonArray& rows = sequence.as_array(name);
-      out.lengths.push_back(rows.size());
-      for (const Json& row : rows) {
-        std::vector<double>& numbers = out.logits.emplace_back();
-        for (const Json& number : row.as_array(name)) numbers.push_back(number_of(number, name));
-        HONE_CHECK(!numbers.empty(), source_, ": ", name, " has a position without numbers");
-      }
-    });
-    return out;
+    return read(*value, name);
   }
+  // The field [number] of each position.
+  Positions table(const std::string& name) const { return read(input_.at(name, source_), name); }
 
   // 1 for each position in the loss; empty without labels and mask.
   std::vector<double> mask(const Positions& positions) const {
@@ -107,6 +98,21 @@ class LogitsReader {
   }
 
  private:
+  Positions read(const Json& value, const std::string& name) const {
+    Positions out;
+    out.nested = is_table(value) && is_table(value.as_array()[0]);
+    for_each_sequence(value, out.nested, [&](const Json& sequence, size_t) {
+      const JsonArray& rows = sequence.as_array(name);
+      out.lengths.push_back(rows.size());
+      for (const Json& row : rows) {
+        std::vector<double>& numbers = out.logits.emplace_back();
+        for (const Json& number : row.as_array(name)) numbers.push_back(number_of(number, name));
+        HONE_CHECK(!numbers.empty(), source_, ": ", name, " has a position without numbers");
+      }
+    });
+    return out;
+  }
+
   static double number_of(const Json& value, const std::string& name) {
     if (value.is_null()) return -std::numeric_limits<double>::infinity();  // a token that the model excludes
     return value.as_double(name);
@@ -149,31 +155,75 @@ bool has_logits(const Json& input) {
   });
 }
 
+namespace {
+
+// What a position compares the student with: logits, or the most likely tokens.
+class TeacherPositions {
+ public:
+  TeacherPositions(const LogitsReader& reader, const TeacherObjective::Term& term, const Positions& student,
+                   std::string_view source)
+      : term_(term), source_(source) {
+    if (term.stored) {
+      ids_ = reader.table("teacher_top_ids");
+      logits_ = reader.table("teacher_top_logp");
+    } else {
+      logits_ = reader.logits("teacher");
+    }
+    for (const Positions* one : {&logits_, term.stored ? &ids_ : &logits_})
+      HONE_CHECK(student.lengths == one->lengths && student.nested == one->nested, source,
+                 ": student and teacher do not have numbers of the same positions");
+  }
+
+  // The divergence of position i, whose gradient is written.
+  double run(size_t i, const std::vector<double>& student, double weight, std::vector<double>& gradient) const {
+    const std::vector<double>& other = logits_.logits[i];
+    const auto V = std::ssize(student);
+    if (!term_.stored) {
+      HONE_CHECK(other.size() == student.size(), source_, ": position ", i, " has ", V, " logits of the student and ",
+                 other.size(), " of the teacher: distillation needs one vocabulary");
+      return distill_row(student.data(), other.data(), V, term_.divergence, weight, gradient.data());
+    }
+    const std::vector<double>& given = ids_.logits[i];
+    HONE_CHECK(given.size() == other.size(), source_, ": position ", i, " has ", given.size(),
+               " ids in teacher_top_ids and ", other.size(), " log-probs in teacher_top_logp");
+    std::vector<int32_t> ids;
+    for (const double id : given) {
+      HONE_CHECK(id >= 0 && id < static_cast<double>(V) && id == std::floor(id), source_, ": teacher_top_ids of ",
+                 "position ", i, " has ", id, "; ids are integers below the ", V, " logits of the student");
+      HONE_CHECK(std::ranges::find(ids, static_cast<int32_t>(id)) == ids.end(), source_, ": teacher_top_ids of ",
+                 "position ", i, " has ", id, " twice");
+      ids.push_back(static_cast<int32_t>(id));
+    }
+    return distill_top_row(student.data(), V, {ids.data(), other.data(), std::ssize(ids)},
+                           term_.divergence.inv_temperature, term_.rest, weight, gradient.data());
+  }
+
+ private:
+  const TeacherObjective::Term term_;
+  const std::string source_;
+  Positions logits_, ids_;
+};
+
+}  // namespace
+
 Json evaluate_on_logits(const TeacherObjective& objective, const Json& input, std::string_view source) {
   const LogitsReader reader(input, source);
-  const Positions student = reader.logits("student"), teacher = reader.logits("teacher");
-  HONE_CHECK(student.lengths == teacher.lengths && student.nested == teacher.nested, source,
-             ": student and teacher do not have logits of the same positions");
   const TeacherObjective::Term& term = objective.term();
   HONE_CHECK(term.weight != 0, source, ": loss = 'sampled' reads logp and teacher_logp, not logits");
+  const Positions student = reader.logits("student");
+  const TeacherPositions teacher(reader, term, student, source);
   const std::vector<double> mask = reader.mask(student);
   const double scale = term.weight / reader.divisor(student, mask);
   double loss = 0;
   std::vector<double> divergences;
   std::vector<std::vector<double>> gradients;
   for (size_t i = 0; i < student.logits.size(); ++i) {
-    const std::vector<double>&own = student.logits[i], &other = teacher.logits[i];
-    HONE_CHECK(own.size() == student.logits[0].size() && other.size() == own.size(), source, ": position ", i, " has ",
-               own.size(), " logits of the student and ", other.size(), " of the teacher, and the first has ",
-               student.logits[0].size(), ": distillation needs one vocabulary");
+    const std::vector<double>& own = student.logits[i];
+    HONE_CHECK(own.size() == student.logits[0].size(), source, ": position ", i, " has ", own.size(),
+               " logits of the student, and the first has ", student.logits[0].size());
     const double weight = mask.empty() ? 1 : mask[i];
     std::vector<double>& gradient = gradients.emplace_back(own.size());
-    if (weight == 0) {
-      divergences.push_back(0);
-      continue;
-    }
-    divergences.push_back(distill_row(own.data(), other.data(), static_cast<int64_t>(own.size()), term.divergence,
-                                      scale * weight, gradient.data()));
+    divergences.push_back(weight == 0 ? 0 : teacher.run(i, own, scale * weight, gradient));
     loss += scale * weight * divergences.back();
   }
   Json out = JsonObject{};

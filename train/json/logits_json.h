@@ -14,6 +14,9 @@ bool has_logits(const Json& input);
 //   student_logits, teacher_logits  [[[number a token of the vocabulary] a position] a sequence], or without the level
 //                                   of sequences. Log-probs are logits, too; student_logprobs and teacher_logprobs are
 //                                   other names
+//   teacher_top_ids, teacher_top_logp
+//                                   with loss = 'top_k', instead of the teacher's logits: [ids] and [log-probs] of the
+//                                   teacher's most likely tokens at each position
 //   labels      nested as the positions: -100 takes a position out of the loss; or mask: 0 does
 //   reduction   batchmean (default): the mean over positions in the loss; without labels and mask the sum divided by
 //               the size of the outermost list, as in TRL's generalized_jsd_loss. sum, mean (over positions and

@@ -1,6 +1,8 @@
 #include "kernels/lm_head/distill.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/io/file.h"
 #include "core/io/json.h"
@@ -92,6 +94,117 @@ TEST(DistillRow, TokensThatBothExcludeDoNotCount) {
   }
 }
 
+constexpr TopRest rests[] = {TopRest::bucket, TopRest::renormalize, TopRest::ignore};
+
+// The most likely tokens of a random teacher: K of them, fewer in some rows, in another order in others.
+struct TopInputs {
+  Ids ids;
+  Floats logp;
+  TopInputs(const Shape& s, int64_t K) : ids({s.R, K}), logp({s.R, K}) {
+    const Floats logits = normals({s.R, s.V}, 8, 1, 2);
+    for (int64_t r = 0; r < s.R; ++r) {
+      std::vector<std::pair<float, int32_t>> all;
+      double sum = 0;
+      for (int64_t v = 0; v < s.V; ++v) {
+        all.emplace_back(logits[r * s.V + v], static_cast<int32_t>(v));
+        sum += std::exp(static_cast<double>(all.back().first));
+      }
+      std::ranges::sort(all, std::greater());
+      if (r % 3 == 1) std::ranges::reverse(all.begin(), all.begin() + K);
+      for (int64_t k = 0; k < K; ++k) {
+        const bool absent = r % 4 == 2 && k > 0;
+        const auto& [logit, id] = all[static_cast<size_t>(k)];
+        ids[r * K + k] = absent ? -1 : id;
+        logp[r * K + k] = absent ? 0 : static_cast<float>(static_cast<double>(logit) - std::log(sum));
+      }
+    }
+  }
+  Distill call(const Inputs& in, Floats& divergence, const Divergence& kind, TopRest rest) const {
+    Distill out = in.call(divergence, kind);
+    out.teacher_hidden = {};
+    out.teacher_w = {};
+    out.top_ids = ids;
+    out.top_logp = logp;
+    out.rest = rest;
+    return out;
+  }
+};
+
+// Cases of torch (tests/golden/make_distill_top.py).
+TEST(DistillTopRow, IsTorchsLossAndGradient) {
+  const std::string path = (source_folder() / "tests/golden/distill_top.json").string();
+  const Json cases = parse_json(read_file(path), path);
+  ASSERT_EQ(cases.as_array().size(), 11u);
+  for (const Json& one : cases.as_array()) {
+    const std::string name = one.at("config").at("teacher_rest").as_string();
+    const TopRest rest = name == "bucket" ? rests[0] : name == "renormalize" ? rests[1] : rests[2];
+    const Json& in = one.at("input");
+    double sum = 0;
+    for (size_t s = 0; s < 2; ++s)
+      for (size_t t = 0; t < 3; ++t) {
+        if (in.at("labels").as_array()[s].as_array()[t].as_int() == -100) continue;
+        const auto numbers = [&](const Json& of) {
+          std::vector<double> out;
+          for (const Json& number : of.as_array()[s].as_array()[t].as_array()) out.push_back(number.as_double());
+          return out;
+        };
+        const std::vector<double> student = numbers(in.at("student_logits")), logp = numbers(in.at("teacher_top_logp")),
+                                  expected = numbers(one.at("grad"));
+        std::vector<int32_t> ids;
+        for (const double id : numbers(in.at("teacher_top_ids"))) ids.push_back(static_cast<int32_t>(id));
+        std::vector<double> gradient(student.size());
+        sum += distill_top_row(student.data(), std::ssize(student), {ids.data(), logp.data(), std::ssize(ids)}, 1, rest,
+                               0.25, gradient.data());
+        for (size_t v = 0; v < expected.size(); ++v) EXPECT_NEAR(gradient[v], expected[v], 1e-9) << name;
+      }
+    EXPECT_NEAR(sum / 4, one.at("loss").as_double(), 1e-7) << name;
+  }
+}
+
+// With every token there is nothing left over, and the treatments of the rest are the forward KL.
+TEST(DistillTopRow, OfAllTokensIsTheForwardKl) {
+  const std::vector<double> student = {1, -2, 0.5, 3}, logits = {0.5, 1, -1, 2};
+  double lse = 0;
+  for (const double z : logits) lse += std::exp(z);
+  std::vector<double> logp;
+  for (const double z : logits) logp.push_back(z - std::log(lse));
+  const std::vector<int32_t> ids = {0, 1, 2, 3};
+  std::vector<double> expected(4), gradient(4);
+  const double full =
+      distill_row(student.data(), logits.data(), 4, {.beta = 0, .inv_temperature = 0.5}, 1, expected.data());
+  // The teacher's logits are divided by the temperature, too; stored log-probs are not.
+  const double plain = distill_row(student.data(), logits.data(), 4, {.beta = 0}, 1, expected.data());
+  EXPECT_NE(full, plain);
+  for (const TopRest rest : rests) {
+    EXPECT_NEAR(distill_top_row(student.data(), 4, {ids.data(), logp.data(), 4}, 1, rest, 1, gradient.data()), plain,
+                1e-12);
+    for (size_t v = 0; v < 4; ++v) EXPECT_NEAR(gradient[v], expected[v], 1e-12);
+  }
+}
+
+TEST(DistillTopRow, AStudentThatExcludesTheRestHasAFiniteGradient) {
+  const std::vector<double> student = {0, -4000, -5000};
+  const int32_t id = 0;
+  const double logp = std::log(0.75);
+  std::vector<double> gradient(3);
+  const double value = distill_top_row(student.data(), 3, {&id, &logp, 1}, 1, TopRest::bucket, 1, gradient.data());
+  EXPECT_NEAR(value, 0.75 * std::log(0.75) + 0.25 * (std::log(0.25) + 4000), 1e-9);
+  EXPECT_NEAR(gradient[0], 0.25, 1e-12);
+  EXPECT_NEAR(gradient[1], -0.25, 1e-12);
+  EXPECT_NEAR(gradient[2], 0, 1e-12);
+}
+
+TEST(DistillTopRow, WithoutTokensNothingIsLearned) {
+  const std::vector<float> student = {1, 2};
+  const int32_t id = -1;
+  const float logp = 0;
+  std::vector<float> gradient(2, 7);
+  for (const TopRest rest : rests) {
+    EXPECT_EQ(distill_top_row(student.data(), 2, {&id, &logp, 1}, 1, rest, 1, gradient.data()), 0);
+    EXPECT_EQ(gradient, std::vector<float>(2, 0));
+  }
+}
+
 [[maybe_unused]] const bool distill_case = op_cases().add("distill", [] {
   for (const Shape& s : shapes)
     for (const Divergence& kind : kinds) {
@@ -101,6 +214,17 @@ TEST(DistillRow, TokensThatBothExcludeDoNotCount) {
       expect_bodies_agree(distill, {1e-4, 1e-5}, call);
       call.dhidden = dhidden;
       expect_bodies_agree(distill, {1e-4, 1e-4}, call);
+      call.dw = dw;
+      expect_bodies_agree(distill, {1e-4, 1e-4}, call);
+    }
+  for (const Shape& s : shapes)
+    for (const TopRest rest : rests) {
+      const Inputs in(s);
+      const TopInputs top(s, std::min<int64_t>(s.V, 6));
+      Floats divergence = poisoned({s.R}), dhidden = normals({s.R, s.D}, 6), dw = normals({s.V, s.D}, 7);
+      Distill call = top.call(in, divergence, {.inv_temperature = 1.25}, rest);
+      expect_bodies_agree(distill, {1e-4, 1e-5}, call);
+      call.dhidden = dhidden;
       call.dw = dw;
       expect_bodies_agree(distill, {1e-4, 1e-4}, call);
     }
@@ -123,6 +247,44 @@ TEST(Distill, GradientsAreFiniteDifferences) {
     };
     expect_gradient(loss, in.hidden, dhidden);
     expect_gradient(loss, in.w, dw);
+  }
+}
+
+TEST(Distill, GradientsOfTheMostLikelyTokensAreFiniteDifferences) {
+  const Shape s{5, 11, 5, 3};
+  for (const TopRest rest : rests) {
+    Inputs in(s);
+    const TopInputs top(s, 4);
+    Floats divergence({s.R}), dhidden({s.R, s.D}), dw({s.V, s.D});
+    const Divergence kind{.inv_temperature = 0.8};
+    Distill call = top.call(in, divergence, kind, rest);
+    call.dhidden = dhidden;
+    call.dw = dw;
+    distill(cpu(), call);
+    const auto loss = [&] {
+      distill(cpu(), top.call(in, divergence, kind, rest));
+      double sum = 0;
+      for (int64_t r = 0; r < s.R; ++r) sum += static_cast<double>(in.weight[r]) * static_cast<double>(divergence[r]);
+      return sum;
+    };
+    expect_gradient(loss, in.hidden, dhidden);
+    expect_gradient(loss, in.w, dw);
+  }
+}
+
+TEST(Distill, RefusesATokenOutsideOfTheVocabulary) {
+  const Shape s{3, 9, 4, 4};
+  const Inputs in(s);
+  TopInputs top(s, 2);
+  top.ids[2] = 9;
+  Floats divergence({s.R});
+  try {
+    distill(cpu(), top.call(in, divergence, {}, TopRest::bucket));
+    FAIL() << "token 9 of 9 was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("top_ids of row 1 has token 9; the vocabulary has 9 tokens"),
+              std::string::npos)
+        << error.what();
   }
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "core/io/file.h"
+#include "posttrain/teacher/top_logprobs.h"
 #include "tests/posttrain/objectives/rows.h"
 #include "tests/train/rig.h"
 #include "train/json/objective_json.h"
@@ -76,6 +77,49 @@ TEST(DistillJson, ReadsLogProbsAndMasks) {
   EXPECT_EQ(a.at("grad").as_array()[0], parse_json("[0.0, 0.0, 0.0]", "x"));
 }
 
+// Cases of torch (tests/golden/make_distill_top.py).
+TEST(DistillJson, HasTorchsForwardKlFromTheMostLikelyTokens) {
+  const std::string path = (test::source_folder() / "tests/golden/distill_top.json").string();
+  const Json cases = parse_json(read_file(path), path);
+  ASSERT_EQ(cases.as_array().size(), 11u);
+  for (const Json& one : cases.as_array()) {
+    Json input = one.at("input");
+    input.set("config", one.at("config"));
+    const Json out = evaluate_objective("distill", input, "distill_top.json");
+    EXPECT_NEAR(out.at("loss").as_double(), one.at("loss").as_double(), 1e-7) << one.at("config").dump();
+    expect_near(out.at("grad"), one.at("grad"), 1e-9);
+  }
+}
+
+TEST(DistillJson, RefusesTopTokensThatDoNotFit) {
+  const auto message = [](const std::string& fields) {
+    const std::string text = concat(R"({"student_logits": [[1, 2]], "config": {"loss": "top_k"}, )", fields, "}");
+    return message_of([&] { evaluate_objective("distill", parse_json(text, "x.json"), "x.json"); });
+  };
+  EXPECT_TRUE(says(message(R"("teacher_logits": [[1, 2]])"), "teacher_top_ids"));
+  EXPECT_TRUE(says(message(R"("teacher_top_ids": [[2]], "teacher_top_logp": [[-1]])"), "below the 2 logits"));
+  EXPECT_TRUE(says(message(R"("teacher_top_ids": [[0, 0]], "teacher_top_logp": [[-1, -1]])"), "twice"));
+  EXPECT_TRUE(says(message(R"("teacher_top_ids": [[0]], "teacher_top_logp": [[-1, -1]])"), "1 ids"));
+  EXPECT_TRUE(says(message(R"("teacher_top_ids": [[0], [1]], "teacher_top_logp": [[-1], [-1]])"), "same positions"));
+}
+
+// Which settings exclude each other.
+TEST(DistillSettings, RefusesTeachersThatDoNotFitTheLoss) {
+  const auto message = [](const std::string& config) {
+    const std::string text = concat(R"({"logp": [[-1]], "config": )", config, "}");
+    return message_of([&] { evaluate_objective("distill", parse_json(text, "x.json"), "x.json"); });
+  };
+  EXPECT_TRUE(says(message(R"({"loss": "half"})"), "known: full, sampled, top_k"));
+  EXPECT_TRUE(says(message(R"({"loss": "top_k", "beta": 0.5})"), "is the forward KL"));
+  EXPECT_TRUE(says(message(R"({"loss": "top_k", "temperature": 2})"), "have temperature 1"));
+  EXPECT_TRUE(says(message(R"({"loss": "top_k", "lmbda": 0.5})"), "learns from stored rows"));
+  EXPECT_TRUE(says(message(R"({"loss": "top_k", "teacher": "x"})"), "remove teacher"));
+  EXPECT_TRUE(says(message(R"({"teacher_rest": "spread"})"), "bucket"));
+  EXPECT_TRUE(says(message(R"({"loss": "sampled", "lmbda": 1, "teacher_workers": ["http://h:1"]})"),
+                   "need the folder of the teacher's model"));
+  EXPECT_TRUE(says(message(R"({"teacher": "x", "teacher_workers": ["http://h:1"]})"), "set loss to 'sampled'"));
+}
+
 TEST(DistillJson, RefusesLogitsThatDoNotFit) {
   const auto message = [](const char* text, const char* objective = "distill") {
     return message_of([&] { evaluate_objective(objective, parse_json(text, "x.json"), "x.json"); });
@@ -123,6 +167,18 @@ std::unique_ptr<TeacherObjective> make_taught(Context& context, uint64_t seed, d
   return out;
 }
 
+std::unique_ptr<TeacherObjective> make_stored() {
+  class Stored : public TeacherObjective {
+   public:
+    Stored() : TeacherObjective({}, {.weight = 1, .stored = true}) {}
+    Needs needs() const override { return {.data = TrainingData::completions}; }
+    double loss(const TokenBatch& batch, TokenGrad, MetricSums& metrics) const override {
+      return given_divergence(batch, metrics);
+    }
+  };
+  return std::make_unique<Stored>();
+}
+
 constexpr size_t lengths[] = {7, 12, 3, 9};
 
 TEST(DistillTraining, AStudentThatEqualsItsTeacherHasNothingToLearn) {
@@ -155,7 +211,7 @@ TEST(DistillTraining, HeldOutSamplesHaveTheLossOfAStep) {
   double sum = 0, count = 0;
   for (Sample& sample : samples) all.push_back(&sample);
   const double loss = rig.trainer.step(pointers(samples), *objective, 0).loss;
-  objective->write_divergence(rig.context, *rig.model, all);
+  write_divergence({}, rig.context, *objective, *rig.model, all);
   for (const Sample& sample : samples)
     for (size_t t = 0; t < sample.tokens.size(); ++t) {
       const float mask = sample.columns[columns::mask][t];
@@ -163,6 +219,35 @@ TEST(DistillTraining, HeldOutSamplesHaveTheLossOfAStep) {
       count += mask;
     }
   EXPECT_NEAR(sum / count, loss, 1e-6);
+}
+
+// A sample whose stored log-probs are all tokens of a teacher's model.
+void store_all(Context& context, Model& teacher, std::vector<Sample>& samples) {
+  for (Sample& sample : samples) {
+    const std::vector<TopLogprobs> top =
+        compute_top_logprobs(context, teacher, {&sample.tokens, 1}, teacher.shape().vocab_size);
+    Json row = JsonObject{{"ids", Json::array(sample.tokens)}};
+    write_top_logprobs(row, top.front());
+    read_top_logprobs(row, "row", teacher.shape().vocab_size, sample);
+  }
+}
+
+// With the log-probs of all tokens, stored distributions teach what the teacher's model does.
+TEST(DistillTraining, StoredDistributionsTeachWhatTheirModelDoes) {
+  for (const int64_t micro_batch_tokens : {12, 4096}) {
+    TrainerConfig config;
+    config.micro_batch_tokens = micro_batch_tokens;
+    Rig with_model(config), with_rows(config);
+    const auto model = make_taught(with_model.context, 99, 0), rows = make_stored();
+    std::vector<Sample> samples = make_samples(lengths), stored = make_samples(lengths);
+    store_all(with_model.context, model->teacher(), stored);
+    for (int i = 0; i < 5; ++i) {
+      const double expected = with_model.trainer.step(pointers(samples), *model, 0.01).loss;
+      EXPECT_NEAR(with_rows.trainer.step(pointers(stored), *rows, 0.01).loss, expected, 1e-5 * (1 + i));
+    }
+    const std::vector<float> a = test::weights_of(*with_model.model), b = test::weights_of(*with_rows.model);
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-3) << i;
+  }
 }
 
 TEST(DistillTraining, AStepWithoutATeacherIsAnError) {

@@ -99,6 +99,9 @@ WorkerPoll turn() {
   sampling.structured = {.json = R"({"type": "string", "maxLength": 3})", .whitespace_pattern = "[ \\n]?"};
   out.submit.push_back({.ticket = 77, .request = request});
   out.submit.push_back({.ticket = 78, .request = {.prompt = {1}, .sampling = {}}});
+  // The log-probs of a prompt alone.
+  out.submit.push_back({.ticket = 79, .request = {.prompt = {1, 2}, .sampling = {}, .prompt_logprobs = true}});
+  out.submit.back().request.sampling.max_tokens = 0;
   return out;
 }
 
@@ -138,8 +141,8 @@ TEST(WorkerMessagesTest, APollArrivesUnchanged) {
   EXPECT_EQ(back.wait, there.wait);
   EXPECT_EQ(back.version, there.version);
   EXPECT_EQ(back.cancel, there.cancel);
-  ASSERT_EQ(back.submit.size(), 2u);
-  for (size_t i = 0; i < 2; ++i) {
+  ASSERT_EQ(back.submit.size(), 3u);
+  for (size_t i = 0; i < back.submit.size(); ++i) {
     const GenerationRequest &a = there.submit[i].request, &b = back.submit[i].request;
     EXPECT_EQ(back.submit[i].ticket, there.submit[i].ticket);
     EXPECT_EQ(b.prompt, a.prompt);
