@@ -1,6 +1,7 @@
 #include "model/modules.h"
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/moe/grouped_gemm.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/quant/gemm_quantized.h"
@@ -53,6 +54,28 @@ void Linear::backward_input(Context& context, Tensor dx, Tensor dy) const {
 void Linear::backward_weight(Context& context, Tensor dy, Tensor x) const {
   if (weight.grad) gemm_backward_weight(context, weight.grad, bias.grad, dy, x);
   if (lora) lora->backward_weight(context, dy, x);
+}
+
+// The matrices of the experts, [experts, out, in].
+static Tensor matrices_of(const Linear& linear, const Tensor& rows) {
+  return rows.view({linear.num_experts, rows.dim(0) / linear.num_experts, rows.dim(1)});
+}
+
+void Linear::forward_experts(Context& context, Tensor y, Tensor x, Tensor offsets) const {
+  grouped_gemm_forward(context, {.y = y, .x = x, .w = matrices_of(*this, weight.value), .offsets = offsets});
+  if (lora) lora->forward_experts(context, y, x, offsets);
+}
+
+void Linear::backward_input_experts(Context& context, Tensor dx, Tensor dy, Tensor offsets) const {
+  grouped_gemm_backward_input(context, {.dx = dx, .dy = dy, .w = matrices_of(*this, weight.value), .offsets = offsets});
+  if (lora) lora->backward_input_experts(context, dx, dy, offsets);
+}
+
+void Linear::backward_weight_experts(Context& context, Tensor dy, Tensor x, Tensor offsets) const {
+  if (weight.grad)
+    grouped_gemm_backward_weight(context,
+                                 {.dw = matrices_of(*this, weight.grad), .dy = dy, .x = x, .offsets = offsets});
+  if (lora) lora->backward_weight_experts(context, dy, x, offsets);
 }
 
 Norm Norm::rms(const std::string& module, int64_t width, double eps, double offset) {

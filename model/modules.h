@@ -25,6 +25,7 @@ struct Linear {
   Param bias;                     // [out]; an empty shape means none
   std::optional<LoraLayer> lora;  // set by Model::add_lora()
   QuantizedMatrix quantized;      // if set, forward multiplies by it instead (set by QuantizedModel)
+  int64_t num_experts = 0;        // above 0: weight [experts * out, in], for the functions that end in _experts only
 
   Linear() = default;
   Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double init_std);
@@ -38,6 +39,10 @@ struct Linear {
   // The two halves of backward().
   void backward_input(Context&, Tensor dx, Tensor dy) const;
   void backward_weight(Context&, Tensor dy, Tensor x) const;
+  // The same for experts: each row is multiplied by its expert's matrix. offsets: kernels/moe/grouped_gemm.h.
+  void forward_experts(Context&, Tensor y, Tensor x, Tensor offsets) const;
+  void backward_input_experts(Context&, Tensor dx, Tensor dy, Tensor offsets) const;
+  void backward_weight_experts(Context&, Tensor dy, Tensor x, Tensor offsets) const;
 };
 
 // The norm of each row: RMSNorm (Zhang and Sennrich 2019), or LayerNorm (Ba et al. 2016) with mean and bias.

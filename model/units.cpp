@@ -7,6 +7,7 @@
 #include "kernels/elementwise/embedding.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob.h"
+#include "kernels/moe/grouped_gemm.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/qkv.h"
@@ -32,8 +33,8 @@ std::vector<Unit> split(Model& model, DeviceKind device) {
     const std::vector<Param*>& own = modules.params;
     Unit& unit = out[static_cast<size_t>(layer) + 1];
     unit.params = own;
-    unit.adds_once =
-        all_add_once(device, {&gemm_backward_weight, &rmsnorm_backward, &layernorm_backward, &qkv_backward});
+    unit.adds_once = all_add_once(device, {&gemm_backward_weight, &grouped_gemm_backward_weight, &rmsnorm_backward,
+                                           &layernorm_backward, &qkv_backward});
     if (layer == 0) {
       at = static_cast<size_t>(std::ranges::find(base, own.front()) - base.begin());
       out.front().params.assign(base.begin(), base.begin() + static_cast<std::ptrdiff_t>(at));

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "data/first_rows.h"
+#include "posttrain/losses/group_pairs.h"
 #include "posttrain/rl/collector.h"
 
 namespace hone {
@@ -39,21 +40,17 @@ void check_pairs(const PairSource& source) {
 }
 
 std::vector<Json> pairs_of(const Group& group, double margin, int64_t most) {
-  std::vector<const Sample*> ranked;
+  std::vector<const Sample*> finished;
   for (const Sample& sample : group.samples)
-    if (sample.scored && sample.completion.finish_reason == "stop") ranked.push_back(&sample);
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Sample* a, const Sample* b) { return a->reward > b->reward; });
+    if (sample.completion.finish_reason == "stop") finished.push_back(&sample);
   std::vector<Json> out;
-  for (size_t i = 0; 2 * i + 1 < ranked.size() && static_cast<int64_t>(i) < most; ++i) {
-    const Sample &chosen = *ranked[i], &rejected = *ranked[ranked.size() - 1 - i];
-    if (!(chosen.reward - rejected.reward > margin)) break;
+  for (const RankedPair& pair : rank_pairs(finished, {.margin = margin, .pairs_per_prompt = most})) {
     const Task& task = group.task;
     out.push_back(JsonObject{{"prompt", task.messages.empty() ? Json(task.prompt) : messages_json(task.messages)},
-                             {"chosen", side_of(task, chosen)},
-                             {"rejected", side_of(task, rejected)},
-                             {"chosen_reward", chosen.reward},
-                             {"rejected_reward", rejected.reward},
+                             {"chosen", side_of(task, *pair.chosen)},
+                             {"rejected", side_of(task, *pair.rejected)},
+                             {"chosen_reward", pair.chosen->reward},
+                             {"rejected_reward", pair.rejected->reward},
                              {"answer", task.answer}});
   }
   return out;

@@ -50,6 +50,10 @@ std::vector<Case> cases() {
   out.push_back({"gemma3_layers",
                  with(tiny_config("gemma3_text"), {{"layer_types", JsonArray{"full_attention", "sliding_attention"}},
                                                    {"rope_local_base_freq", 10.0}})});
+  out.push_back({"qwen3_moe_dense_first",
+                 with(tiny_config("qwen3_moe"),
+                      {{"mlp_only_layers", JsonArray{0}}, {"norm_topk_prob", true}, {"router_z_loss_coef", 0.05}})});
+  out.push_back({"olmoe_micro_batch", with(tiny_config("olmoe"), {{"router_aux_loss_scope", "micro_batch"}})});
   return out;
 }
 
