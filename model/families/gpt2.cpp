@@ -27,9 +27,6 @@ ModelShape read_shape(ConfigReader& config) {
   shape.head_dim = shape.hidden_size / shape.num_attention_heads;
   shape.intermediate_size = config.count("n_inner", 4 * shape.hidden_size);
   shape.max_positions = config.count("n_positions", 1024);
-  config.accept("scale_attn_weights", true);
-  config.accept("scale_attn_by_inverse_layer_idx", false);
-  config.accept("add_cross_attention", false);
   return shape;
 }
 
@@ -62,12 +59,15 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
   TransformerParts parts{.shape = read_shape(config)};
   const ModelShape& shape = parts.shape;
+  const Activation activation = config.activation("activation_function", "gelu_new");
+  config.accept("scale_attn_weights", true);
+  config.accept("scale_attn_by_inverse_layer_idx", false);
+  config.accept("add_cross_attention", false);
   const double eps = config.positive("layer_norm_epsilon", 1e-5), std = config.positive("initializer_range", 0.02);
   const double output_std = std / std::sqrt(2.0 * static_cast<double>(shape.num_layers));
   parts.make_embedding_and_lm_head("transformer.wte", config.flag("tie_word_embeddings", true), std);
   parts.positions = parts.table("transformer.wpe", shape.max_positions, std);
   parts.positions.lookup = true;
-  const Activation activation = config.activation("activation_function", "gelu_new");
   for (int64_t i = 0; i < shape.num_layers; ++i)
     parts.layers.push_back(make_layer(shape, i, activation, eps, std, output_std));
   parts.final_norm = Norm::layer("transformer.ln_f", shape.hidden_size, eps);

@@ -1,5 +1,5 @@
 // Llama (Touvron et al. 2023), all sizes, and models with the same layout.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 namespace {

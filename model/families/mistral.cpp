@@ -1,5 +1,5 @@
 // Mistral (Jiang et al. 2023): the layout of Llama with sliding-window attention.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 namespace {

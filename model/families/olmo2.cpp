@@ -1,6 +1,6 @@
 // OLMo 2 (Ai2 2024): the layout of Llama with RMSNorm after each sublayer instead of before it, and an RMSNorm over all
 // heads of q, and of k, before RoPE.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 namespace {

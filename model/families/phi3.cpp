@@ -1,6 +1,6 @@
 // Phi-3, Phi-3.5 and Phi-4 (Microsoft 2024): the layout of Llama with q, k, v and gate, up in one tensor each, sliding
 // windows, partial rotary positions (Phi-4-mini) and longrope. Texts are limited to the original context of longrope.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 namespace {

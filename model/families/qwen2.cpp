@@ -1,5 +1,5 @@
 // Qwen2 and Qwen2.5: the layout of Llama with biases on q, k and v.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 namespace {

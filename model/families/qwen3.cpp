@@ -1,5 +1,5 @@
 // Qwen3 (dense): an RMSNorm on each head of q and k before RoPE; head_dim is 128 at every width.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 namespace {

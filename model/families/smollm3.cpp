@@ -1,5 +1,5 @@
 // SmolLM3 (Hugging Face 2025): the layout of Llama; every fourth layer has no rotary positions (NoPE).
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 namespace {

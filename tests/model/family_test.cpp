@@ -28,7 +28,8 @@ std::vector<Case> cases() {
   out.push_back({"llama_yarn", with(tiny_config("llama"),
                                     {{"rope_parameters",
                                       JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
-  for (const char* activation : {"gelu", "gelu_pytorch_tanh", "relu", "relu2"})
+  // Not relu: its kinks are wider than the steps of finite differences.
+  for (const char* activation : {"gelu", "gelu_pytorch_tanh", "relu2"})
     out.push_back({std::string("llama_") + activation, with(tiny_config("llama"), {{"hidden_act", activation}})});
   out.push_back({"olmo2_biases", with(tiny_config("olmo2"), {{"attention_bias", true}})});
   out.push_back(

@@ -97,7 +97,8 @@ inline std::unique_ptr<Model> make_model_of(const std::vector<std::string>& laye
   for (size_t i = 0; i < layers.size(); ++i) {
     const std::string name = concat("layers.", i, ".");
     const char placement = layers[i][0];
-    DecoderLayer layer{.parallel = placement == '='};
+    DecoderLayer layer;
+    layer.parallel = placement == '=';
     const auto norm = [&](const char* module) {
       return placement == 'l' ? Norm::layer(name + module, LayerSizes::width, 1e-5)
                               : Norm::rms(name + module, LayerSizes::width, 1e-5);

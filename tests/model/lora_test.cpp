@@ -40,9 +40,9 @@ TEST_P(LoraTest, GradientOfTheWholeChainWithDropout) {
     expect_chain_gradient(loss, *model, recompute, DropoutStream{3, 100});
 }
 
-// Only q of the first layer (all of GPT-2's fused module). Other parameter slices stay unchanged.
+// Only q of the first layer (all of the fused module of GPT-2 and Phi-3). Other parameter slices stay unchanged.
 TEST_P(LoraTest, GradientOfOneModule) {
-  const auto model = this->model({.r = 2, .target_modules = {R"(.*\.0\..*(q_proj|c_attn))"}});
+  const auto model = this->model({.r = 2, .target_modules = {R"(.*\.0\..*(q_proj|qkv_proj|c_attn))"}});
   EXPECT_EQ(model->adapter_params().size(), 2u);
   ChainLoss loss(context_, *model, parts());
   expect_chain_gradient(loss, *model);

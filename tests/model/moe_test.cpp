@@ -2,9 +2,9 @@
 #include "model/moe.h"
 
 #include "core/io/safetensors.h"
+#include "model/families/llama_moe.h"
 #include "model/flops.h"
 #include "model/io/upcycle.h"
-#include "model/llama_moe.h"
 #include "model/mlp.h"
 #include "tests/model/chain_loss.h"
 

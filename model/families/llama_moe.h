@@ -1,6 +1,6 @@
 #pragma once
 // The decoder of Llama with experts in place of the MLPs of some layers: Mixtral, OLMoE, Qwen2-MoE, Qwen3-MoE.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 #include "model/moe.h"
 
 namespace hone {

@@ -1,4 +1,4 @@
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #pragma once
 // What the families of Gemma share.
-#include "model/llama_like.h"
+#include "model/families/llama_like.h"
 
 namespace hone {
 
