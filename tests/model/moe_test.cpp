@@ -4,6 +4,7 @@
 #include "core/io/safetensors.h"
 #include "model/flops.h"
 #include "model/io/upcycle.h"
+#include "model/known_shapes.h"
 #include "model/llama_moe.h"
 #include "model/mlp.h"
 #include "tests/model/chain_loss.h"
@@ -255,6 +256,19 @@ TEST_F(MoeTest, CountsActiveParameters) {
   const auto model = make_model(tiny_config("qwen3_moe"), "test");
   const int64_t attention = 12 * (24 + 2 * 12) + 24 * 12, experts = 4 * 3 * 12 * 10, router = 4 * 12, head = 19 * 12;
   EXPECT_EQ(count_flops(*model, 1).active_params, 2 * (attention + experts / 2 + router) + head);
+}
+
+// As their model cards say: billions of parameters, all and active.
+TEST_F(MoeTest, KnownShapesHaveTheirSizes) {
+  for (const auto& [name, all, active] : {std::tuple{"olmoe-1b-7b", 6.92e9, 1.28e9},
+                                          {"qwen3-30b-a3b", 30.5e9, 3.35e9},
+                                          {"mixtral-8x7b", 46.7e9, 12.9e9}}) {
+    const auto model = make_model(known_shape(name), name);
+    double used = 0;
+    for (const Param* param : model->params()) used += static_cast<double>(param->num_elements()) * param->active_share;
+    EXPECT_NEAR(static_cast<double>(model->num_params()), all, 0.01 * all) << name;
+    EXPECT_NEAR(used, active, 0.02 * active) << name;
+  }
 }
 
 TEST_F(MoeTest, RefusesConfigsThatDoNotFit) {
