@@ -80,6 +80,7 @@ void ModelSource::fields(Fields& f) {
   f("rms_norm_eps", rms_norm_eps, "epsilon of the norms");
   f("initializer_range", initializer_range, "standard deviation of random weights");
   f("tie_word_embeddings", tie_word_embeddings, "lm_head shares the weights of the embedding");
+  f("init", init, "how random weights are drawn");
   f("save_dtype", save_dtype,
     "dtype of saved weights: f32 | bf16 | auto (as in memory, so that a resumed run has the same bits)");
   chat.fields(f);
@@ -193,7 +194,10 @@ static void device_fields(Fields& f, DeviceSettings& device) {
 void Recipe::fields(Fields& f) {
   f("name", name, "name of the run and its folder");
   f("runs", runs, "folder that holds run folders");
-  f("seed", seed, "seed of random weights, data order and sampling");
+  f("seed", seed, "seed of random weights, data order, sampling, dropout and noise");
+  f("weights_seed", weights_seed, "seed of random weights and new adapters; -1 = seed");
+  f("data_seed", data_seed, "seed of the order of data, of held-out shares and of tasks; -1 = seed");
+  f("sampling_seed", sampling_seed, "seed of the completions that rl samples; -1 = seed");
   device_fields(f, device);
   f("dtype", dtype,
     "dtype of weights and activations: f32 | bf16 (cuda only; the optimizer keeps f32 master weights) | auto (bf16 on "

@@ -10,6 +10,7 @@
 #include "core/text/chat_settings.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "eval/task.h"
+#include "model/initialization.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
 #include "run/parallel.h"
@@ -46,6 +47,7 @@ struct ModelSource {
   int64_t vocab_size = 0, max_position_embeddings = 512;
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;
+  InitConfig init;
   std::string save_dtype = "auto";
   ChatSettings chat;
   LoraSource lora;
@@ -84,6 +86,7 @@ struct DeviceSettings {
 struct Recipe {
   std::string name = "run", runs = "runs", dtype = "auto", numerics = "exact", tokenizer;
   int64_t seed = 0, threads = 0;
+  int64_t weights_seed = -1, data_seed = -1, sampling_seed = -1;  // -1: seed
   double peak_tflops = 0;
   DeviceSettings device;
   ModelSource model;
@@ -95,6 +98,8 @@ struct Recipe {
   std::string source;                      // the file it was read from, for messages
   std::shared_ptr<const Config> document;  // that it was read from: places of keys, strings as written; may be null
   void fields(Fields& f);
+  // A seed of its own, or `seed` if it is -1.
+  int64_t seed_or(int64_t own) const { return own == -1 ? seed : own; }
   // The resolved recipe. Strings are as written in the document: ${NAME} stays.
   std::string toml() const;
   Json json() const;

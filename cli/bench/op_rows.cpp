@@ -6,6 +6,8 @@
 #include "kernels/elementwise/embedding.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
+#include "kernels/optimizer/adafactor.h"
+#include "kernels/optimizer/muon.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/rope/qkv.h"
 
@@ -136,13 +138,26 @@ std::vector<BenchCase> updates(Context& context) {
   const bool cpu = context.kind() == DeviceKind::cpu;
   const int64_t n = int64_t{1} << (cpu ? 24 : 28);
   const Tensor value = bench_floats(context, {n}), m = bench_floats(context, {n}, 0), v = bench_floats(context, {n}, 0),
-               grad = bench_floats(context, {n}), clip = bench_floats(context, {1});
+               grad = bench_floats(context, {n}), clip = bench_floats(context, {1}),
+               update = bench_floats(context, {n}, 0);
   const Tensor pieces = context.scratch().take(DType::f64, {n / norm_piece});
   const auto numbers = static_cast<double>(n);
   const AdamwStep step{.learning_rate = 1e-4f};
   std::vector<BenchCase> out{bench_case(adamw_update, context, concat(n), 0, 28 * numbers,
                                         {.range = ParamRange{value, {}, grad, {}, clip}, .m = m, .v = v, .step = step}),
                              bench_case(sum_squares, context, concat(n), 0, 4 * numbers, pieces, grad, norm_piece)};
+  out.push_back(bench_case(lion_update, context, concat(n), 0, 20 * numbers,
+                           {.range = ParamRange{value, {}, grad, {}, clip}, .m = m, .step = {.learning_rate = 1e-4f}}));
+  out.push_back(bench_case(muon_momentum, context, concat(n), 0, 16 * numbers,
+                           {.update = update, .buffer = m, .grad = grad, .clip = clip, .step = {}}));
+  const int64_t rows = int64_t{1} << 12, cols = n / rows;
+  out.push_back(bench_case(adafactor_factored, context, concat(rows, " x ", cols), 0, 16 * numbers,
+                           {.update = update.view({rows, cols}),
+                            .row = bench_floats(context, {rows}, 0),
+                            .col = bench_floats(context, {cols}, 0),
+                            .grad = grad.view({rows, cols}),
+                            .clip = clip,
+                            .step = {.beta2 = 0.9f}}));
   if (cpu) return out;
   const Tensor rounded = bench_numbers(context, {n}), m16 = bench_numbers(context, {n}, 0),
                v16 = bench_numbers(context, {n}, 0);

@@ -23,7 +23,7 @@ std::vector<uint8_t> trained(const std::vector<GradUnit>& units) {
   return out;
 }
 
-class Zero2 : public GradientSum {
+class Zero2 : public GradientSum, public DividedParams {
  public:
   Zero2(Context& context, std::vector<GradUnit> units, int64_t piece, ProcessGroup& group)
       : context_(context),
@@ -153,6 +153,21 @@ class Zero2 : public GradientSum {
       }
       group_.all_gather(context_, all, all[rank_], "values");
     }
+  }
+
+  DividedParams* divided() override { return this; }
+  std::vector<std::vector<const Param*>> params_of_units() const override {
+    std::vector<std::vector<const Param*>> out;
+    for (const GradUnit& unit : units_) out.emplace_back(unit.trained.begin(), unit.trained.end());
+    return out;
+  }
+  void gather(Context& context, size_t unit, Tensor x) override {
+    std::vector<Tensor> all;
+    for (size_t r = 0; r < ranks_; ++r) {
+      const ElementRange shard = map_.shard(unit, r);
+      all.push_back(x.rows(shard.first, shard.size()));
+    }
+    group_.all_gather(context, all, all[rank_], "optimizer");
   }
 
   std::vector<Tensor> common_values() const override {
