@@ -32,7 +32,7 @@ class Sublayer {
   virtual void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const = 0;
   virtual void add_to(ModuleList&) = 0;
 
-  // Losses made inside the sublayer: the number of sums it adds to (AuxLoss::sums is its own range of so many), and
+  // Losses made inside the sublayer: the number of sums it adds to (AuxLoss::sums is its own range of them), and
   // what they say at the end of an optimizer step. All ranks call end_step() with the same sums after the weights were
   // updated; a router's bias may change there.
   virtual int64_t num_aux_sums() const { return 0; }

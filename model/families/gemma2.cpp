@@ -1,5 +1,5 @@
 // Gemma 2 (Gemma Team 2024): alternating sliding windows, soft-caps of the scores and of the logits.
-#include "model/gemma.h"
+#include "model/families/gemma.h"
 
 namespace hone {
 namespace {

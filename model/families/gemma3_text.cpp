@@ -1,6 +1,6 @@
 // Gemma 3 (Gemma Team 2025), text only: five layers with a sliding window for each layer with full attention, RoPE with
 // another base in each kind, an RMSNorm on each head of q and k.
-#include "model/gemma.h"
+#include "model/families/gemma.h"
 
 namespace hone {
 namespace {

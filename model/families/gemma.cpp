@@ -1,4 +1,4 @@
-#include "model/gemma.h"
+#include "model/families/gemma.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "model/llama_moe.h"
+#include "model/moe/llama_moe.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #pragma once
 // The decoder of Llama with experts in place of the MLPs of some layers: Mixtral, OLMoE, Qwen2-MoE, Qwen3-MoE.
 #include "model/llama_like.h"
-#include "model/moe.h"
+#include "model/moe/moe.h"
 
 namespace hone {
 
