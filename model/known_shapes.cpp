@@ -16,6 +16,7 @@ struct Shape {
   int64_t positions;
   bool tied = true;
   double rope_theta = 10000;
+  int64_t experts = 0, choices = 0, expert_mlp = 0;  // of a mixture: experts, those of a token, and an expert's width
 };
 
 // The shapes of the benchmarks have tied embeddings: their parameter counts equal those of other programs' benchmarks
@@ -30,7 +31,10 @@ const std::map<std::string, Shape>& shapes() {
       {"qwen2.5-1.5b", {"qwen2", 1536, 8960, 28, 12, 2, 128, 151936, 1e-6, 32768}},
       {"qwen2.5-7b", {"qwen2", 3584, 18944, 28, 28, 4, 128, 152064, 1e-6, 32768, false, 1e6}},
       {"qwen3-0.6b", {"qwen3", 1024, 3072, 28, 16, 8, 128, 151936, 1e-6, 32768}},
-      {"llama3-8b", {"llama", 4096, 14336, 32, 32, 8, 128, 128256, 1e-6, 32768}}};
+      {"llama3-8b", {"llama", 4096, 14336, 32, 32, 8, 128, 128256, 1e-6, 32768}},
+      {"olmoe-1b-7b", {"olmoe", 2048, 1024, 16, 16, 16, 128, 50304, 1e-5, 4096, false, 10000, 64, 8, 1024}},
+      {"qwen3-30b-a3b", {"qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, 1e-6, 32768, false, 1e6, 128, 8, 768}},
+      {"mixtral-8x7b", {"mixtral", 4096, 14336, 32, 32, 8, 128, 32000, 1e-5, 32768, false, 1e6, 8, 2, 14336}}};
   return all;
 }
 
@@ -50,20 +54,26 @@ Json known_shape(const std::string& name) {
   HONE_CHECK(found != shapes().end(), "unknown shape '", name, "'", suggestion(name, known), "; known: ", join(known));
   const Shape& shape = found->second;
   // The config keys of llama. The other families read them as well.
-  return JsonObject{{"model_type", shape.family},
-                    {"hidden_size", shape.width},
-                    {"intermediate_size", shape.mlp},
-                    {"num_hidden_layers", shape.layers},
-                    {"num_attention_heads", shape.heads},
-                    {"num_key_value_heads", shape.kv_heads},
-                    {"head_dim", shape.head_dim},
-                    {"vocab_size", shape.vocabulary},
-                    {"max_position_embeddings", shape.positions},
-                    {"rope_theta", shape.rope_theta},
-                    {"rms_norm_eps", shape.eps},
-                    {"initializer_range", 0.02},
-                    {"hidden_act", "silu"},
-                    {"tie_word_embeddings", shape.tied}};
+  JsonObject out{{"model_type", shape.family},
+                 {"hidden_size", shape.width},
+                 {"intermediate_size", shape.mlp},
+                 {"num_hidden_layers", shape.layers},
+                 {"num_attention_heads", shape.heads},
+                 {"num_key_value_heads", shape.kv_heads},
+                 {"head_dim", shape.head_dim},
+                 {"vocab_size", shape.vocabulary},
+                 {"max_position_embeddings", shape.positions},
+                 {"rope_theta", shape.rope_theta},
+                 {"rms_norm_eps", shape.eps},
+                 {"initializer_range", 0.02},
+                 {"hidden_act", "silu"},
+                 {"tie_word_embeddings", shape.tied}};
+  if (shape.experts == 0) return out;
+  out.emplace_back("num_experts", shape.experts);
+  out.emplace_back("num_experts_per_tok", shape.choices);
+  out.emplace_back("moe_intermediate_size", shape.expert_mlp);
+  out.emplace_back("norm_topk_prob", std::string_view(shape.family) == "qwen3_moe");
+  return out;
 }
 
 }  // namespace hone

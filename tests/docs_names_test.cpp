@@ -157,7 +157,7 @@ const std::set<std::string>& metric_literals() {
   static const std::set<std::string> literals = [] {
     static const std::regex literal(R"re("([A-Za-z0-9_/]+)")re");
     std::set<std::string> out;
-    for (const char* folder : {"train", "posttrain", "pretrain", "rollout", "run", "eval", "data", "core/io"})
+    for (const char* folder : {"model", "train", "posttrain", "pretrain", "rollout", "run", "eval", "data", "core/io"})
       for (const auto& entry : fs::recursive_directory_iterator(source_folder() / folder))
         if (entry.path().extension() == ".cpp" || entry.path().extension() == ".h")
           for (const std::string& text : matches(read_file(entry.path()), literal)) out.insert(text);

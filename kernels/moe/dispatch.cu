@@ -13,7 +13,7 @@
 // Numerics  integers: the order is exact. combine adds in ascending c with fmaf from 0. weight_backward: a lane adds
 //           every 32nd element in ascending order, then warp_sum().
 // PDL       none.
-// Limits    E words of shared memory.
+// Limits    E <= 12288.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/moe/dispatch.h"
@@ -112,8 +112,7 @@ void dispatch(Context& context, const MoeDispatch& args) {
   const ScratchScope scope(context);
   int32_t* const counts = numbers<int32_t>(context.scratch().take(DType::i32, {std::max(parts, 1), E}));
   const size_t bytes = static_cast<size_t>(E) * sizeof(int32_t);
-  allow_shared_memory(count_kernel, bytes);
-  allow_shared_memory(place_kernel, bytes);
+  HONE_CHECK(bytes <= 48 * 1024, "moe_dispatch: ", E, " experts, at most ", 48 * 1024 / sizeof(int32_t), " on cuda");
   const cudaStream_t stream = cuda_stream(context);
   const auto* const experts = numbers<const int32_t>(args.experts);
   auto* const offsets = numbers<int32_t>(args.offsets);

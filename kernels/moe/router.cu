@@ -2,7 +2,7 @@
 //
 // Use       every shape.
 // Tile      one token per warp.
-// Roles     4 warps per block, all alike.
+// Roles     up to 4 warps per block, all alike.
 // Pipeline  none.
 // Smem      dynamic, per warp: forward 2 * E + num_groups + k words (scores, keys, ranks of groups, choices); backward
 // E
@@ -10,7 +10,7 @@
 // Numerics  f32. Keys are compared as integers of the same order, so a choice is exact: among equal keys the lower
 //           expert wins. Sums over experts: router_token.cuh; sums over choices: ascending.
 // PDL       none.
-// Limits    2 * E + num_groups + k words per warp fit the shared memory of a block.
+// Limits    2 * E + num_groups + k words are at most 48 KB.
 #include "kernels/check_shape.h"
 #include "kernels/moe/router_token.cuh"
 
@@ -110,12 +110,13 @@ __device__ inline void store_scores(float* scores, const TokenLogits& token, Rou
 __global__ void __launch_bounds__(32 * router_warps)
     forward_kernel(int32_t* experts, float* weights, const float* logits, const float* bias, RouterShape s) {
   extern __shared__ uint32_t shared[];
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, E = s.num_experts;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, E = s.num_experts,
+            warps = static_cast<int>(blockDim.x) / 32;
   uint32_t* const keys = shared + warp * (2 * E + s.num_groups + s.num_choices);
   float* const scores = reinterpret_cast<float*>(keys + E);
   uint32_t* const ranks = keys + 2 * E;
   int* const chosen = reinterpret_cast<int*>(ranks + s.num_groups);
-  const int64_t t = int64_t{blockIdx.x} * router_warps + warp;
+  const int64_t t = int64_t{blockIdx.x} * warps + warp;
   if (t >= s.tokens) return;
   const TokenLogits token{logits + t * s.logits_stride, E, lane};
   store_scores(scores, token, s.scores);
@@ -142,9 +143,10 @@ __global__ void __launch_bounds__(32 * router_warps)
 __global__ void __launch_bounds__(32 * router_warps)
     backward_kernel(float* dlogits, const float* dweights, const int32_t* experts, const float* logits, RouterShape s) {
   extern __shared__ float gradients[];
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, E = s.num_experts;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, E = s.num_experts,
+            warps = static_cast<int>(blockDim.x) / 32;
   float* const scores = gradients + warp * E;
-  const int64_t t = int64_t{blockIdx.x} * router_warps + warp;
+  const int64_t t = int64_t{blockIdx.x} * warps + warp;
   if (t >= s.tokens) return;
   const TokenLogits token{logits + t * s.logits_stride, E, lane};
   const int32_t* const chosen = experts + t * s.experts_stride;
@@ -186,17 +188,27 @@ RouterShape shape_of(const Tensor& logits, const Tensor& experts, const Tensor& 
   return s;
 }
 
-unsigned blocks_of(const RouterShape& s) { return static_cast<unsigned>((s.tokens + router_warps - 1) / router_warps); }
+// As many warps per block as fit 48 KB of shared memory.
+struct RouterLaunch {
+  int warps;
+  unsigned blocks;
+  size_t bytes;
+  RouterLaunch(const OpBase& op, const RouterShape& s, int words_per_warp) {
+    constexpr int most_words = 48 * 1024 / sizeof(uint32_t);
+    HONE_CHECK(words_per_warp <= most_words, op.name(), ": ", s.num_experts, " experts are too many on cuda");
+    warps = std::min(router_warps, most_words / words_per_warp);
+    blocks = static_cast<unsigned>((s.tokens + warps - 1) / warps);
+    bytes = static_cast<size_t>(warps * words_per_warp) * sizeof(uint32_t);
+  }
+};
 
 void forward(Context& context, const RouterForward& args) {
   check_router_forward(args);
   RouterShape s = shape_of(args.logits, args.experts, args.weights, args.rule);
   s.logit_keys = !args.bias && s.num_groups == 1;
   if (s.tokens == 0) return;
-  const size_t bytes =
-      static_cast<size_t>(router_warps * (2 * s.num_experts + s.num_groups + s.num_choices)) * sizeof(uint32_t);
-  allow_shared_memory(forward_kernel, bytes);
-  forward_kernel<<<blocks_of(s), 32 * router_warps, bytes, cuda_stream(context)>>>(
+  const RouterLaunch launch(router_forward, s, 2 * s.num_experts + s.num_groups + s.num_choices);
+  forward_kernel<<<launch.blocks, 32 * launch.warps, launch.bytes, cuda_stream(context)>>>(
       numbers<int32_t>(args.experts), numbers<float>(args.weights), numbers<const float>(args.logits),
       args.bias ? numbers<const float>(args.bias) : nullptr, s);
   check_launch(router_forward);
@@ -207,9 +219,8 @@ void backward(Context& context, const RouterBackward& args) {
   RouterShape s = shape_of(args.logits, args.experts, args.dweights, args.rule);
   s.dlogits_stride = args.dlogits.row_stride;
   if (s.tokens == 0) return;
-  const size_t bytes = static_cast<size_t>(router_warps * s.num_experts) * sizeof(float);
-  allow_shared_memory(backward_kernel, bytes);
-  backward_kernel<<<blocks_of(s), 32 * router_warps, bytes, cuda_stream(context)>>>(
+  const RouterLaunch launch(router_backward, s, s.num_experts);
+  backward_kernel<<<launch.blocks, 32 * launch.warps, launch.bytes, cuda_stream(context)>>>(
       numbers<float>(args.dlogits), numbers<const float>(args.dweights), numbers<const int32_t>(args.experts),
       numbers<const float>(args.logits), s);
   check_launch(router_backward);

@@ -23,7 +23,7 @@ Json upcycled_config(const Model& dense, const UpcycleOptions& options) {
   }
   const bool qwen = family == "qwen3";
   config.set("model_type", qwen ? "qwen3_moe" : "mixtral");
-  config.set(qwen ? "num_experts" : "num_local_experts", options.num_experts);
+  config.set("num_experts", options.num_experts);
   config.set("num_experts_per_tok", options.num_choices);
   if (qwen) {
     config.set("moe_intermediate_size", dense.shape().intermediate_size);

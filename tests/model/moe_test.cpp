@@ -1,11 +1,12 @@
 // Mixtures of experts: what the contract of families (family_test.cpp) does not say.
-#include "model/moe.h"
+#include "model/moe/moe.h"
 
 #include "core/io/safetensors.h"
-#include "model/families/llama_moe.h"
 #include "model/flops.h"
 #include "model/io/upcycle.h"
+#include "model/known_shapes.h"
 #include "model/mlp.h"
+#include "model/moe/llama_moe.h"
 #include "tests/model/chain_loss.h"
 
 namespace hone::test {
@@ -14,7 +15,7 @@ namespace {
 class MoeTest : public testing::Test {
  protected:
   std::unique_ptr<Model> tiny(const std::string& family, const JsonObject& changes = {}) {
-    return make_tiny(context_, with(tiny_config(family), changes));
+    return make_tiny(context_, with(with(tiny_config(family), {{"num_experts_per_tok", 2}}), changes));
   }
   // The sums of a training pass over these sequences, each token with the weight 1 / 18.
   std::vector<double> sums_of(Model& model, std::span<const BatchPart> parts) {
@@ -62,7 +63,7 @@ std::unique_ptr<Moe> deepseek(const std::string& block) {
       .num_choices = 2,
       .inner_size = 5,
       .num_layers = 2,
-      .rule = {.scores = RouterScores::sigmoid, .normalize = true, .scale = 2.5f, .num_groups = 4, .top_groups = 2},
+      .rule = {.scores = RouterScores::sigmoid, .normalize = true, .scale = 2.5f, .num_groups = 4, .top_groups = 4},
       .balance_coef = 0.1,
       .z_coef = 0.05};
   auto out =
@@ -111,7 +112,7 @@ TEST_F(MoeTest, ReportsTheLoad) {
   EXPECT_EQ(metrics.at("moe/dropped"), 0);
   for (const int layer : {0, 1}) {
     double all = 0;
-    for (int e = 0; e < 4; ++e) all += metrics.at(concat("moe/load/layer_", layer, "/expert_", e));
+    for (int e = 0; e < 4; ++e) all += metrics.at(concat("moe/load/", layer, "/", e));
     EXPECT_NEAR(all, 1, 1e-5);
   }
 }
@@ -252,9 +253,22 @@ TEST_F(MoeTest, UpcyclingRefusesFamiliesWithoutExperts) {
 }
 
 TEST_F(MoeTest, CountsActiveParameters) {
-  const auto model = make_model(tiny_config("qwen3_moe"), "test");
+  const auto model = make_model(with(tiny_config("qwen3_moe"), {{"num_experts_per_tok", 2}}), "test");
   const int64_t attention = 12 * (24 + 2 * 12) + 24 * 12, experts = 4 * 3 * 12 * 10, router = 4 * 12, head = 19 * 12;
   EXPECT_EQ(count_flops(*model, 1).active_params, 2 * (attention + experts / 2 + router) + head);
+}
+
+// As their model cards say: billions of parameters, all and active.
+TEST_F(MoeTest, KnownShapesHaveTheirSizes) {
+  for (const auto& [name, all, active] : {std::tuple{"olmoe-1b-7b", 6.92e9, 1.28e9},
+                                          {"qwen3-30b-a3b", 30.5e9, 3.35e9},
+                                          {"mixtral-8x7b", 46.7e9, 12.9e9}}) {
+    const auto model = make_model(known_shape(name), name);
+    double used = 0;
+    for (const Param* param : model->params()) used += static_cast<double>(param->num_elements()) * param->active_share;
+    EXPECT_NEAR(static_cast<double>(model->num_params()), all, 0.01 * all) << name;
+    EXPECT_NEAR(used, active, 0.02 * active) << name;
+  }
 }
 
 TEST_F(MoeTest, RefusesConfigsThatDoNotFit) {

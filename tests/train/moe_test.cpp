@@ -20,7 +20,8 @@ Outcome train(Context& context, const JsonObject& changes, int64_t micro_batch_t
   config.micro_batch_tokens = micro_batch_tokens;
   config.recompute = recompute;
   config.norm_piece = 64;
-  const std::unique_ptr<Model> model = make_tiny(context, with(tiny_config("olmoe"), changes));
+  const std::unique_ptr<Model> model =
+      make_tiny(context, with(with(tiny_config("olmoe"), {{"num_experts_per_tok", 2}}), changes));
   Trainer trainer(context, *model, config, ranks);
   const size_t lengths[] = {7, 12, 3, 9};
   const std::vector<Sample> samples = make_samples(lengths);

@@ -1,4 +1,4 @@
-#include "model/moe.h"
+#include "model/moe/moe.h"
 
 #include <cmath>
 
@@ -316,7 +316,7 @@ void Moe::report_load(std::span<const double> load, double dropped, AuxReport& r
     most = std::max(most, share * E);
     least = std::min(least, share * E);
     if (config_.num_layers * config_.num_experts <= most_single_loads)
-      report.add(concat("moe/load/layer_", index_, "/expert_", e), share);
+      report.add(concat("moe/load/", index_, "/", e), share);
   }
   report.add("moe/load_entropy", entropy / std::log(E));
   report.add("moe/load_violation_max", most - 1);
