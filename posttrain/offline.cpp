@@ -173,7 +173,7 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
   const Needs needs = objective.needs();
   auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
   if (taught) taught->load_teacher(stage);
-  SourceGroups loaded = load_sources(sources, eval_share_, stage.seed);
+  SourceGroups loaded = load_sources(sources, eval_share_, stage.data_seed);
   std::vector<Group>&train = loaded.train, &held = loaded.held;
   if (!eval_files_.empty()) held = load_held({.files = eval_files_, .generator = {}});
   log::info(stage.name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
@@ -200,7 +200,7 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
     return prepare ? prepare(batch, objective, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
   };
 
-  Mixture order(loaded.parts, stage.seed);
+  Mixture order(loaded.parts, stage.data_seed);
   std::vector<Group*> batch;
   const auto step = [&](int64_t index, double learning_rate) {
     const Rollback undo_order(order), undo_objective(objective);

@@ -12,6 +12,7 @@
 #include "model/io/adapter.h"
 #include "model/io/model_folder.h"
 #include "rollout/speculative/draft_vocabulary.h"
+#include "run/check_optimizer.h"
 #include "run/start.h"
 #include "train/stage.h"
 
@@ -170,6 +171,7 @@ void check(RunCheck& of) {
   if (of.tokenizer)
     check_vocabulary(of, of.recipe.tokenizer.empty() ? "model.path" : "tokenizer", of.tokenizer->vocab_size());
   check_stages(of);
+  check_optimizers(of.recipe, of.model.get(), of.problems, of.stages_done);
   check_draft(of);
   check_evaluations(of);
   of.problems.throw_if_any();

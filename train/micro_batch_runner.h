@@ -36,6 +36,7 @@ class HostFetch {
 struct MicroBatchPosition {
   // step: steps done before it. first_sample, first_token: indices within the step.
   int64_t step = 0, first_sample = 0, first_token = 0;
+  Tensor aux_sums{};  // AuxLoss::sums of this micro-batch; empty if the model has none
 };
 
 // Owns the memory of tape and columns and keeps it from one micro-batch to the next. One thread. On the meta device
@@ -87,7 +88,10 @@ class MicroBatchRunner {
     Tensor rows, targets;
   };
   Packed pack(const MicroBatchData& staging);
-  Tensor forward(const Packed& packed, const MicroBatchPosition& place);
+  Tensor forward(const MicroBatchData& staging, const Packed& packed, const MicroBatchPosition& place,
+                 const Objective& objective, double scale);
+  // Each token's share of the step's loss, for losses made inside layers.
+  AuxLoss aux_loss(const MicroBatchData& staging, LossUnit unit, double scale, Tensor sums);
   Tensor dhidden_for(Tensor rows) { return arena_.take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
   // The entries of a column at the rows that lm_head reads, on the device.
   Tensor rows_of(const MicroBatchData& staging, std::span<const float> column);
@@ -110,7 +114,7 @@ class MicroBatchRunner {
   float z_loss_, inv_temperature_;
   EmbeddingNoise noise_;
   bool computes_gradients_ = true;
-  std::vector<float> row_values_;
+  std::vector<float> row_values_, token_weights_;
 };
 
 }  // namespace hone

@@ -71,7 +71,9 @@ struct StageContext {
   std::string name = {};
   int64_t index = 0;       // place in the recipe
   int64_t first_step = 0;  // optimizer steps of the stages before this one
-  uint64_t seed = 0;       // of data order and sampling
+  uint64_t seed = 0;       // of dropout and of noise in training
+  uint64_t data_seed = 0;  // of the order of data
+  uint64_t sampling_seed = 0;
   DType save_dtype = DType::f32;
   double peak_flops = 0;      // FLOP/s of the device, which mfu is a share of (train/peak_flops.h); 0 = unknown
   int64_t planned_bytes = 0;  // device memory of the run at its peak, as planned; 0 = not planned

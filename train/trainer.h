@@ -13,6 +13,7 @@
 #include "train/memory_plan.h"
 #include "train/objective.h"
 #include "train/optim/optimizer.h"
+#include "train/optim/param_groups.h"
 #include "train/phase_timer.h"
 
 namespace hone {
@@ -26,6 +27,9 @@ struct TrainerConfig {
   double z_loss = 0;
   std::string recompute = "none";  // none | selective | full
   Choice<OptimizerSettings> optimizer{"adamw"};
+  std::vector<ParamGroup> groups;  // of the policy's parameters; a critic has none
+  // "previous": the optimizer starts with the state and the step count of the checkpoint that the stage starts from.
+  std::string optimizer_from;
   CriticConfig critic;     // not in fields(): a stage adds these keys if its objectives need a critic
   double temperature = 1;  // of the log-probs that an objective sees: the sampling temperature in RL, else 1
   // Uniform noise on the embeddings (kernels/elementwise/noise.h), a function of noise_seed and the sample's position
@@ -108,6 +112,9 @@ class Trainer : public Stateful {
   // load_state() takes the tensors of all ranks, saved by any number of them.
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
+  // Goes on from another trainer's saved state: the policy's optimizer and the number of its updates. A critic starts
+  // anew. Throws an Error that names what does not fit: the optimizer's kind, a parameter, its size or a dtype.
+  void continue_from(const StateSection& section);
 
  private:
   struct Impl;

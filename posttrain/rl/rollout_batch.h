@@ -34,6 +34,9 @@ class RolloutBatch {
   // copied. The other samples take a scoring pass, which the ranks share.
   void set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
                     bool exact_sampler = true, const Ranks& ranks = {});
+  // Writes old_logp and old_entropy of all samples by a scoring pass, which the ranks share: log-probs and entropies
+  // under the model as it is now.
+  void set_old_entropy(Context& context, Model& model, double temperature, const Ranks& ranks = {});
   // One epoch: the samples in a random order of (seed, pass), cut into `count` updates. If `unit` is pair, groups stay
   // together and in order. A single update keeps the samples' own order. An update without samples is left out.
   std::vector<std::vector<const Sample*>> mini_batches(int64_t count, LossUnit unit, uint64_t seed,

@@ -11,6 +11,7 @@
 #include "core/net/bearer_keys.h"
 #include "posttrain/data_completions.h"
 #include "posttrain/losses/group_pairs.h"
+#include "posttrain/losses/top_entropy.h"
 #include "posttrain/reference.h"
 #include "posttrain/rl/replica_backend.h"
 #include "posttrain/rl/reward_watch.h"
@@ -132,7 +133,7 @@ class Rl : public Stage {
             .rollout = true,
             .dealt_prompts =
                 rollouts_.max_staleness == 0 || rollouts_.deterministic ? rounds_.prompts_per_step : int64_t{0},
-            .scores_samples = facts().off_policy,
+            .scores_samples = facts().off_policy || objective->needs().has(columns::old_entropy),
             .evaluates = loop_.eval_steps > 0,
             .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
@@ -175,18 +176,14 @@ class Rl : public Stage {
     log_distribution(objective.needs());
     auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
     if (taught) taught->load_teacher(stage);
-    const uint64_t seed = stage.seed;
     CollectorConfig actor_config = actor_;
-    std::map<std::string, RewardSpec> source_rewards;
-    for (const DataSource<RlSource>& source : all_sources()) {
+    for (const DataSource<RlSource>& source : all_sources())
       actor_config.source_formats[source.name] = source.settings.format;
-      source_rewards[source.name] = source.settings.reward;
-    }
-    actor_config.reward = reward_of_sources(source_rewards);
+    actor_config.reward = reward_of_sources(rewards_by_source());
     actor_config.max_positions = stage.model->shape().max_positions;
     if (actor_config.reward.reward)
       actor_config.reward.reward->begin({.folder = stage.run_folder, .rank = stage.ranks.rank()});
-    actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
+    actor_config.sampling.seed ^= static_cast<int64_t>(stage.sampling_seed >> 1);
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
     loop.trainer.temperature = temperature();
@@ -196,7 +193,7 @@ class Rl : public Stage {
     std::unique_ptr<Reference> reference;
     if (objective.needs().has(columns::reference_logp))
       reference = std::make_unique<Reference>(stage, loop.trainer.temperature);
-    TaskSchedule rounds(rounds_, tasks, seed, parts);
+    TaskSchedule rounds(rounds_, tasks, stage.data_seed, parts);
     WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
     const bool dealt = deals_rollouts(stage);
@@ -269,7 +266,13 @@ class Rl : public Stage {
     const SamplingParams& sampling = actor_.sampling;
     return {.off_policy = rollouts_.max_staleness > 0 || !exact_engine_ || !sampling.distribution_changes().empty(),
             .temperature = sampling.top_k == 1 ? 0 : sampling.temperature,
-            .group_size = actor_.num_generations};
+            .group_size = actor_.num_generations,
+            .reward_weights = weights_by_source(rewards_by_source(), actor_.environment)};
+  }
+  std::map<std::string, RewardSpec> rewards_by_source() const {
+    std::map<std::string, RewardSpec> out;
+    for (const DataSource<RlSource>& source : all_sources()) out[source.name] = source.settings.reward;
+    return out;
   }
   // Validates the objective under these facts.
   void require_fit(Fields& f, const char* key, const RunFacts& facts) const {
@@ -336,10 +339,12 @@ class Rl : public Stage {
     StageContext& stage = of.stage;
     const Needs needs = of.objective.needs();
     if (of.taught && of.taught->sampled_share() < 1)
-      use_data_completions(batch.groups, of.taught->sampled_share(), *stage.tokenizer, stage.seed,
+      use_data_completions(batch.groups, of.taught->sampled_share(), *stage.tokenizer, stage.data_seed,
                            static_cast<uint64_t>(step));
     if (needs.has(columns::teacher_logp)) of.taught->write_teacher_logp(stage, batch.groups, temperature());
-    if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
+    if (needs.has(columns::old_entropy))
+      batch.set_old_entropy(stage.context, *stage.model, temperature(), stage.ranks);
+    else if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
       batch.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact, stage.ranks);
     if (of.reference) of.reference->score_into(batch.groups);
     if (needs.critic) batch.set_values(shared_values(stage.ranks, of.trainer, batch.samples()));
@@ -361,7 +366,7 @@ class Rl : public Stage {
     const Updated updated = step < critic_warmup_ ? Updated::critic : Updated::all;
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-      for (const auto& mini : trained.mini_batches(num_mini_batches_, of.objective.needs().unit, stage.seed,
+      for (const auto& mini : trained.mini_batches(num_mini_batches_, of.objective.needs().unit, stage.data_seed,
                                                    static_cast<uint64_t>(step * num_iterations_ + epoch)))
         updates.push_back(of.trainer.step(mini, of.objective, learning_rate, updated));
     if (sync_.due(step + 1)) of.reference->move_toward(*stage.model, sync_.ref_model_mixup_alpha);

@@ -119,6 +119,40 @@ TEST_F(RecipeCheck, AnUnknownColumnHasTheLineOfItsTemplate) {
   expect({"stage.rl.prompt='{question'"}, {"a { without }"});
 }
 
+// Names of parameters are known before the weights are.
+TEST_F(RecipeCheck, ParameterGroupsMatchTensorsOfTheModel) {
+  const auto with_group = [&](const std::string& match, const std::string& more = "") {
+    std::string text = with_folder(recipe_text);
+    const std::string before = "[[stage]]\nkind = \"sft\"";
+    text.insert(text.find(before), concat("[[stage.groups]]\nmatch = \"", match, "\"\n", more));
+    return test::error_of([&] { check_recipe(read_recipe(Config::from_text(text, "recipe.toml"))); });
+  };
+  EXPECT_EQ(with_group("*q_proj*"), "no error");
+  const std::string none = with_group("*qproj*");
+  for (const char* word : {"recipe.toml:19:9: stage pretrain: '*qproj*' matches no trained parameter; near it are ",
+                           "model.layers.0.self_attn.q_proj.weight"})
+    EXPECT_NE(none.find(word), std::string::npos) << none;
+  const std::string malformed = with_group("(q_proj");
+  EXPECT_NE(malformed.find("recipe.toml:19:9: match = '(q_proj' is no regular expression"), std::string::npos)
+      << malformed;
+  const std::string taken = with_group("*", "[[stage.groups]]\nmatch = \"*norm*\"\n");
+  EXPECT_NE(taken.find("recipe.toml:21:9: stage pretrain: '*norm*' takes no parameter: groups before it"),
+            std::string::npos)
+      << taken;
+}
+
+TEST_F(RecipeCheck, AnOptimizerGoesOnWithOneOfItsKind) {
+  EXPECT_EQ(error_of({"stage.sft.optimizer_from=previous"}), "no error");
+  expect({"stage.sft.optimizer_from=previous", "stage.sft.optimizer=muon"},
+         {"stage sft: optimizer_from = previous: the optimizer of stage pretrain is adamw, and this stage's is muon"});
+  expect({"stage.pretrain.optimizer_from=previous"},
+         {"stage pretrain: optimizer_from = previous: no stage before this one trains, and the recipe has no "
+          "model.path"});
+  expect({"stage.sft.optimizer_from=first"}, {"optimizer_from is 'first': it must be previous, or empty"});
+  expect({"stage.sft.optimizer_from=previous", "model.lora.r=2"},
+         {"stage pretrain trains weights, and this stage trains the others"});
+}
+
 TEST_F(RecipeCheck, AllProblemsAreReportedAtOnce) {
   const std::string error = error_of({"stage.sft.prompt='{quesion}'", "stage.rl.files=FOLDER/none.jsonl",
                                       "eval.0.task=gsm8kk", "runs=FOLDER/train.jsonl/runs"});

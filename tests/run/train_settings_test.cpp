@@ -151,6 +151,25 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
         << kind << objective;
 }
 
+TEST(ContradictingSettings, OfPolicyLossesAreRefusedWithTheirLine) {
+  const auto refused = [](const std::string& more, const std::string& words) {
+    const std::string error = error_of([&] { read(rl_with(more)); });
+    EXPECT_NE(error.find("recipe.toml:5:"), std::string::npos) << error;
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  };
+  refused("rollout_rs = \"seq_mean_k1\"\n", "needs bounds");
+  refused("top_entropy_quantile = 20\n", "must be in [0, 1]");
+  refused("multi_objective_aggregation = \"normalise\"\n", "sum_then_normalize or normalize_then_sum");
+  refused("loss_agg_mode = \"mean\"\n", "token-mean");
+  EXPECT_NE(error_of([] {
+              read(
+                  "kind = \"rl\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\nreward = { kind = "
+                  "\"composite\", parts = [ { kind = \"number\", name = \"length_penalty\" } ] }\nlength_penalty = "
+                  "0.1\n");
+            }).find("give it another name"),
+            std::string::npos);
+}
+
 TEST(ContradictingSettings, AreRefused) {
   EXPECT_NE(error_of([] { read(rl_with("use_bias_correction_kl = true\n")); }).find("needs a beta above 0"),
             std::string::npos);
@@ -182,6 +201,9 @@ TEST(SeldomMeantSettings, AreWarnedOf) {
                        "weigh more"))
         << type;
   EXPECT_FALSE(warns(read(rl), "weigh more"));
+  EXPECT_FALSE(
+      warns(read(rl_with("importance_sampling_level = \"sequence\"\nloss_agg_mode = \"seq-mean-token-mean\"\n")),
+            "weigh more"));
   EXPECT_FALSE(warns(read(rl_with("objective = \"rloo\"\n")), "weigh more"));
   EXPECT_TRUE(warns(read(rl_with("epsilon = 0.0\n")), "epsilon is 0"));
   EXPECT_TRUE(warns(read("kind = \"sft\"\nlearning_rate = 0.0\n"), "learning_rate is 0"));
