@@ -356,7 +356,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.update(learning_rate);
   if (!m.is_dry_run()) m.context.scratch().reserve(0);  // merges what bodies took beyond the plan
   report.metrics = sums.metrics.means();
-  m.end_step(sums, report);
+  if (updated == Updated::all) m.end_step(sums, report);  // it may change a layer's state (expert balance)
   if (m.has_two_norms()) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();
   return report;
@@ -440,10 +440,15 @@ void Trainer::save_state(StateSection& section) const {
   for (NamedTensor& named : own.tensors) section.tensors.push_back({concat(critic_prefix, named.name), named.tensor});
 }
 
+// Absent if there are none.
+static int64_t critic_steps_of(const StateSection& section) {
+  const Json* const count = section.values.find("critic_steps");
+  return count ? count->as_int("trainer state: critic_steps") : 0;
+}
+
 void Trainer::load_state(const StateSection& section) {
   impl_->steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
-  const Json* const alone = section.values.find("critic_steps");
-  impl_->critic_steps = alone ? alone->as_int("trainer state: critic_steps") : 0;
+  impl_->critic_steps = critic_steps_of(section);
   impl_->policy.load_state(section);
   if (!section.values.at("critic", "trainer state").as_bool("trainer state: critic")) return;
   StateSection own;
@@ -463,7 +468,7 @@ void Trainer::continue_from(const StateSection& section) {
   }
   const int64_t steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
   impl_->policy.load_state(section);
-  impl_->steps = steps;
+  impl_->steps = steps - critic_steps_of(section);  // updates of the policy
 }
 
 }  // namespace hone

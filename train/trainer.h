@@ -112,8 +112,8 @@ class Trainer : public Stateful {
   // load_state() takes the tensors of all ranks, saved by any number of them.
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
-  // Goes on from another trainer's saved state: the policy's optimizer and the number of steps. A critic starts anew.
-  // Throws an Error that names what does not fit: the optimizer's kind, a parameter, its size or a dtype.
+  // Goes on from another trainer's saved state: the policy's optimizer and the number of its updates. A critic starts
+  // anew. Throws an Error that names what does not fit: the optimizer's kind, a parameter, its size or a dtype.
   void continue_from(const StateSection& section);
 
  private:

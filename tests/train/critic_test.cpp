@@ -184,6 +184,20 @@ TEST_P(CriticTrunk, AWarmUpResumesBitForBit) {
   EXPECT_EQ(weights_of(*uninterrupted.model), weights_of(*resumed.model));
 }
 
+// The next stage's optimizer goes on from the updates of the policy.
+TEST_P(CriticTrunk, ContinuesFromThePolicysUpdates) {
+  const std::vector<Sample> samples = with_returns();
+  const RegressionAndPolicy objective;
+  Rig warmed(with_trunk(GetParam())), next;
+  for (const Updated updated : {Updated::critic, Updated::critic, Updated::all})
+    warmed.trainer.step(pointers(samples), objective, 0.01, updated);
+  StateSection section;
+  warmed.trainer.save_state(section);
+  next.trainer.continue_from(section);
+  EXPECT_EQ(warmed.trainer.steps_done(), 3);
+  EXPECT_EQ(next.trainer.steps_done(), 1);
+}
+
 TEST(Critic, AStepOfTheCriticAloneNeedsOne) {
   Rig rig;
   const std::vector<Sample> samples = with_returns();
