@@ -157,6 +157,7 @@ void check_stages(RunCheck& of) {
                        .name = spec.name,
                        .tokenizer = of.tokenizer ? &*of.tokenizer : nullptr,
                        .model = of.model.get(),
+                       .adapters = start_lora(of.recipe).r > 0 && spec.stage->trains_adapters(),
                        .run_folder = of.run_folder,
                        .is_made_earlier = [&of, i](const fs::path& path) { return is_made_earlier(of, i, path); }});
     hand_chat_template_on(of, *spec.stage);

@@ -166,6 +166,7 @@ bool is_fixed_for_begun_stage(const std::string& key) {
                                                                 "moments",
                                                                 "beta1",
                                                                 "critic.trunk",
+                                                                "sync_ref_model",
                                                                 "completion_only_loss",
                                                                 "assistant_only_loss",
                                                                 "when",

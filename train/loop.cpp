@@ -233,7 +233,7 @@ class Loop {
                   [&](const std::filesystem::path& folder) {
                     save_model_ ? save_model_(folder) : save_model_folder(stage_, folder);
                   },
-                  std::map<std::string, const Stateful*>(sections_.begin(), sections_.end()), {"trainer"});
+                  std::map<std::string, const Stateful*>(sections_.begin(), sections_.end()), {"trainer", "reference"});
     last_saved_ = step_;
     since_saved_ = {};
   }

@@ -169,6 +169,15 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   const double loss = evaluate(staging, objective, scale, metrics);
   if (!std::isfinite(loss)) return loss;
 
+  if (!computes_gradients_) {
+    const Tensor dvalue = rows_of(staging, staging.grad_value).view({rows, 1});
+    context_.zero(dhidden);  // a shared trunk's critic adds to it; nothing reads the sum
+    phases_.mark(Phase::data);
+    pass_.begin_backward();
+    critic->backward(dhidden, dvalue, hidden);
+    phases_.mark(Phase::lm_head);
+    return loss;
+  }
   LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
   if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
@@ -232,11 +241,12 @@ double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective
   const Packed packed = pack(staging);
   const Tensor hidden = forward(staging, packed, place, objective, scale), dhidden = dhidden_for(packed.rows);
   const double loss = run_lm_head(staging, objective, scale, critic, metrics, packed, hidden, dhidden);
-  if (std::isfinite(loss)) {
-    pass_.backward(dhidden);
-  } else {
+  if (!std::isfinite(loss))
     skip_backward(critic);
-  }
+  else if (computes_gradients_)
+    pass_.backward(dhidden);
+  else
+    pass_.skip_backward();
   phases_.mark(Phase::backward);
   return loss;
 }

@@ -57,6 +57,8 @@ class MicroBatchRunner {
   // it is not finite, the backward pass computes nothing.
   double run(MicroBatchData& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
              Critic* critic, MetricSums& metrics);
+  // False: run() computes no gradients of the model, only the critic's. With a critic alone.
+  void compute_gradients(bool of_model) { computes_gradients_ = of_model; }
   // Returns the objective's loss of the micro-batch's columns and writes its gradient into `staging`.
   double evaluate(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) const;
   // Calls the hooks of a micro-batch's passes and computes nothing: only other ranks have one in this round.
@@ -111,6 +113,7 @@ class MicroBatchRunner {
   HostFetch host_;
   float z_loss_, inv_temperature_;
   EmbeddingNoise noise_;
+  bool computes_gradients_ = true;
   std::vector<float> row_values_, token_weights_;
 };
 

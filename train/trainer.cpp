@@ -71,6 +71,8 @@ struct Trainer::Impl {
   }
   bool is_dry_run() const { return context.kind() == DeviceKind::meta; }
   bool has_two_norms() const { return critic && critic->separate(); }
+  // Updates of the policy. Optimizers count from their first update.
+  int64_t policy_steps() const { return steps - critic_steps; }
 
   // The parts of step(), in the order of their calls.
   void reserve(const StepPlan& plan, const Objective& objective);
@@ -105,10 +107,11 @@ struct Trainer::Impl {
   HostFetch host;
   StepCost cost;
   std::filesystem::path dump_path;
-  int64_t steps = 0;
+  int64_t steps = 0, critic_steps = 0;  // critic_steps: those that updated the critic alone
   std::vector<MicroBatchData> stagings;
 
-  // Of one step. Columns of all trained rows, if the loss is linear in logp; hit: if the objective measures accuracy.
+  Updated updated = Updated::all;  // of one step, as what follows
+  // Columns of all trained rows, if the loss is linear in logp; hit: if the objective measures accuracy.
   Tensor logp, hit, host_logp, host_hit;
   Tensor aux_sums, host_aux_sums;  // [micro-batches, Model::num_aux_sums()]; empty without losses made inside layers
   // A critic with a shared trunk is clipped with the policy; a separate critic on its own.
@@ -209,6 +212,11 @@ void Trainer::Impl::measure_idle(const StepPlan& plan, const Objective& objectiv
 
 void Trainer::Impl::queue_norms() {
   ParamUpdate* const own = &policy;
+  if (updated == Updated::critic) {
+    ParamUpdate* const alone = &critic->params();
+    norm = critic_norm = queue_norm(context, step_arena, {&alone, 1}, config.max_grad_norm);
+    return;
+  }
   if (has_two_norms()) {
     ParamUpdate* const second = &critic->params();
     norm = queue_norm(context, step_arena, {&own, 1}, config.max_grad_norm);
@@ -296,7 +304,10 @@ void Trainer::Impl::update(double learning_rate) {
   update_phases.begin();
   const OpRange range(context, "optimizer");
   const int64_t number = ++steps;  // from here on, an exception leaves half-updated weights
-  policy.apply(norm, number, learning_rate);
+  if (updated == Updated::critic)
+    ++critic_steps;
+  else
+    policy.apply(norm, policy_steps(), learning_rate);
   if (critic) critic->update(critic_norm, number, learning_rate);
   update_phases.mark(Phase::optimizer);
 }
@@ -305,9 +316,14 @@ Trainer::Trainer(Context& context, Model& model, TrainerConfig config, StepExcha
     : impl_(std::make_unique<Impl>(context, model, std::move(config), ranks)) {}
 Trainer::~Trainer() = default;
 
-StepReport Trainer::step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate) {
+StepReport Trainer::step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate,
+                         Updated updated) {
   const Stopwatch watch;
   Impl& m = *impl_;
+  HONE_CHECK(updated == Updated::all || objective.needs().critic,
+             "trainer: the objective has no critic to update alone");
+  m.updated = updated;
+  m.runner.compute_gradients(updated == Updated::all);
   const StepPlan plan = plan_step(samples, objective, m.config, m.model.shape(), m.cost, m.is_dry_run());
   m.exchange.check_plan(plan);
   if (objective.needs().critic) m.the_critic();
@@ -334,7 +350,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.lengths_digest = plan.lengths_digest;
   if (m.host_weights) report.weights_digest = digest_of(m.host_weights);
   report.num_trained_tokens = plan.num_trained;
-  report.flops = plan.flops;
+  report.flops = updated == Updated::all ? plan.flops : plan.flops / 3;  // a forward pass is a third
   report.times = m.phases.read();
   report.times.optimizer += m.update_phases.read().optimizer;  // of the previous update: this one is only queued
   m.update(learning_rate);
@@ -414,6 +430,7 @@ static constexpr std::string_view critic_prefix = "critic.";
 
 void Trainer::save_state(StateSection& section) const {
   section.values.set("steps", impl_->steps);
+  if (impl_->critic_steps > 0) section.values.set("critic_steps", impl_->critic_steps);
   section.values.set("critic", impl_->critic != nullptr);
   section.values.set("optimizer", impl_->config.optimizer.kind());
   impl_->policy.save_state(section);
@@ -425,6 +442,8 @@ void Trainer::save_state(StateSection& section) const {
 
 void Trainer::load_state(const StateSection& section) {
   impl_->steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
+  const Json* const alone = section.values.find("critic_steps");
+  impl_->critic_steps = alone ? alone->as_int("trainer state: critic_steps") : 0;
   impl_->policy.load_state(section);
   if (!section.values.at("critic", "trainer state").as_bool("trainer state: critic")) return;
   StateSection own;

@@ -63,6 +63,10 @@ struct TrainerMemory {
   int64_t critic = 0;                      // its weights and gradients, with the buffers of its gradients
 };
 
+// What a step updates. critic: the policy's weights, optimizer states and number of updates stay as they are. Its
+// forward pass and metrics go on; its backward pass is not computed, and the gradient norm is the critic's.
+enum class Updated : uint8_t { all, critic };
+
 // Owns optimizer states, tape and staging memory. The caller owns the model, which must outlive the trainer. One
 // thread. State: optimizer, critic, the number of steps done.
 class Trainer : public Stateful {
@@ -79,7 +83,8 @@ class Trainer : public Stateful {
   // has_no_gradient() skip the backward pass; if the objective measures entropy, a forward pass measures them. The
   // gradients stay in the model until the next step. The step waits for the device once for the gradient norm and,
   // unless the loss is linear in logp, once for each micro-batch. The update may still be queued when the call returns.
-  StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
+  StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate,
+                  Updated updated = Updated::all);
 
   // Sets the file for the samples of a step whose loss or gradient is not finite (JSON Lines). Empty: no file.
   void dump_to(std::filesystem::path path);
@@ -97,7 +102,7 @@ class Trainer : public Stateful {
   std::vector<float> value_head();
   void set_value_head(std::span<const float> weight);
 
-  // Optimizer updates, including one that an exception interrupted.
+  // Optimizer updates, those of a critic alone too, including one that an exception interrupted.
   int64_t steps_done() const;
   // Memory after the steps so far.
   TrainerMemory memory() const;

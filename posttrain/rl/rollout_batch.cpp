@@ -74,6 +74,7 @@ void RolloutBatch::set_old_entropy(Context& context, Model& model, double temper
 
 std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count, LossUnit unit, uint64_t seed,
                                                                    uint64_t pass) const {
+  if (groups.empty()) return {};
   if (count == 1) return {samples()};
   std::vector<std::vector<const Sample*>> units;
   for (const Group& group : groups) {

@@ -258,6 +258,38 @@ TEST_F(RecipeCheck, RewardsAreTried) {
   expect({"stage.rl.reward={kind = 'reward_model', path = 'FOLDER/none'}"}, {"no such folder"});
 }
 
+TEST_F(RecipeCheck, ReferencesThatCannotFollowThePolicy) {
+  EXPECT_EQ(error_of({"stage.rl.beta=0.1", "stage.rl.sync_ref_model=true"}), "no error");
+  expect({"stage.rl.sync_ref_model=true"},
+         {"override 'stage.rl.sync_ref_model=true'", "the stage's objective keeps none"});
+  expect({"stage.rl.beta=0.1", "stage.rl.sync_ref_model=true", "model.lora.r=2"},
+         {"override 'stage.rl.sync_ref_model=true': stage grpo: sync_ref_model updates a reference with weights of its "
+          "own; with adapters (model.lora)"});
+  expect({"stage.rl.beta=0.1", "stage.rl.sync_ref_model=true", "stage.rl.ref_model_mixup_alpha=1.5"},
+         {"ref_model_mixup_alpha must be in [0, 1]"});
+  expect({"stage.rl.ref_model_sync_steps=0"}, {"ref_model_sync_steps must be positive"});
+}
+
+TEST_F(RecipeCheck, KeysOfOnlinePairsAndOfAWarmUp) {
+  expect({"stage.rl.critic_warmup=2"}, {"override 'stage.rl.critic_warmup=2'", "grpo has no critic to warm up"});
+  expect({"stage.rl.objective=ppo", "stage.rl.critic_warmup=-1"}, {"critic_warmup must be 0 or more"});
+  EXPECT_EQ(error_of({"stage.rl.objective=ppo", "stage.rl.critic_warmup=1"}), "no error");
+  const auto online = [](std::vector<std::string> keys) {
+    for (std::string& key : keys) key = "stage.3." + key;
+    keys.insert(keys.begin(), "stage.3.kind=online_dpo");
+    return keys;
+  };
+  EXPECT_EQ(error_of(online({})), "no error");
+  EXPECT_EQ(error_of(online({"objective=simpo", "margin=-1", "pairs_per_prompt=2"})), "no error");
+  expect(online({"num_generations=1"}), {"override 'stage.3.num_generations=1'", "a pair needs two completions"});
+  expect(online({"margin=-0.5"}), {"margin must be 0 or more, or -1"});
+  expect(online({"pairs_per_prompt=0"}), {"pairs_per_prompt must be positive"});
+  expect(online({"missing_eos_penalty=-1"}), {"missing_eos_penalty must be 0 or more"});
+  expect(online({"objective=grpo"}), {"grpo learns from", "its objectives are dpo, orpo, simpo"});
+  expect(online({"critic_warmup=1"}), {"critic_warmup"});
+  expect({"stage.rl.objective=dpo"}, {"dpo learns from pairs", "kind = \"online_dpo\" samples them"});
+}
+
 TEST_F(RecipeCheck, PythonFunctionsAreImportedAndTheirParametersCompared) {
   if (std::system("python3 --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
   write("rewards.py",

@@ -80,6 +80,26 @@ TEST(PlanRecipe, CountsTheStatesOfEachOptimizer) {
   EXPECT_LT(bytes({"stage.pretrain.optimizer=adafactor"}), 4 * (matrices + rest) / 5);
 }
 
+// The stage samples 4 * 6 completions and trains on two pairs of each prompt.
+TEST(PlanRecipe, OnlinePairsAreFewerThanTheCompletions) {
+  const auto stage = [](std::vector<std::string> keys) {
+    for (std::string& key : keys) key = "stage.2." + key;
+    keys.insert(keys.begin(), {"stage.2.kind=online_dpo", "stage.2.num_generations=6", "stage.2.num_mini_batches=1",
+                               "stage.2.num_iterations=1"});
+    return plan_recipe(read(keys)).at("stages").as_array().at(1);
+  };
+  EXPECT_EQ(stage({"pairs_per_prompt=2"}).at("tokens_per_step").as_int(), 4 * 2 * 2 * 64);
+  EXPECT_EQ(stage({"pairs_per_prompt=9"}).at("tokens_per_step").as_int(), 4 * 3 * 2 * 64);
+  const auto bytes = [&](const std::vector<std::string>& keys, const char* name) {
+    return stage(keys).at("memory").at(name).as_int();
+  };
+  EXPECT_EQ(bytes({}, "engine_buffers"), bytes({"pairs_per_prompt=3"}, "engine_buffers"));
+  // A reference that moves takes the memory of one that does not.
+  EXPECT_EQ(bytes({}, "reference"), bytes({}, "weights"));
+  EXPECT_EQ(bytes({"sync_ref_model=true"}, "total"), bytes({}, "total"));
+  EXPECT_EQ(bytes({"objective=simpo"}, "reference"), 0);
+}
+
 TEST(PlanRecipe, SamplesLongerThanAMicroBatchArePlannedFor) {
   const auto activations = [](const std::vector<std::string>& overrides, size_t stage) {
     return plan_recipe(read(overrides)).at("stages").as_array()[stage].at("memory").at("activations").as_int();

@@ -108,12 +108,14 @@ TEST(GroupsOfOne, TheErrorNamesTheLine) {
 TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {"rl", "dpo", "dpo learns from pairs of a chosen and a rejected completion"},
-      {"rl", "orpo", "hone pairs makes them"},
+      {"rl", "orpo", "hone collect makes them"},
       {"rl", "simpo", "pairs"},
       {"rl", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"sft", "dpo", "this stage trains on single completions"},
       {"sft", "grpo", "grpo learns from completions that the stage itself samples"},
       {"preference", "sft", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "grpo", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "sft", "its objectives are dpo, orpo, simpo"},
       {"preference", "kto", "this stage trains on pairs"},
       {"preference", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"preference", "ppo", "ppo learns from completions that the stage itself samples"},
@@ -140,6 +142,8 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   for (const auto& [kind, objective] : {std::pair{"rl", "rft"},
                                         {"preference", "simpo"},
                                         {"preference", "orpo"},
+                                        {"online_dpo", "dpo"},
+                                        {"online_dpo", "simpo"},
                                         {"unpaired_preference", "kto"},
                                         {"sft", "sft"},
                                         {"reward_model", "bradley_terry"}})

@@ -79,6 +79,7 @@ struct Squares : Objective {
     return is_bad ? std::numeric_limits<double>::quiet_NaN() : sum;
   }
   bool critic;
+  int critic_warmup = 0;  // first steps that update the critic alone
   size_t bad_tokens = 0;  // a micro-batch of this number of tokens has a loss that is not finite
 };
 
@@ -99,7 +100,9 @@ Outcome train(Context& context, const test::RunCase& run, const Objective& objec
   Outcome out;
   for (int step = 0; step < steps; ++step) {
     const std::vector<Sample> samples = samples_of(step);
-    const StepReport report = trainer.step(pointers(samples), objective, 0.01);
+    const auto* squares = dynamic_cast<const Squares*>(&objective);
+    const Updated updated = squares && step < squares->critic_warmup ? Updated::critic : Updated::all;
+    const StepReport report = trainer.step(pointers(samples), objective, 0.01, updated);
     out.numbers.insert(out.numbers.end(), {report.loss, report.grad_norm, report.flops});
     out.metrics.push_back(report.metrics);
   }
@@ -161,6 +164,17 @@ TEST(Zero, CriticsAreShardedAlike) {
       run.config.critic.trunk = trunk;
       expect_ranks_equal_one(run, Squares(true), {3});
     }
+}
+
+TEST(Zero, CriticsWarmUpAlike) {
+  for (const char* trunk : {"shared", "separate"}) {
+    test::RunCase run = test::run_cases().front();
+    run.name += concat(", warm-up of critic ", trunk);
+    run.config.critic.trunk = trunk;
+    Squares objective(true);
+    objective.critic_warmup = 2;
+    expect_ranks_equal_one(run, objective, {2, 3});
+  }
 }
 
 // The numbers of an outcome in f32: losses, norms, weights.
