@@ -79,7 +79,7 @@ void draw_param(Context& context, const Param& param, uint64_t seed, double boun
 // The last matrix of a residual branch. GPT-2's (c_proj) are scaled by the family unless another std is chosen.
 bool writes_to_residual(const Param& param, bool own_std) {
   const std::string& name = param.slices.front().name;
-  return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") ||
+  return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") || name.ends_with(".w2.weight") ||
          (own_std && name.ends_with("c_proj.weight"));
 }
 
