@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise/embedding.h"
 #include "model/attention.h"
+#include "model/layer_activations.h"
 
 namespace hone {
 
@@ -96,7 +97,7 @@ struct DecoderLayer {
 };
 
 template <class Norm, class Mlp>
-class Transformer : public Model {
+class Transformer : public Model, public LayerActivationSource {
  public:
   const ModelShape& shape() const override { return shape_; }
   Json config() const override { return config_; }
@@ -146,6 +147,10 @@ class Transformer : public Model {
   }
   void backward_layer(int64_t layer, Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) override {
     layers_[static_cast<size_t>(layer)].backward(context, batch, dx, x, tape);
+  }
+  LayerActivations restore_activations(int64_t layer, Tape& tape) const override {
+    const auto saved = layers_[static_cast<size_t>(layer)].restore(tape);
+    return {.attn_out = saved.attention.attn_out, .activated = saved.mlp.activated};
   }
   void final_norm(Context& context, Tensor hidden, Tensor x, Tape* tape) override {
     final_norm_.forward(context, hidden, x, final_norm_.save(tape, x.dim(0)));

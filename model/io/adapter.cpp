@@ -97,18 +97,22 @@ static Json generation_config_of(const fs::path& from) {
   return Tokenizer::is_in(folder) ? with_stop_ids(config, Tokenizer::load(folder)) : config;
 }
 
-void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {
+void save_derived_model(Context& context, Model& model, const fs::path& from, const fs::path& to,
+                        std::optional<DType> dtype) {
   if (!dtype) {
-    check_model_path(from);
     const std::unique_ptr<TensorFile> file = open_weights(base_folder(from));
     const std::vector<std::string> names = file->names();
     dtype = !names.empty() && file->outline(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
   }
+  save_model(context, model, to, *dtype, generation_config_of(from), load_value_head(context, from));
+}
+
+void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);
   const std::unique_ptr<Model> model = load_model(context, from);
   if (model->lora()) merge_lora(context, *model);
-  save_model(context, *model, to, *dtype, generation_config_of(from), load_value_head(context, from));
+  save_derived_model(context, *model, from, to, dtype);
 }
 
 }  // namespace hone
