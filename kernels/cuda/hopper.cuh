@@ -22,10 +22,6 @@ __device__ inline uint32_t shared_address(const void* p) { return static_cast<ui
 
 // mbarrier in shared memory. A phase completes when all its arrivals and all expected bytes have come.
 struct Barrier : Mbarrier {
-  using Mbarrier::arrive;
-  __device__ void arrive(uint32_t times) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(times) : "memory");
-  }
   // Arrives at the same barrier of another thread block of the cluster.
   __device__ void arrive_at(uint32_t block) {
     asm volatile(

@@ -12,6 +12,14 @@ struct Mbarrier {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
   }
   __device__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address()) : "memory"); }
+  // `times` arrivals; compute capability 9.0 has an instruction for them.
+  __device__ void arrive(uint32_t times) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(times) : "memory");
+#else
+    for (uint32_t i = 0; i < times; ++i) arrive();
+#endif
+  }
   // Arrives when the cp.async copies that this thread has issued have landed.
   __device__ void arrive_after_copies() {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address()) : "memory");

@@ -5,7 +5,7 @@
 # than with it. Parts:
 #   comm     hone bench comm for two ranks on one GPU, and on two GPUs if the machine has them
 #   bytes    pretrain, SFT and GRPO at the layer sizes of qwen2.5-0.5b, bf16 and f32 moments: model files and metrics of
-#            2 and 4 ranks equal those of one
+#            2 and 4 ranks with ZeRO-2 and ZeRO-3 equal those of one
 #   signal   SIGKILL leaves no process; SIGTERM saves once; the resumed run has the files of the uninterrupted one
 #   speed    hone bench train of HONE and of BASE in turn
 # Exits with 1 if a part fails, 77 without a GPU. Environment: PARTS, the parts to run; CUDA_VISIBLE_DEVICES.
@@ -113,11 +113,13 @@ compare_bytes() {
     local keys=()
     for stage in pretrain sft grpo; do keys+=("stage.$stage.moments=$moments"); done
     run "one-$moments" 1 parallel.ranks=1 "${keys[@]}" || { wrong "one rank: $(tail -1 "$out/one-$moments.log")"; continue; }
-    for layout in 1:2 1:4 2:2 2:4; do
-      local used=${layout%:*} ranks=${layout#*:}
+    for layout in 1:2 1:4 2:2 2:4 1:2:3 1:4:3 2:2:3; do
+      local used ranks zero
+      IFS=: read -r used ranks zero <<<"$layout:2"
       [ "${#gpus[@]}" -ge "$used" ] || continue
-      local name="ranks$ranks-gpus$used-$moments"
-      run "$name" "$used" "parallel.ranks=$ranks" "${keys[@]}" || { wrong "$name: $(tail -1 "$out/$name.log")"; continue; }
+      zero=${zero%%:*}
+      local name="ranks$ranks-gpus$used-zero$zero-$moments"
+      run "$name" "$used" "parallel.ranks=$ranks" "parallel.zero=$zero" "${keys[@]}" || { wrong "$name: $(tail -1 "$out/$name.log")"; continue; }
       expect_same "one-$moments" "$name"
       say "  $name: $(exchange_times "$name")"
     done

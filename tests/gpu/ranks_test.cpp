@@ -84,6 +84,15 @@ TEST_F(RanksOnGpu, AlsoWithAdapters) {
                      "model.lora.lora_dropout=0.1"},
                     {{1, 2}, {1, 3}});
 }
+TEST_F(RanksOnGpu, AlsoWithZero3) { expect_equal_runs({"parallel.zero=3"}, {{1, 2}, {1, 4}}); }
+TEST_F(RanksOnGpu, AlsoWithZero3AndRecomputation) {
+  std::vector<std::string> keys = with_moments("bf16");
+  keys.insert(keys.end(), {"parallel.zero=3", "stage.pretrain.recompute=full", "stage.grpo.recompute=selective"});
+  expect_equal_runs(keys, {{1, 3}});
+}
+TEST_F(RanksOnGpu, AlsoWithZero3AndAdapters) {
+  expect_equal_runs({"parallel.zero=3", "model.lora.r=8", "model.lora.target_modules=all-linear"}, {{1, 2}});
+}
 TEST_F(RanksOnGpu, AlsoWithRanksWithoutWork) {
   std::vector<std::string> keys{"parallel.micro_batch_multiple=1", "stage.pretrain.batch_size=3",
                                 "stage.sft.batch_size=1", "stage.preference.batch_size=1"};
@@ -99,6 +108,10 @@ TEST_F(RanksOnGpu, TwoGpusHaveTheBytesOfOne) {
 TEST_F(RanksOnGpu, TwoGpusHaveTheBytesOfOneWithBf16Moments) {
   if (count_gpus() < 2) GTEST_SKIP() << "fewer than two GPUs";
   expect_equal_runs(with_moments("bf16"), {{2, 2}, {2, 4}});
+}
+TEST_F(RanksOnGpu, TwoGpusHaveTheBytesOfOneWithZero3) {
+  if (count_gpus() < 2) GTEST_SKIP() << "fewer than two GPUs";
+  expect_equal_runs({"parallel.zero=3"}, {{2, 2}, {2, 4}});
 }
 
 TEST_F(RanksOnGpu, KilledOnTwoRanksResumedOnThreeAndStoppedAndResumedOnOneIsTheUninterruptedRun) {

@@ -9,8 +9,8 @@
 //           in registers as operands for dv and dk. ds also goes to shared memory, from where all warps compute dq one
 //           step later, each a part of its rows and columns. All threads copy.
 // Pipeline  `stages` smem stages of q and dout with lse and delta, filled by cp.async; 2 buffers of ds. Each has a full
-//           and an empty mbarrier, so that warps may be half a step apart. Sums of dq are read before the GEMMs of dv
-//           and dk and written after them.
+//           and an empty mbarrier, at which all lanes arrive, so that warps may be half a step apart. Sums of dq are
+//           read before the GEMMs of dv and dk and written after them.
 // Smem      K and V 4 * keys * D bytes + stages * queries * (4 D + 8) + ds 4 * keys * queries.
 // Numerics  f32 accumulators. p = exp2(scale * log2(e) * s - log2(e) * lse); ds = p * (dp - delta); both rounded to
 // bf16
@@ -271,8 +271,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
   __shared__ uint64_t barriers[2 * P::stages + 4];
   const uint32_t full = shared_address(barriers), empty = full + 8 * P::stages, ds_full = empty + 8 * P::stages,
                  ds_empty = ds_full + 16;
-  if (threadIdx.x < 2 * P::stages + 4)
-    init_barrier(full + 8 * threadIdx.x, threadIdx.x < P::stages ? P::threads : P::warps);
+  if (threadIdx.x < 2 * P::stages + 4) init_barrier(full + 8 * threadIdx.x, P::threads);
   const KeyTileWork work = claim_work<P>(call);
   if (work.length == 0) return;
   const BackwardCall<Bf16>& tensors = call.tensors;
@@ -324,10 +323,6 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
       arrive_with_copies(full + 8 * static_cast<uint32_t>(copied_stage));
       copied_stage = copied_stage + 1 == P::stages ? 0 : copied_stage + 1;
     }
-  };
-  const auto release = [&](uint32_t barrier) {
-    __syncwarp();  // all lanes are done; lane 0 arrives for the warp
-    if (lane == 0) arrive_at(barrier);
   };
   // Prologue: K and V join the copies of the first stage.
   copy_rows(k_tile, v_tile, forward.k, forward.v, forward.k_stride, forward.v_stride, work.kv_head, work.key, P::keys);
@@ -460,7 +455,7 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
     if (i >= 2)
       await_phase(ds_empty + ds_place, static_cast<uint32_t>(i / 2 - 1) & 1);  // all warps have read the ds before
     score_gradients<P>(p, ds, s, dp, stats + Q, ds_tile, first_row, lane);
-    release(ds_full + ds_place);
+    arrive_at(ds_full + ds_place);
     // The turn of the step before passes here: its writes and the copies of this step have arrived, so the release does
     // not wait. The copies of the next stage start here, where slower warps have read the stage of the step before.
     pass();
@@ -472,11 +467,11 @@ __global__ __launch_bounds__(P::threads, P::blocks) void key_tile_kernel(const _
     if (i > 0) begin_dq(last_step);
     add_weighted<P>(dv, p, dout_tile + left_row * 2 * D, part_turn);
     add_weighted<P>(dk, ds, q_tile + left_row * 2 * D, part_turn);
-    release(empty + 8 * static_cast<uint32_t>(stage));
+    arrive_at(empty + 8 * static_cast<uint32_t>(stage));
     if (i > 0) {
       await_phase(ds_full + last_ds_place, static_cast<uint32_t>((i - 1) / 2) & 1);  // all warps have stored ds
       multiply_dq(last_ds_tile);
-      release(ds_empty + last_ds_place);
+      arrive_at(ds_empty + last_ds_place);
       finish_dq(last_step);
     }
     stage = stage + 1 == P::stages ? 0 : stage + 1;

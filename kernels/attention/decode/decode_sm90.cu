@@ -21,7 +21,7 @@ namespace {
 struct TmaSource {
   using Barrier = hopper::Barrier;
   // With four blocks per SM each has 57 KB, of which the ring may take 44.
-  static constexpr int producers = 1, full_arrivals = 1, warp_releases = 32, small_blocks = 4, alone_bytes = 96 * 1024,
+  static constexpr int producers = 1, full_arrivals = 1, small_blocks = 4, alone_bytes = 96 * 1024,
                        small_bytes = 44 * 1024, large_bytes = 80 * 1024;
   CUtensorMap k, v;
   int box_shift;
@@ -33,8 +33,6 @@ struct TmaSource {
       hopper::prefetch_tensor_map(v);
     }
   }
-  // Each lane arrives `times` times.
-  static __device__ void release(Barrier& empty, uint32_t times, uint32_t) { empty.arrive(times); }
 
   template <int tile_keys>
   __device__ void copy(char* stage, Barrier& full, const uint32_t* slots, const AttentionCall<Bf16>&,

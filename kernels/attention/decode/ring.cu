@@ -18,17 +18,11 @@ namespace {
 
 struct AsyncSource {
   using Barrier = Mbarrier;
-  // mbarriers of 8.0 have no arrival of several at once: one lane releases a stage for its warp.
-  static constexpr int producers = 2, full_arrivals = 32 * producers, warp_releases = 1, small_blocks = 3,
-                       alone_bytes = 64 * 1024, small_bytes = 36 * 1024, large_bytes = 64 * 1024;
+  static constexpr int producers = 2, full_arrivals = 32 * producers, small_blocks = 3, alone_bytes = 64 * 1024,
+                       small_bytes = 36 * 1024, large_bytes = 64 * 1024;
   int box_shift;
 
   __device__ void prepare() const {}
-  static __device__ void release(Barrier& empty, uint32_t times, uint32_t lane) {
-    __syncwarp();  // all lanes have read the tile
-    if (lane == 0)
-      for (uint32_t i = 0; i < times; ++i) empty.arrive();
-  }
 
   // Eight lanes copy the 128 bytes of a key. Columns past the head are zero. Masked keys are not read.
   template <int tile_keys>

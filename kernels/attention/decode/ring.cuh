@@ -171,9 +171,15 @@ __global__ __launch_bounds__(
   hopper::griddep_launch_dependents();
   if (!partials.prefetchable) hopper::griddep_wait();
   const Sequence sequence = sequence_of(call, s);
-  static_assert(P::barriers <= 32 && P::stages <= 32);
-  if (warp == 0 && lane < P::barriers) shared.full[lane].init(Source::full_arrivals);
-  if (warp == 1 && lane < P::stages) shared.empty[lane].init(Source::warp_releases * ring_warps);
+  // One thread initializes all barriers of a kind: a lane each compiles to a loop over the lanes.
+  if (thread == 0) {
+#pragma unroll
+    for (auto& barrier : shared.full) barrier.init(Source::full_arrivals);
+  }
+  if (thread == 32) {
+#pragma unroll
+    for (auto& barrier : shared.empty) barrier.init(32 * ring_warps);
+  }
   source.prepare();
   if (warp >= ring_warps) {
     const int split_begin = split_of(partials, z, P::rows) * split_keys;
@@ -192,13 +198,13 @@ __global__ __launch_bounds__(
   hopper::griddep_wait();  // q is written
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
-  // Calls body(address of tile i) once the tile has landed; then releases its stage `times` times: each stage expects
-  // releases by four warps, and only some warps use a tile.
+  // Calls body(address of tile i) once the tile has landed; then each lane releases its stage `times` times: a stage
+  // expects releases by the lanes of four warps, and only some warps use a tile.
   const auto use = [&](uint32_t i, uint32_t times, auto body) {
     const uint32_t place = i % P::stages;
     shared.full[i % P::barriers].wait(i / P::barriers % 2);  // the tile has landed
     body(shared_address(shared.ring[place]));
-    Source::release(shared.empty[place], times, lane);
+    shared.empty[place].arrive(times);
   };
   const int column = warp * columns, part = column / 64;
   const uint32_t k_at = lane % 16 * 128, k_turn = (lane / 16 ^ lane % 8) * 16, weights = shared_address(shared.weights),
