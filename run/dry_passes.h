@@ -1,11 +1,12 @@
 #pragma once
-// Dry passes of single models on the meta device: what an engine and a scoring pass take. run/stage_memory.h and
-// run/frozen_models.h add them up.
+// Dry passes of single models on the meta device: what an engine and a scoring pass take. run/stage_memory.h adds
+// them up.
 #include <cstdint>
 
 #include "core/device/device.h"
 #include "model/model.h"
 #include "rollout/engine.h"
+#include "run/dry_run.h"
 
 namespace hone {
 
@@ -28,5 +29,17 @@ int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model
 // What a scoring pass (log-probs of held-out data, of a reference) over `tokens` tokens takes of the scratch memory at
 // its peak.
 int64_t scoring_scratch(Context& like, Model& model, int64_t length, int64_t tokens);
+
+// Models of other folders that a stage computes with: the teacher of a distillation, and local judges of its rewards.
+// Neither is trained, and neither is divided among ranks.
+struct FrozenModelBytes {
+  int64_t teacher = 0;  // weights, and the scratch memory of its passes
+  int64_t judges = 0;   // on the learner's device: weights, KV caches, buffers and scratch memory of their engines
+};
+
+// learner: the dry run's context, after the stage's model was made. A folder that an earlier stage writes is not there
+// yet; its model counts as large as the stage's.
+FrozenModelBytes measure_frozen_models(Context& learner, const Recipe& recipe, const PlannedStage& planned,
+                                       Model& model);
 
 }  // namespace hone

@@ -8,7 +8,6 @@
 #include "model/quantized_model.h"
 #include "model/token_logprobs.h"
 #include "run/dry_passes.h"
-#include "run/frozen_models.h"
 
 namespace hone {
 namespace {
@@ -42,7 +41,7 @@ struct SamplerBytes {
 
 // The completions that a rank samples in a step.
 int64_t sampled_on(const PlannedStep& step, const RankLayout& layout, int rank) {
-  const int64_t all = step.sequences * step.updates, prompts = step.dealt_prompts;
+  const int64_t all = step.sampled > 0 ? step.sampled : step.sequences * step.updates, prompts = step.dealt_prompts;
   if (layout.ranks == 1) return all;
   if (prompts == 0) return rank == 0 ? all : 0;
   return all / prompts * ((prompts - rank + layout.ranks - 1) / layout.ranks);

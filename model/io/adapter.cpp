@@ -97,14 +97,17 @@ static Json generation_config_of(const fs::path& from) {
   return Tokenizer::is_in(folder) ? with_stop_ids(config, Tokenizer::load(folder)) : config;
 }
 
+DType dtype_of_files(const fs::path& model) {
+  check_model_path(model);
+  const std::unique_ptr<TensorFile> file = open_weights(base_folder(model));
+  const std::vector<std::string> names = file->names();
+  return !names.empty() && file->outline(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
+}
+
 void save_derived_model(Context& context, Model& model, const fs::path& from, const fs::path& to,
                         std::optional<DType> dtype) {
-  if (!dtype) {
-    const std::unique_ptr<TensorFile> file = open_weights(base_folder(from));
-    const std::vector<std::string> names = file->names();
-    dtype = !names.empty() && file->outline(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
-  }
-  save_model(context, model, to, *dtype, generation_config_of(from), load_value_head(context, from));
+  save_model(context, model, to, dtype ? *dtype : dtype_of_files(from), generation_config_of(from),
+             load_value_head(context, from));
 }
 
 void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {

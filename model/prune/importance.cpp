@@ -8,7 +8,7 @@
 #include "core/base/parallel_for.h"
 #include "kernels/elementwise/cast.h"
 #include "kernels/lm_head/logprob.h"
-#include "model/layer_activations.h"
+#include "model/layer.h"
 
 namespace hone {
 namespace {
@@ -114,7 +114,7 @@ void add_batch(Context& context, Model& model, const CalibrationBatch& text, std
   std::vector<float> before = to_host(context, x);
   for (int64_t layer = 0; layer < shape.num_layers; ++layer) {
     LayerSums& sum = sums[static_cast<size_t>(layer)];
-    model.forward_layer(layer, context, batch, out, x, &tape, nullptr);
+    model.forward_layer(layer, context, {.batch = batch, .tape = &tape}, out, x);
     const LayerActivations inside = source.restore_activations(layer, tape);
     add_norms(sum.heads, to_host(context, inside.attn_out), text.parts, shape.head_dim);
     add_norms(sum.channels, to_host(context, inside.activated), text.parts, 1);
@@ -134,14 +134,15 @@ double nll_of(Context& context, Model& model, const CalibrationBatch& text, std:
                hidden = scratch.take(model.dtype(), x.dims()), logp = scratch.take(DType::f32, {batch.num_tokens}),
                lse = scratch.take(DType::f32, {batch.num_tokens});
   model.embed(context, batch, x);
-  for (const int64_t layer : layers) model.forward_layer(layer, context, batch, x, x, nullptr, nullptr);
+  for (const int64_t layer : layers) model.forward_layer(layer, context, {.batch = batch}, x, x);
   model.final_norm(context, hidden, x, nullptr);
   logprob_forward(context, {.logp = logp,
                             .lse = lse,
                             .hidden = hidden,
                             .w = model.lm_head().value,
                             .targets = upload(context, scratch, std::span<const int32_t>(text.targets)),
-                            .inv_temperature = 1});
+                            .inv_temperature = 1,
+                            .softcap = model.shape().logit_softcap});
   double sum = 0;
   for (const float value : download(context, logp)) sum -= double{value};
   return sum;

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "kernels/gemm/gemm.h"
-#include "model/layer_activations.h"
+#include "model/layer.h"
 
 namespace hone {
 namespace {
@@ -69,26 +69,44 @@ bool keeps_steps(std::span<const int64_t> kept) {
   return true;
 }
 
-// The members of config.json with a value per layer, or with the index of a layer.
-void prune_layer_lists(Json& config, std::span<const int64_t> layers) {
-  const Json* sliding = config.find("use_sliding_window");
-  const bool slides = sliding && sliding->is_bool() && sliding->as_bool();
-  const Json* first = config.find("max_window_layers");
-  const int64_t first_sliding = first && first->is_int() ? first->as_int() : 0;
-  if (const Json* types = config.find("layer_types"); types && types->is_array()) {
+// The members of config.json with a value per layer. Families resolve intervals and patterns to such lists.
+void prune_layer_lists(Json& config, int64_t num_layers, std::span<const int64_t> layers) {
+  for (const char* key : {"layer_types", "no_rope_layers"}) {
+    const Json* list = config.find(key);
+    if (!list || !list->is_array() || std::ssize(list->as_array()) < num_layers) continue;
     JsonArray kept;
-    for (const int64_t layer : layers) kept.push_back(types->as_array()[static_cast<size_t>(layer)]);
-    config.set("layer_types", std::move(kept));
-  } else if (slides) {
-    JsonArray kept;
-    for (const int64_t layer : layers)
-      kept.emplace_back(layer < first_sliding ? "full_attention" : "sliding_attention");
-    config.set("layer_types", std::move(kept));
+    for (const int64_t layer : layers) kept.push_back(list->as_array()[static_cast<size_t>(layer)]);
+    config.set(key, std::move(kept));
   }
-  if (first && first->is_int())
-    config.set(
-        "max_window_layers",
-        std::max<int64_t>(1, std::ranges::count_if(layers, [&](int64_t layer) { return layer < first_sliding; })));
+  // Qwen: the first layers, whose attention has no window.
+  const Json* first = config.find("max_window_layers");
+  if (!first || !first->is_int()) return;
+  const int64_t before = first->as_int(), kept = std::ranges::count_if(layers, [&](int64_t l) { return l < before; });
+  config.set("max_window_layers", std::max<int64_t>(1, kept));
+}
+
+// True if each layer has the four matrices of attention and of one MLP.
+bool is_dense(Model& model) {
+  const ModelShape& shape = model.shape();
+  const int64_t queries = shape.num_attention_heads * shape.head_dim, keys = shape.num_kv_heads * shape.head_dim;
+  for (int64_t layer = 0; layer < shape.num_layers; ++layer) {
+    const std::vector<Linear*> linears = model.layer_modules(layer).linears;
+    if (linears.size() != 4) return false;
+    const int64_t up = linears[2]->num_outputs();
+    const bool fits = linears[0]->num_outputs() == queries + 2 * keys && linears[1]->weight.shape[1] == queries &&
+                      (up == shape.intermediate_size || up == 2 * shape.intermediate_size) &&
+                      linears[3]->weight.shape[1] == shape.intermediate_size;
+    if (!fits) return false;
+  }
+  return true;
+}
+
+// A norm over all heads (OLMo 2) divides by their number.
+bool norms_all_heads(Model& model) {
+  const ModelShape& shape = model.shape();
+  return std::ranges::any_of(model.layer_modules(0).params, [&](const Param* param) {
+    return param->slices.front().name.ends_with("q_norm.weight") && param->shape[0] != shape.head_dim;
+  });
 }
 
 }  // namespace
@@ -101,7 +119,7 @@ void check_prunable(Model& model, const PruneSizes& sizes) {
   const ModelShape& shape = model.shape();
   const Json config = model.config();
   const std::string family = config.at("model_type", "config.json").as_string("model_type");
-  HONE_CHECK(dynamic_cast<LayerActivationSource*>(&model), "prune: the family '", family,
+  HONE_CHECK(is_dense(model) && dynamic_cast<LayerActivationSource*>(&model), "prune: the family '", family,
              "' cannot be pruned; only dense families can");
   const SizeKeys keys = keys_of(config);
   const auto check = [](const char* name, int64_t size, int64_t full) {
@@ -114,6 +132,9 @@ void check_prunable(Model& model, const PruneSizes& sizes) {
   HONE_CHECK(keys.heads, "prune: heads of the family '", family,
              "' cannot be removed: config.json has no head_dim, so the number of heads determines their size; remove "
              "layers or channels of the MLP");
+  HONE_CHECK(
+      !norms_all_heads(model), "prune: heads of the family '", family,
+      "' cannot be removed: a norm over all heads divides by their number; remove layers or channels of the MLP");
   check(keys.heads, sizes.num_attention_heads, shape.num_attention_heads);
   check(keys.kv_heads, sizes.num_kv_heads, shape.num_kv_heads);
   const int64_t group = shape.num_attention_heads / shape.num_kv_heads;
@@ -170,7 +191,7 @@ Json pruned_config(const Model& full, const PrunePlan& plan) {
   Json config = full.config();
   const SizeKeys keys = keys_of(config);
   const KeptParts& parts = plan.parts.front();
-  prune_layer_lists(config, plan.layers);
+  prune_layer_lists(config, full.shape().num_layers, plan.layers);
   config.set(keys.layers, std::ssize(plan.layers));
   config.set(keys.intermediate, std::ssize(parts.channels));
   if (!keys.heads) return config;

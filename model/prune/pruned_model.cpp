@@ -17,10 +17,10 @@ void append_rows(std::vector<int64_t>& out, std::span<const int64_t> parts, int6
   for (const int64_t column : columns_of_heads(parts, part_rows)) out.push_back(first_row + column);
 }
 
-// The cuts of a layer's parameters, in the order of layer_params().
+// The cuts of a layer's parameters, in the order of layer_modules().
 std::vector<ParamCut> cuts_of(Model& full, int64_t layer, const KeptParts& parts) {
   const ModelShape& shape = full.shape();
-  const std::vector<Linear*> linears = full.layer_linears(layer);
+  const std::vector<Linear*> linears = full.layer_modules(layer).linears;
   HONE_CHECK(linears.size() == 4, "prune: layer ", layer, " has ", linears.size(), " matrices, a dense layer has 4");
   Linear *const qkv = linears[0], *const output = linears[1], *const up = linears[2], *const down = linears[3];
   const int64_t dim = shape.head_dim, queries = shape.num_attention_heads * dim, keys = shape.num_kv_heads * dim;
@@ -31,7 +31,7 @@ std::vector<ParamCut> cuts_of(Model& full, int64_t layer, const KeptParts& parts
   for (int64_t first = 0; first < up->num_outputs(); first += shape.intermediate_size)  // gate and up, or up
     append_rows(up_rows, parts.channels, first, 1);
   std::vector<ParamCut> out;
-  for (Param* param : full.layer_params(layer)) {
+  for (Param* param : full.layer_modules(layer).params) {
     ParamCut& cut = out.emplace_back(ParamCut{.param = param});
     if (param == &qkv->weight || param == &qkv->bias) cut.rows = qkv_rows;
     if (param == &up->weight || param == &up->bias) cut.rows = up_rows;
@@ -45,7 +45,7 @@ std::vector<ParamCut> cuts_of(Model& full, int64_t layer, const KeptParts& parts
 std::vector<Param*> outer_params(Model& model) {
   std::vector<Param*> out = model.base_params();
   for (int64_t layer = 0; layer < model.shape().num_layers; ++layer) {
-    const std::vector<Param*> inner = model.layer_params(layer);
+    const std::vector<Param*> inner = model.layer_modules(layer).params;
     std::erase_if(out, [&](Param* param) { return std::ranges::find(inner, param) != inner.end(); });
   }
   return out;
@@ -84,7 +84,7 @@ std::unique_ptr<Model> make_pruned(Context& context, Model& full, const PrunePla
   out->allocate(context, DType::f32, false);
   for (size_t i = 0; i < plan.layers.size(); ++i) {
     const std::vector<ParamCut> cuts = cuts_of(full, plan.layers[i], plan.parts[i]);
-    const std::vector<Param*> to = out->layer_params(static_cast<int64_t>(i));
+    const std::vector<Param*> to = out->layer_modules(static_cast<int64_t>(i)).params;
     for (size_t p = 0; p < to.size(); ++p) copy_cut(*to[p], cuts[p]);
   }
   const std::vector<Param*> from = outer_params(full), to = outer_params(*out);
@@ -95,7 +95,7 @@ std::unique_ptr<Model> make_pruned(Context& context, Model& full, const PrunePla
 void zero_removed(Model& full, const PrunePlan& plan) {
   check_host(full);
   for (const int64_t layer : removed_of(plan.layers, full.shape().num_layers))
-    for (const Param* param : full.layer_params(layer)) std::ranges::fill(param->value.as<float>(), 0.0f);
+    for (const Param* param : full.layer_modules(layer).params) std::ranges::fill(param->value.as<float>(), 0.0f);
   for (size_t i = 0; i < plan.layers.size(); ++i)
     for (const ParamCut& cut : cuts_of(full, plan.layers[i], plan.parts[i])) zero_cut(cut);
 }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/layer_activations.h"
+#include "model/layer.h"
 #include "model/modules.h"
 #include "model/token_logprobs.h"
 #include "tests/model/tiny_model.h"
@@ -26,7 +26,7 @@ class ImportanceTest : public testing::TestWithParam<const char*> {
   // Makes a layer add nothing to the residual stream.
   void silence(int64_t layer) {
     for (const size_t i : {1u, 3u}) {
-      Linear& linear = *model_->layer_linears(layer)[i];
+      Linear& linear = *model_->layer_modules(layer).linears[i];
       std::ranges::fill(linear.weight.value.as<float>(), 0.0f);
       if (linear.bias.value) std::ranges::fill(linear.bias.value.as<float>(), 0.0f);
     }
@@ -86,7 +86,7 @@ TEST_P(ImportanceTest, ScoresAreTheNormsOfActivations) {
                  out = context_.scratch().take(DType::f32, {tokens, shape.hidden_size});
     model_->embed(context_, batch, x);
     Tape tape(*device_);
-    model_->forward_layer(0, context_, batch, out, x, &tape, nullptr);
+    model_->forward_layer(0, context_, {.batch = batch, .tape = &tape}, out, x);
     const LayerActivations inside = source.restore_activations(0, tape);
     const auto add = [&](std::vector<double>& to, Tensor values, int64_t size) {
       for (int64_t p = 0; p < std::ssize(to); ++p) {

@@ -112,6 +112,8 @@ TEST(PrunePlan, SaysWhichSizesAModelCanHave) {
   EXPECT_TRUE(says(error_of([&] { check("llama", {2, 4, 2, 0}); }), "1 to 20"));
   EXPECT_TRUE(says(error_of([&] { check("llama", {2, 3, 2, 20}); }), "3 heads cannot share 2 KV heads"));
   EXPECT_TRUE(says(error_of([&] { check("llama", {2, 4, 1, 20}); }), "at most 2"));
+  EXPECT_NO_THROW(check("olmo2", {1, 4, 2, 3}));
+  EXPECT_TRUE(says(error_of([&] { check("olmo2", {2, 2, 1, 20}); }), "a norm over all heads"));
   EXPECT_TRUE(says(error_of([&] { check("gpt2", {2, 2, 2, 20}); }), "'gpt2'"));
   EXPECT_TRUE(says(error_of([&] { check("gpt2", {2, 2, 2, 20}); }), "head_dim"));
 }

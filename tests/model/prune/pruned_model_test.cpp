@@ -26,7 +26,8 @@ Json sized(const Json& config, const Sizes& sizes) {
 
 std::vector<std::pair<std::string, Json>> dense_configs() {
   std::vector<std::pair<std::string, Json>> out;
-  for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* family :
+       {"gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}) {
     out.emplace_back(family, tiny_config(family));
     out.emplace_back(std::string(family) + " tied", with(tiny_config(family), {{"tie_word_embeddings", true}}));
   }
@@ -53,7 +54,8 @@ int64_t below(std::mt19937& random, int64_t most) {
 PrunePlan random_plan(std::mt19937& random, const Model& model) {
   const ModelShape& shape = model.shape();
   const int64_t group = shape.num_attention_heads / shape.num_kv_heads;
-  const bool prunes_heads = model.config().at("model_type") != Json("gpt2");
+  const Json family = model.config().at("model_type");
+  const bool prunes_heads = family != Json("gpt2") && family != Json("olmo2");
   const int64_t kept_kv = prunes_heads ? below(random, shape.num_kv_heads) : shape.num_kv_heads,
                 kept_group = prunes_heads ? below(random, group) : group,
                 channels = below(random, shape.intermediate_size);
@@ -143,7 +145,7 @@ TEST(PrunedModel, ZerosOfTheOutputAloneGiveTheSameBits) {
   const std::unique_ptr<Model> pruned = make_pruned(context, *full, plan);
   // Only the columns that read a removed part, and of removed layers only the matrices that write to the sum.
   for (int64_t layer = 0; layer < 3; ++layer) {
-    const std::vector<Linear*> linears = full->layer_linears(layer);
+    const std::vector<Linear*> linears = full->layer_modules(layer).linears;
     const Tensor output = linears[1]->weight.value, down = linears[3]->weight.value;
     const auto at = std::ranges::find(plan.layers, layer);
     if (at == plan.layers.end()) {
