@@ -135,9 +135,10 @@ FrozenModelBytes measure_frozen_models(Context& learner, const Recipe& recipe, c
   const Json keys = to_json([&](Fields& f) { spec.fields(f); });
   FrozenModelBytes out;
   const std::string teacher = text_of(keys, "teacher");
-  if (!teacher.empty())
+  const bool is_remote = teacher.find("://") != std::string::npos;
+  if (!teacher.empty() && !is_remote)
     out.teacher = teacher_bytes(learner, expand_path(teacher), planned, model);
-  else if (!text_of(keys, "teacher_context").empty())  // the model as the stage began
+  else if (teacher.empty() && !text_of(keys, "teacher_context").empty())  // the model as the stage began
     out.teacher = teacher_bytes(learner, "", planned, model);
   std::vector<JudgeFolder> judges;
   find_judges(keys, judges);
