@@ -160,6 +160,16 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
   qkv.backward(context, dx, dprojected, x);
 }
 
+Tensor SelfAttention::inner_activation(Saved& saved) const {
+  for (int i = 0; i < 3; ++i) saved.next();  // the projection, q, k
+  if (q_norm.value) saved.next();
+  if (full_q_norm) {
+    full_q_norm->restore(saved);
+    full_k_norm->restore(saved);
+  }
+  return saved.next();
+}
+
 void SelfAttention::add_to(ModuleList& list) {
   list.add(qkv);
   list.add(q_norm);

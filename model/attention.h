@@ -33,6 +33,7 @@ struct SelfAttention final : Sublayer {
   void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
   void add_to(ModuleList& list) override;
+  Tensor inner_activation(Saved& saved) const override;
 
   // The two halves of forward() for fused inference. First q and the new cache rows from norm(x) with norm `before`;
   // then attention from q and the cache into `mixed` [T, H * d].

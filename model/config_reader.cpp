@@ -211,6 +211,10 @@ std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t num_layers,
                    "' is not supported; supported: full_attention, sliding_attention");
     out.push_back(type == "sliding_attention");
   }
+  if (types || std::ranges::none_of(out, [](bool sliding) { return sliding; })) return out;
+  JsonArray resolved;
+  for (const bool sliding : out) resolved.emplace_back(sliding ? "sliding_attention" : "full_attention");
+  config.set("layer_types", std::move(resolved));
   return out;
 }
 

@@ -31,6 +31,9 @@ class Sublayer {
   // backward may overwrite it.
   virtual void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const = 0;
   virtual void add_to(ModuleList&) = 0;
+  // The input of the last matrix, from what forward saved with a tape that saves all: the heads' outputs side by side,
+  // or an MLP's activation. Empty if there is no such matrix.
+  virtual Tensor inner_activation(Saved&) const { return {}; }
 
   // Losses made inside the sublayer: the number of sums it adds to (AuxLoss::sums is its own range of them), and
   // what they say at the end of an optimizer step. All ranks call end_step() with the same sums after the weights were
@@ -59,6 +62,19 @@ struct ResidualBranch {
   // Adds to dx the gradient of x that passes through the branch. dout may be dx.
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Frames saved) const;
   void add_to(ModuleList&);
+};
+
+// What a layer computes inside, for measures of how much its parts matter (model/prune/).
+struct LayerActivations {
+  Tensor attn_out;   // [T, heads * head_dim]
+  Tensor activated;  // [T, intermediate_size]
+};
+
+class LayerActivationSource {
+ public:
+  virtual ~LayerActivationSource() = default;
+  // Pops what Model::forward_layer(layer) left on a tape that saves all. The tensors are valid until the next push.
+  virtual LayerActivations restore_activations(int64_t layer, Tape& tape) const = 0;
 };
 
 // mid = x + mixer(x); out = mid + mlp(mid), or out = mid + mlp(x) if the branches are parallel.

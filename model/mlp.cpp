@@ -28,6 +28,11 @@ void GatedMlp::backward(Context& context, const LayerPass&, Tensor dx, Tensor do
   gate_up.backward(context, dx, dboth, x);
 }
 
+Tensor GatedMlp::inner_activation(Saved& saved) const {
+  saved.next();
+  return saved.next();
+}
+
 void GatedMlp::add_to(ModuleList& list) {
   list.add(gate_up);
   list.add(down);
@@ -60,6 +65,11 @@ void PlainMlp::backward(Context& context, const LayerPass&, Tensor dx, Tensor do
   down.backward(context, dactivated, dout, activated);
   activation_backward(context, dprojected, dactivated, projected, activation);
   up.backward(context, dx, dprojected, x);
+}
+
+Tensor PlainMlp::inner_activation(Saved& saved) const {
+  saved.next();
+  return saved.next();
 }
 
 void PlainMlp::add_to(ModuleList& list) {

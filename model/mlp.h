@@ -13,6 +13,7 @@ struct GatedMlp final : Sublayer {
   void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
   void add_to(ModuleList& list) override;
+  Tensor inner_activation(Saved& saved) const override;
   std::optional<FusedMlp> fused_mlp() const override;
 };
 
@@ -24,6 +25,7 @@ struct PlainMlp final : Sublayer {
   void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
   void add_to(ModuleList& list) override;
+  Tensor inner_activation(Saved& saved) const override;
 };
 
 }  // namespace hone

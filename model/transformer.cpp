@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-class Transformer final : public Model {
+class Transformer final : public Model, public LayerActivationSource {
  public:
   explicit Transformer(TransformerParts parts) : parts_(std::move(parts)) {
     for (const DecoderLayer& layer : parts_.layers) first_sum_.push_back(first_sum_.back() + layer.num_aux_sums());
@@ -35,6 +35,13 @@ class Transformer final : public Model {
   void final_norm_backward(Context& context, Tensor dx, Tensor dhidden, Tensor x, Tape& tape) override {
     Saved saved = tape.pop_frame();
     parts_.final_norm.backward(context, dx, dhidden, x, parts_.final_norm.restore(saved), false);
+  }
+  LayerActivations restore_activations(int64_t layer, Tape& tape) const override {
+    const DecoderLayer& of = parts_.layers[static_cast<size_t>(layer)];
+    ResidualBranch::Frames mlp = of.mlp.restore(tape), mixer = of.mixer.restore(tape);
+    tape.pop_frame();
+    return {.attn_out = of.mixer.sublayer->inner_activation(mixer.of_sublayer),
+            .activated = of.mlp.sublayer->inner_activation(mlp.of_sublayer)};
   }
   int64_t num_aux_sums() const override { return first_sum_.back(); }
   AuxReport end_step(Context& context, std::span<const double> sums) override;

@@ -7,38 +7,11 @@
 #include "model/io/param_slices.h"
 #include "model/quantized_model.h"
 #include "model/token_logprobs.h"
-#include "rollout/engine.h"
-#include "rollout/kv/kv_storage.h"
+#include "run/dry_passes.h"
 #include "run/teacher_memory.h"
 
 namespace hone {
 namespace {
-
-int64_t signed_bytes(size_t bytes) { return static_cast<int64_t>(bytes); }
-
-// Bytes of all Buffers but the scratch memory, whose blocks grow and merge during a run.
-int64_t held_bytes(Context& context) {
-  return signed_bytes(context.device().used_bytes()) - signed_bytes(context.scratch().capacity_bytes());
-}
-
-// Upper bounds of what op bodies take of the scratch memory without reporting it to dry runs: logits of a block of rows
-// and sums of the attention gradient; for a GPU also the workspace of cuBLASLt. A plan for a GPU by a build without
-// CUDA (kind = "meta") knows none of the GPU's bodies: it adds the logits of a block of rows and their gradients.
-int64_t uncounted_scratch(DeviceKind target, const ModelShape& shape, int64_t tokens, bool backward) {
-  constexpr int64_t most_cpu_logits = int64_t{1} << 25, gpu_workspace = int64_t{64} << 20, per_lane = int64_t{1} << 18;
-  const int64_t vocabulary = shape.vocab_size, rows_of_scores = tokens * shape.num_attention_heads * 4;
-  if (target == DeviceKind::cpu) {
-    const int64_t most_rows = std::max<int64_t>(8, most_cpu_logits / vocabulary / 8 * 8);
-    const int64_t logits = std::min(tokens, most_rows) * vocabulary * 4;
-    return std::max(logits, rows_of_scores + per_lane);
-  }
-  constexpr int64_t most_rows = 2048, most_gradient_bytes = int64_t{600} << 20, most_gpu_logits = int64_t{1} << 24;
-  if (!backward) return target == DeviceKind::cuda ? 0 : 4 * most_gpu_logits;
-  const int64_t attention = 3 * rows_of_scores * shape.head_dim + 2 * rows_of_scores;
-  if (target == DeviceKind::cuda) return gpu_workspace + attention;
-  const int64_t gradients = std::min(std::min(tokens, most_rows) * vocabulary * 2, most_gradient_bytes);
-  return gpu_workspace + std::max(attention, gradients + 4 * most_gpu_logits);
-}
 
 // The samples of the largest micro-batch. If their lengths vary, it may hold as many tokens as the settings allow: as
 // many of the longest samples as it holds, and shorter ones that fill it.
@@ -61,39 +34,11 @@ std::vector<Sample> largest_micro_batch(const PlannedStage& planned, const RankL
   return out;
 }
 
-// Generates with an engine on `model` and returns the bytes that the engine holds by then. Its decode passes have every
-// number of rows, since the completions end one after another.
-int64_t generate_on(Context& context, Model& model, EngineConfig config, int64_t sequences, int64_t length) {
-  constexpr int64_t most_new_tokens = 256;
-  config.speculative = {};  // its draft model is counted apart
-  config.prefix_caching = false;
-  const int64_t before = held_bytes(context), room = std::max<int64_t>(1, config.kv_cache_tokens / length);
-  const int64_t count = std::clamp<int64_t>(sequences, 1, std::min(config.max_sequences, 16 * room));
-  const int64_t prompt = std::clamp<int64_t>(config.max_batch_tokens / count + 1, 1, std::max<int64_t>(1, length - 1));
-  const int64_t longest = std::clamp<int64_t>(length - prompt, 1, most_new_tokens);
-  Engine engine(context, model, nullptr, config);
-  std::vector<GenerationRequest> requests;
-  for (int64_t i = 0; i < count; ++i) {
-    GenerationRequest request;
-    request.prompt.resize(static_cast<size_t>(prompt));
-    request.id = static_cast<uint64_t>(i);
-    request.sampling.max_tokens = 1 + i * longest / count;
-    requests.push_back(std::move(request));
-  }
-  engine.generate(std::move(requests));
-  return held_bytes(context) - before;
-}
-
 struct SamplerBytes {
   int64_t kv_cache = 0, draft = 0, quantized = 0;
   int64_t buffers = 0;  // of decode passes
   int64_t scratch = 0;  // peak, if the engine has a context of its own
 };
-
-int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model& model, DType dtype) {
-  const int64_t blocks = engine.kv_cache_tokens / engine.kv_block_size;
-  return signed_bytes(KvStorage(context, model.shape(), dtype, engine.kv_block_size, blocks).bytes());
-}
 
 // The completions that a rank samples in a step.
 int64_t sampled_on(const PlannedStep& step, const RankLayout& layout, int rank) {
@@ -154,22 +99,6 @@ int64_t staging_bytes(Model& model) {
     out = std::max(out, std::min(param->value.size(), std::max(row, max_staged_elements)));
   }
   return std::max<int64_t>(int64_t{1} << 20, out * signed_bytes(size_of(model.dtype())));
-}
-
-// What a scoring pass (log-probs of held-out data, of a reference) over `tokens` tokens takes of the scratch memory at
-// its peak.
-int64_t scoring_scratch(Context& like, Model& model, int64_t length, int64_t tokens) {
-  Context context(like.device());
-  context.plan_for(like.target());
-  context.set_numerics(like.numerics());
-  const int64_t batch_tokens = std::max(length, std::min(tokens, LogprobOptions().batch_tokens)),
-                whole = std::max<int64_t>(1, batch_tokens / length);
-  std::vector<std::vector<int32_t>> sequences(static_cast<size_t>(whole),
-                                              std::vector<int32_t>(static_cast<size_t>(length)));
-  if (const int64_t rest = batch_tokens - whole * length; rest > 1) sequences.emplace_back(static_cast<size_t>(rest));
-  compute_logprobs(context, model, sequences, {.entropy = true, .hit = true});
-  return signed_bytes(context.scratch().peak_bytes()) +
-         uncounted_scratch(context.target(), model.shape(), batch_tokens, false);
 }
 
 struct TrainerBytes {
@@ -271,6 +200,7 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
                                       {"critic", training.critic},
                                       {"reference", copies.reference},
                                       {"teacher", teacher.weights},
+                                      {"judges", measure_judges(context, recipe, planned, *model)},
                                       {"kv_cache", sampler.kv_cache},
                                       {"draft_model", sampler.draft},
                                       {"rollout_weights", sampler.quantized},

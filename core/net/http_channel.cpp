@@ -122,10 +122,10 @@ asio::awaitable<void> HttpChannel::Impl::connect(Clock::time_point deadline) {
 template <class Stream>
 asio::awaitable<HttpResponse> HttpChannel::Impl::exchange_over(Stream& stream, const std::string& target,
                                                                const HttpRequest& request) {
-  http::request<http::span_body<const char>> message(http::verb::post, target, 11);
+  http::request<http::span_body<const char>> message(request.is_get ? http::verb::get : http::verb::post, target, 11);
   message.set(http::field::host, url.port == (url.tls ? "443" : "80") ? host() : host() + ":" + url.port);
   message.set(http::field::user_agent, "hone");
-  message.set(http::field::content_type, request.content_type);
+  if (!request.is_get) message.set(http::field::content_type, request.content_type);
   for (const auto& [name, value] : request.headers) message.set(name, value);
   message.body() = {request.body.data(), request.body.size()};
   message.prepare_payload();

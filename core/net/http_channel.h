@@ -20,7 +20,7 @@ class HttpChannel {
   // the lookup of the host name. A server may close an idle connection at any moment: a request that fails on a kept
   // connection before the first byte of its response is sent once more on a new one. The server may thus get it twice,
   // so that requests must be idempotent.
-  HttpResponse post(const std::string& target, const HttpRequest& request);
+  HttpResponse post(const std::string& target, const HttpRequest& request);  // GET if request.is_get
 
   // True if there is a connection that the server has neither closed nor reset. Does not wait. Call it on the thread
   // that posts.

@@ -39,4 +39,9 @@ HttpResponse http_post(const Url& url, HttpRequest request) {
   return HttpChannel(url).post(url.target, request);
 }
 
+HttpResponse http_get(const Url& url, HttpRequest request) {
+  request.is_get = true;
+  return http_post(url, std::move(request));
+}
+
 }  // namespace hone

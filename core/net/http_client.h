@@ -18,6 +18,7 @@ struct Url {
 Url parse_url(std::string_view text);
 
 struct HttpRequest {
+  bool is_get = false;         // GET, without a body; else POST
   std::string_view body = {};  // not copied
   std::string content_type = "application/json";
   HttpHeaders headers = {};                // in addition to the usual ones
@@ -35,5 +36,7 @@ struct HttpResponse {
 // Sends one POST on a new connection, under the rules of HttpChannel::post(), and waits for the response. Any thread.
 // Does not follow redirections.
 HttpResponse http_post(const Url& url, HttpRequest request);
+// The same with GET.
+HttpResponse http_get(const Url& url, HttpRequest request);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// CPU specification of the GEMM ops. Every forward body has its bits: see gemm_chunk in kernels/gemm/gemm.h.
+// CPU specification of the GEMM ops. Every forward body has its bits: see kernels/gemm/gemm.h.
 #include "kernels/gemm/gemm.h"
 
 #include <cmath>
@@ -16,12 +16,7 @@ void forward(Context&, const GemmForward& args) {
     for (int64_t m = begin; m < end; ++m)
       for (int64_t n = 0; n < N; ++n) {
         float total = 0;
-        for (int64_t first = 0; first < K; first += gemm_chunk) {
-          float sum = 0;
-          for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k)
-            sum = std::fma(args.x.row<float>(m)[k], args.w.row<float>(n)[k], sum);
-          total = first == 0 ? sum : total + sum;
-        }
+        for (int64_t k = 0; k < K; ++k) total = std::fma(args.x.row<float>(m)[k], args.w.row<float>(n)[k], total);
         if (args.bias) total += args.bias.ptr<float>()[n];
         if (args.residual) total += args.residual.row<float>(m)[n];
         args.y.row<float>(m)[n] = total;

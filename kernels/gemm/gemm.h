@@ -1,20 +1,20 @@
 #pragma once
 // Matrix products of a linear layer with weight w [N, K] (Hugging Face's [out_features, in_features]).
 //
-// Forward is row-invariant: y[m, n] depends on x[m, :] and w[n, :] alone, bit for bit, whatever M is. K is cut into
-// chunks of one fixed size. Each chunk is summed from zero in f32, and the sums are added in ascending order. Bias and
-// then residual are added last. On the CPU a chunk is one chain of fused multiply-adds in ascending k, so each body has
-// the specification's bits on each machine.
+// Forward is row-invariant: y[m, n] depends on x[m, :] and w[n, :] alone, bit for bit, whatever M is. Bias and then
+// residual are added last. On the CPU the sum is one chain of f32 fused multiply-adds in ascending k, so each body has
+// the specification's bits on each machine. A term that is zero changes no bit of the chain: without the columns of x
+// and w that are zero, y has the same bits (model/prune/ relies on it).
 // Backward is deterministic: its bits depend on the body and the shapes, not on the number of threads.
 // Row strides may exceed the row size (column views).
 #include "kernels/op.h"
 
 namespace hone {
 
-inline constexpr int64_t gemm_chunk = 256;
-// On a GPU in bf16 a chunk is one accumulator of the tensor cores, fed in ascending steps of 16 along k. Bodies may
-// differ in their tiles and in mma.sync or wgmma, which give the same bits. Bias and residual are added in f32 before
-// the one rounding to y's dtype.
+// On a GPU K is cut into chunks of one fixed size. Each chunk is summed from zero in f32, and the sums are added in
+// ascending order. In bf16 a chunk is one accumulator of the tensor cores, fed in ascending steps of 16 along k. Bodies
+// may differ in their tiles and in mma.sync or wgmma, which give the same bits. Bias and residual are added in f32
+// before the one rounding to y's dtype.
 inline constexpr int64_t gemm_cuda_chunk = 512;
 
 // y = x . w^T (+ bias) (+ residual)

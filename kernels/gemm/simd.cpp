@@ -1,6 +1,6 @@
 // gemm_forward on the CPU by Google Highway. A tile of y is a few rows by a few vectors of adjacent n. w is transposed
-// into a small buffer, one panel of n and one chunk of K at a time. Each lane therefore runs the specification's chain
-// of sums, and the vector width does not change the bits.
+// into a small buffer, one panel of n and one part of K at a time. Each lane therefore runs the specification's chain
+// of sums, and neither the vector width nor the parts of K change the bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/simd.cpp"
 #include <hwy/cache_control.h>
@@ -26,6 +26,7 @@ constexpr int tile_rows = lanes >= 16 ? 8 : 4;  // with tile_vectors: as many su
 constexpr int tile_vectors = 3;
 constexpr int64_t panel = tile_vectors * lanes;  // columns of y per packed panel of w
 constexpr int64_t block_rows = 256;              // rows of y that use a packed panel before it is dropped
+constexpr int64_t packed_inner = 256;            // of K in a packed panel
 
 // One vector of rows of w, starting at n; lanes past the last row repeat it.
 struct WeightRows {
@@ -85,10 +86,10 @@ HWY_ATTR void pack(const WeightRows& rows, int64_t first, int64_t count, int64_t
   for (; k < count; ++k, packed += panel) hn::Store(gather(rows, first + k), d, packed);
 }
 
-// Distance from the chunk of K at `first` to what is read after it, in the rows of w from n: the next chunk, or the
-// first chunk `step` rows later.
+// Distance from the part of K at `first` to what is read after it, in the rows of w from n: the next part, or the
+// first part `step` rows later.
 int64_t next_read(const GemmForward& call, int64_t n, int64_t step, int64_t first) {
-  if (first + gemm_chunk < call.w.dim(1)) return gemm_chunk;
+  if (first + packed_inner < call.w.dim(1)) return packed_inner;
   return n + 2 * step <= call.w.dim(0) ? step * call.w.row_stride - first : 0;
 }
 
@@ -101,8 +102,8 @@ HWY_ATTR HWY_INLINE void finish(const GemmForward& call, int64_t m, int64_t n, V
   hn::BlendedStore(total, inside, d, call.y.row<float>(m) + n);
 }
 
-// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sums of the
-// chunks before; the last chunk writes y.
+// One part of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the chains of the
+// parts before; the last part writes y.
 template <int rows, int vectors>
 HWY_ATTR void tile(const GemmForward& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed,
                    float* partial) {
@@ -113,7 +114,8 @@ HWY_ATTR void tile(const GemmForward& call, int64_t m, int64_t n, int64_t first,
   for (int r = 0; r < rows; ++r) {
     x[r] = call.x.row<float>(m + r) + first;
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Zero(d);
+    for (int v = 0; v < vectors; ++v)
+      sum[r][v] = first == 0 ? hn::Zero(d) : hn::Load(d, partial + r * panel + v * lanes);
   }
   for (int64_t k = 0; k < count; ++k, packed += panel) {
     V column[vectors];
@@ -131,12 +133,10 @@ HWY_ATTR void tile(const GemmForward& call, int64_t m, int64_t n, int64_t first,
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      float* kept = partial + r * panel + v * lanes;
-      const V total = first == 0 ? sum[r][v] : hn::Add(hn::Load(d, kept), sum[r][v]);
       if (last)
-        finish(call, m + r, n + v * lanes, total);
+        finish(call, m + r, n + v * lanes, sum[r][v]);
       else
-        hn::Store(total, d, kept);
+        hn::Store(sum[r][v], d, partial + r * panel + v * lanes);
     }
 }
 
@@ -148,15 +148,15 @@ HWY_ATTR void stream(const GemmForward& call, int64_t n) {
   const int64_t K = call.x.dim(1);
   const WeightRows w(call.w, n);
   const float* x[rows];
-  V total[rows];
+  V sum[rows];
 #pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) x[r] = call.x.row<float>(r);
-  for (int64_t first = 0; first < K; first += gemm_chunk) {
-    const int64_t end = std::min(K, first + gemm_chunk);
+  for (int r = 0; r < rows; ++r) {
+    x[r] = call.x.row<float>(r);
+    sum[r] = hn::Zero(d);
+  }
+  for (int64_t first = 0; first < K; first += packed_inner) {
+    const int64_t end = std::min(K, first + packed_inner);
     const int64_t ahead = next_read(call, n, lanes, first);
-    V sum[rows];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) sum[r] = hn::Zero(d);
     int64_t k = first;
     for (; k + 4 <= end; k += 4) {
       prefetch(w, k, ahead);
@@ -172,11 +172,9 @@ HWY_ATTR void stream(const GemmForward& call, int64_t n) {
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) sum[r] = hn::MulAdd(hn::Set(d, x[r][k]), column, sum[r]);
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) total[r] = first == 0 ? sum[r] : hn::Add(total[r], sum[r]);
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) finish(call, r, n, total[r]);
+  for (int r = 0; r < rows; ++r) finish(call, r, n, sum[r]);
 }
 
 using Tile = void (*)(const GemmForward&, int64_t, int64_t, int64_t, int64_t, const float*, float*);
@@ -195,12 +193,12 @@ Tile tile_of(int64_t rows, int64_t vectors) {
 
 // Computes rows [m, end) of y, columns [n, n + panel).
 HWY_ATTR void block(const GemmForward& call, int64_t m, int64_t end, int64_t n) {
-  alignas(64) float packed[gemm_chunk * panel], partial[block_rows * panel];
+  alignas(64) float packed[packed_inner * panel], partial[block_rows * panel];
   const int64_t N = call.y.dim(1), K = call.x.dim(1),
                 vectors = std::min<int64_t>(tile_vectors, (N - n + lanes - 1) / lanes);
   const Tile full = tile_of(tile_rows, vectors);
-  for (int64_t first = 0; first < K; first += gemm_chunk) {
-    const int64_t count = std::min(gemm_chunk, K - first);
+  for (int64_t first = 0; first < K; first += packed_inner) {
+    const int64_t count = std::min(packed_inner, K - first);
     const int64_t ahead = next_read(call, n, panel, first);
     for (int64_t v = 0; v < vectors; ++v)
       pack(WeightRows(call.w, n + v * lanes), first, count, ahead, packed + v * lanes);

@@ -32,11 +32,7 @@ void forward(Context&, const GroupedGemmForward& args) {
     for (int64_t n = 0; n < N; ++n) {
       const float *x = args.x.row<float>(r), *w = args.w.row<float>(e) + n * K;
       float total = 0;
-      for (int64_t first = 0; first < K; first += gemm_chunk) {
-        float sum = 0;
-        for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k) sum = std::fma(x[k], w[k], sum);
-        total = first == 0 ? sum : total + sum;
-      }
+      for (int64_t k = 0; k < K; ++k) total = std::fma(x[k], w[k], total);
       float& y = args.y.row<float>(r)[n];
       y = args.accumulate ? total + y : total;
     }

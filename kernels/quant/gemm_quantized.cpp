@@ -18,12 +18,7 @@ void specification(Context&, const GemmQuantized& args) {
         for (int64_t n = 0; n < N; ++n) {
           const uint8_t* const values = args.w.values.row<uint8_t>(n);
           float total = 0;
-          for (int64_t first = 0; first < K; first += gemm_chunk) {
-            float sum = 0;
-            for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k)
-              sum = std::fma(args.x.row<float>(m)[k], Format::decode(values[k]), sum);
-            total = first == 0 ? sum : total + sum;
-          }
+          for (int64_t k = 0; k < K; ++k) total = std::fma(args.x.row<float>(m)[k], Format::decode(values[k]), total);
           total *= args.w.scales.ptr<float>()[n];
           if (args.bias) total += args.bias.ptr<float>()[n];
           if (args.residual) total += args.residual.row<float>(m)[n];

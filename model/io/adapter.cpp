@@ -104,13 +104,18 @@ DType dtype_of_files(const fs::path& model) {
   return !names.empty() && file->outline(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
 }
 
+void save_derived_model(Context& context, Model& model, const fs::path& from, const fs::path& to,
+                        std::optional<DType> dtype) {
+  save_model(context, model, to, dtype ? *dtype : dtype_of_files(from), generation_config_of(from),
+             load_value_head(context, from));
+}
+
 void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);
   const std::unique_ptr<Model> model = load_model(context, from);
   if (model->lora()) merge_lora(context, *model);
-  save_model(context, *model, to, dtype ? *dtype : dtype_of_files(from), generation_config_of(from),
-             load_value_head(context, from));
+  save_derived_model(context, *model, from, to, dtype);
 }
 
 }  // namespace hone

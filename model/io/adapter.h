@@ -46,6 +46,11 @@ class AdapterValues {
   std::vector<Tensor> values_;
 };
 
+// Writes a model that was made of the model `from`, with from's generation_config.json and value head. dtype: f32 or
+// bf16; none: that of from's files.
+void save_derived_model(Context& context, Model& model, const std::filesystem::path& from,
+                        const std::filesystem::path& to, std::optional<DType> dtype = std::nullopt);
+
 // Writes a model folder with its adapters merged (in f32 on the CPU). dtype: f32 or bf16; none: that of the base's
 // files.
 void export_model(const std::filesystem::path& from, const std::filesystem::path& to, std::optional<DType> dtype);

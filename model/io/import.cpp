@@ -10,11 +10,21 @@
 namespace hone {
 namespace fs = std::filesystem;
 
-void write_folder_atomic(const fs::path& to, const std::function<void(const fs::path& folder)>& write) {
+// The path without a slash at its end.
+static fs::path folder_path(const fs::path& to) {
   const fs::path target = fs::absolute(to).lexically_normal();
-  const fs::path final = target.has_filename() ? target : target.parent_path();
+  return target.has_filename() ? target : target.parent_path();
+}
+
+void check_new_folder(const fs::path& to) {
+  const fs::path final = folder_path(to);
   HONE_CHECK(!fs::exists(fs::symlink_status(final)) || (fs::is_directory(final) && fs::is_empty(final)), to.string(),
              ": already exists; give a new folder, or an empty one");
+}
+
+void write_folder_atomic(const fs::path& to, const std::function<void(const fs::path& folder)>& write) {
+  check_new_folder(to);
+  const fs::path final = folder_path(to);
   const fs::path temporary = final.string() + ".tmp";
   fs::remove_all(temporary);  // of a killed process
   try {

@@ -12,6 +12,9 @@ namespace hone {
 // not at all.
 void import_gguf(const std::filesystem::path& from, const std::filesystem::path& to, DType dtype);
 
+// Throws Error unless the path is free for a new folder: it does not exist, or is an empty folder.
+void check_new_folder(const std::filesystem::path& to);
+
 // Calls write(temporary folder) and renames that folder to `to`, which must not exist, or be an empty folder. Removes
 // it if write throws.
 void write_folder_atomic(const std::filesystem::path& to,

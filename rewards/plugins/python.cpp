@@ -7,6 +7,7 @@
 #include "core/io/file.h"
 #include "rewards/plugins/process.h"
 #include "rewards/plugins/python_adapter.h"
+#include "rewards/plugins/python_process.h"
 
 namespace hone {
 namespace {
@@ -35,7 +36,7 @@ class PythonReward : public ProcessReward {
   ProcessCommand command() const override {
     HONE_CHECK(!path_.empty(), "path is empty; set the Python file");
     const std::string file = expand_path(path_);
-    return {.command = {expand_path(python_), "-u", "-c", std::string(python_adapter())},
+    return {.command = {expand_path(python_), "-u", "-c", python_program(python_adapter())},
             .options = JsonObject{{"file", file}, {"function", function_}},
             .shown_as = std::filesystem::path(file).filename().string()};
   }

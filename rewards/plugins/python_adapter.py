@@ -3,32 +3,17 @@
 It calls the function as TRL does: by keyword with prompts, completions, completion_ids and every other column of the
 dataset, each a list with one entry per completion. In a conversation a prompt is its messages and a completion is
 [{"role": "assistant", "content": text}]. The function returns a list of numbers or None and may be a coroutine
-function. Its output goes to standard error, since requests and answers use other descriptors.
+function. The program prepends python_process.py.
 """
 import asyncio
 import difflib
-import importlib.machinery
-import importlib.util
 import inspect
 import json
 import math
-import os
-import sys
 import traceback
 
 PROTOCOL = 1
 NOT_COLUMNS = ("prompt", "completion", "completion_ids")  # TRL passes these under other names
-
-
-def take_over_streams():
-    requests = os.fdopen(os.dup(0), "r", encoding="utf-8", errors="replace")
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return requests, answers
 
 
 def check_parameters(function, columns):
@@ -51,12 +36,7 @@ def load(file, function, columns=None):
 
 
 def find(file, function):
-    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    loader = importlib.machinery.SourceFileLoader("reward_file", file)  # whatever the file's suffix is
-    spec = importlib.util.spec_from_file_location("reward_file", file, loader=loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["reward_file"] = module
-    spec.loader.exec_module(module)
+    module = load_module(file, "reward_file")
     found = {k: v for k, v in vars(module).items()
              if inspect.isfunction(v) and v.__module__ == "reward_file" and not k.startswith("_")}
     if function:
@@ -103,15 +83,6 @@ def judge(function, request, loop):
     if len(scores) != len(request["completions"]):
         raise ValueError(f"it returned {len(scores)} scores for {len(request['completions'])} completions")
     return scores
-
-
-def explain(error):
-    """Returns the error and the last line of the user's file in its traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = ""
-    if frames and frames[-1].filename != "<string>":
-        place = f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})"
-    return f"{type(error).__name__}: {error}{place}"
 
 
 def main():

@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "rewards/plugins/line_process.h"
+#include "rewards/plugins/python_process.h"
 #include "rewards/plugins/text.h"
 
 namespace hone {
@@ -15,7 +16,7 @@ Json python_tool_schemas(const PythonTools& tools) {
   const std::string file = expand_path(tools.file);
   ::close(open_file(file));  // the interpreter's message would not name the file
   const std::string shown = std::filesystem::path(file).filename().string();
-  LineProcess process({expand_path(tools.python), "-u", "-c", std::string(python_tools())},
+  LineProcess process({expand_path(tools.python), "-u", "-c", python_program(python_tools())},
                       [&](std::string_view line) { log::info(shown, ": ", plain_text(line)); });
   const Json request = JsonObject{{"file", file}, {"functions", Json::array(tools.functions)}};
   Json answer;

@@ -2,15 +2,12 @@
 
 Type hints and a docstring in Google's style become a JSON schema with the members that get_json_schema of transformers
 writes: TRL and chat templates expect them. It needs Python alone. One line {"file", "functions"} comes in; one line
-{"schemas": [...]} or {"error": text} goes out.
+{"schemas": [...]} or {"error": text} goes out. The program prepends python_process.py.
 """
 import difflib
 import enum
-import importlib.machinery
-import importlib.util
 import inspect
 import json
-import os
 import re
 import sys
 import traceback
@@ -140,18 +137,8 @@ def function_schema(function):
     return {"type": "function", "function": out}
 
 
-def load(file):
-    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    loader = importlib.machinery.SourceFileLoader("tool_file", file)  # whatever the file's suffix is
-    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("tool_file", file, loader=loader))
-    sys.modules["tool_file"] = module
-    sys.dont_write_bytecode = True
-    loader.exec_module(module)
-    return module
-
-
 def tool_functions(file, names):
-    module = load(file)
+    module = load_module(file, "tool_file")
     found = {k: v for k, v in vars(module).items()
              if inspect.isfunction(v) and v.__module__ == "tool_file" and not k.startswith("_")}
     for name in names:
@@ -175,10 +162,10 @@ def schemas(file, functions):
 
 
 def main():
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    requests, answers = take_over_streams()
+    sys.dont_write_bytecode = True
     try:
-        answer = {"schemas": schemas(**json.loads(sys.stdin.readline()))}
+        answer = {"schemas": schemas(**json.loads(requests.readline()))}
     except SchemaError as error:
         answer = {"error": str(error)}
     except (Exception, SystemExit) as error:

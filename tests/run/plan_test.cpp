@@ -193,6 +193,25 @@ TEST(PlanRecipe, ATeacherTakesItsWeights) {
   EXPECT_EQ(server.at("teacher").as_int(), 0);
 }
 
+TEST(PlanRecipe, ALocalJudgeTakesItsMemory) {
+  const test::TemporaryFolder folder;
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context(*device);
+  test::save_stranger(context, 270, 40, folder.path());
+  const auto memory = [](const std::vector<std::string>& overrides) {
+    return plan_recipe(read(overrides)).at("stages").as_array()[1].at("memory");
+  };
+  const Json plain = memory({});
+  EXPECT_EQ(plain.at("judges").as_int(), 0);
+
+  const std::string judge = R"(stage.rl.reward={kind="judge", path=")" + folder.path().string() + "\"";
+  const Json judged = memory({judge + "}"});
+  const int64_t cache = 2 * 65536 * 16 * 4, weights = (270 + 40) * 16 * 4;
+  EXPECT_GT(judged.at("judges").as_int(), cache + weights);
+  EXPECT_EQ(judged.at("total").as_int(), plain.at("total").as_int() + judged.at("judges").as_int());
+  EXPECT_EQ(memory({judge + R"(, device="cuda"})"}).at("judges").as_int(), 0);  // not beside a learner on the CPU
+}
+
 // The layers' matrices take one byte per number plus scales; all other memory is unchanged.
 TEST(PlanRecipe, QuantizedRolloutsHaveCopiesOfTheWeights) {
   const Json plain = plan_recipe(read()), plan = plan_recipe(read({"rollout.quantization=\"int8\""}));

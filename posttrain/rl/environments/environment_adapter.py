@@ -2,15 +2,12 @@
 
 A class without `step` is one for TRL's environment_factory: its public methods are tools, `reset(**row)` returns None
 or a text, `get_reward()` or the attribute `reward` is the reward at the end. A class with `step` is in Gymnasium's style.
-Its output goes to standard error, since requests and answers use other descriptors.
+The program prepends rewards/plugins/python_process.py.
 """
 import asyncio
 import difflib
-import importlib.machinery
-import importlib.util
 import inspect
 import json
-import os
 import random
 import re
 import sys
@@ -21,31 +18,10 @@ PROTOCOL = 1
 NOT_TOOLS = ("reset", "get_reward")
 
 
-def take_over_streams():
-    requests = os.fdopen(os.dup(0), "r", encoding="utf-8", errors="replace")
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return requests, answers
-
-
 # ---- The file
 
-def load_module(file):
-    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    loader = importlib.machinery.SourceFileLoader("environment_file", file)  # whatever the file's suffix is
-    spec = importlib.util.spec_from_file_location("environment_file", file, loader=loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["environment_file"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def find_factory(file, factory):
-    module = load_module(file)
+    module = load_module(file, "environment_file")
     classes = {k: v for k, v in vars(module).items()
                if inspect.isclass(v) and v.__module__ == "environment_file" and callable(getattr(v, "reset", None))}
     if factory:
@@ -192,15 +168,6 @@ def text_of(value):
     if isinstance(value, list) and value and all(isinstance(v, dict) and v.get("type") == "text" for v in value):
         return "".join(v["text"] for v in value)
     return value if isinstance(value, str) else str(value)
-
-
-def explain(error):
-    """Returns the error and the last line of the user's file in its traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = ""
-    if frames and frames[-1].filename != "<string>":
-        place = f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})"
-    return f"{type(error).__name__}: {error}{place}"
 
 
 def main():

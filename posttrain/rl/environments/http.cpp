@@ -1,7 +1,8 @@
-// The "http" environment: a server with OpenEnv's HTTP interface, POST /reset and POST /step.
+// The "http" environment: a server with OpenEnv's HTTP interface, POST /reset, POST /step and GET /state.
 //
 //   /reset {"seed": 7, "episode_id": "...", "row": {...}}            {"observation": {...}, "reward": null}
 //   /step {"action": {"message": "..."}, "episode_id": "..."}        {"observation": {...}, "reward": 1, "done": true}
+//   /state?episode_id=...                                            {"episode_id": "...", "step_count": 2, ...}
 //
 // A server plays one episode at a time, unless it tells episodes apart by episode_id (episodes_per_server).
 #include <unistd.h>
@@ -26,7 +27,8 @@ constexpr std::array<const char*, 9> kTextMembers = {"message", "text",   "conte
 
 struct HttpEnvironmentSettings {
   std::vector<std::string> urls;
-  std::string action = R"({"message": "{completion}"})", observation;
+  std::string action = R"({"message": "{completion}"})", observation, state_reward;
+  bool check_state = false;
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
@@ -102,6 +104,7 @@ class HttpEnvironment final : public Environment {
     const Json answer = post(
         "/reset",
         JsonObject{{"seed", static_cast<int64_t>(seed)}, {"episode_id", episode_}, {"row", environment_row(task)}});
+    if (settings_.check_state) state();
     EpisodeStart out;
     const Json& observation = answer.at("observation", "its answer to /reset");
     if (is_conversation(observation)) {
@@ -115,6 +118,20 @@ class HttpEnvironment final : public Environment {
   }
 
   EpisodeStep step(const PolicyTurn& turn) override {
+    EpisodeStep out = take_turn(turn);
+    if (out.done && !settings_.state_reward.empty())
+      out.reward = state_reward();
+    else if (settings_.check_state)
+      state();
+    return out;
+  }
+
+  std::optional<double> finish(const std::string&) override {
+    return settings_.state_reward.empty() ? std::nullopt : state_reward();
+  }
+
+ private:
+  EpisodeStep take_turn(const PolicyTurn& turn) const {
     if (turn.tool_calls.empty()) return step_action(fill_action(action_, turn.completion), "");
     EpisodeStep out;  // the calls of a turn, one after another
     for (const ToolCall& call : turn.tool_calls) {
@@ -128,7 +145,6 @@ class HttpEnvironment final : public Environment {
     return out;
   }
 
- private:
   static bool is_conversation(const Json& observation) {
     const Json* messages = observation.is_object() ? observation.find("messages") : nullptr;
     return messages && messages->is_array() && !messages->as_array().empty() &&
@@ -136,7 +152,7 @@ class HttpEnvironment final : public Environment {
   }
 
   // tool: the name of the tool that was called; "": none.
-  EpisodeStep step_action(Json action, const std::string& tool) {
+  EpisodeStep step_action(Json action, const std::string& tool) const {
     const Json answer = post(
         "/step", JsonObject{{"action", std::move(action)}, {"timeout_s", turn_timeout_}, {"episode_id", episode_}});
     EpisodeStep out{.messages = {}, .reward = reward_from_json(answer)};
@@ -152,21 +168,45 @@ class HttpEnvironment final : public Environment {
     return out;
   }
 
-  Json post(const std::string& path, const Json& payload) const {
-    const std::string address = url_.substr(0, url_.find_last_not_of('/') + 1) + path;
+  // The server's state of this episode. Throws Error if it is that of another one.
+  Json state() const {
+    const std::string address = address_of("/state");
+    const Json out = read_answer(address, http_get(parse_url(address + "?episode_id=" + episode_),
+                                                   {.headers = settings_.headers, .timeout = turn_timeout_}));
+    HONE_CHECK(out.is_object(), address, ": the answer is a JSON ", out.kind_name(), "; it must be an object");
+    const Json* id = out.find("episode_id");
+    HONE_CHECK(!id || id->is_null() || *id == Json(episode_), address, ": the server plays the episode ",
+               plain_text(id ? id->dump() : ""), ", not ", episode_,
+               "; another client uses it, or it does not keep an episode between requests");
+    return out;
+  }
+  std::optional<double> state_reward() const {
+    const Json now = state();
+    const Json* reward = now.find(settings_.state_reward);
+    HONE_CHECK(reward, address_of("/state"), ": the state has no member ", settings_.state_reward, ": ",
+               plain_text(now.dump()));
+    return reward_from_json(JsonObject{{"reward", *reward}});
+  }
+
+  std::string address_of(const char* path) const { return url_.substr(0, url_.find_last_not_of('/') + 1) + path; }
+
+  Json post(const char* path, const Json& payload) const {
+    const std::string address = address_of(path);
     const std::string body = payload.dump();
-    const HttpResponse response =
-        http_post(parse_url(address), {.body = body, .headers = settings_.headers, .timeout = turn_timeout_});
+    const Json answer = read_answer(
+        address, http_post(parse_url(address), {.body = body, .headers = settings_.headers, .timeout = turn_timeout_}));
+    HONE_CHECK(answer.is_object() && answer.find("observation"), address,
+               ": the answer has no observation: ", plain_text(answer.dump()));
+    return answer;
+  }
+
+  static Json read_answer(const std::string& address, const HttpResponse& response) {
     HONE_CHECK(response.status == 200, address, ": status ", response.status, ": ", plain_text(response.body));
-    Json answer;
     try {
-      answer = parse_json(response.body, "the answer");
-    } catch (const Error&) {
+      return parse_json(response.body, "the answer");
+    } catch (const Error&) {  // adds the address, and quotes the answer
       fail(address, ": the answer is not JSON: ", plain_text(response.body));
     }
-    HONE_CHECK(answer.is_object() && answer.find("observation"), address,
-               ": the answer has no observation: ", plain_text(response.body));
-    return answer;
   }
 
   const HttpEnvironmentSettings settings_;
@@ -187,6 +227,10 @@ class HttpEnvironments : public EnvironmentSettings {
     f("observation", settings_.observation,
       "member of an observation that the policy reads; empty = message, text, content, prompt, result, ..., else all "
       "of it as JSON");
+    f("check_state", settings_.check_state,
+      "read /state after /reset and after each turn: the trajectory fails if the server plays another episode_id");
+    f("state_reward", settings_.state_reward,
+      "member of /state that is the reward of an episode, read when it has ended; empty = the rewards of /step");
     f("episodes_per_server", episodes_per_server_,
       "episodes that a server plays at once; above 1 it must tell them apart by episode_id");
     f("headers", headers_text_, "additional headers, \"Name: value\"; ${NAME} is replaced by an environment variable");

@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "posttrain/rl/environments/environment_adapter.h"
 #include "posttrain/rl/environments/process.h"
+#include "rewards/plugins/python_process.h"
 #include "rewards/plugins/python_tools.h"
 
 namespace hone {
@@ -25,7 +26,7 @@ class PythonEnvironments : public ProcessEnvironments {
   LineEnvironmentCommand command() const override {
     HONE_CHECK(!path_.empty(), "path is empty; set the Python file");
     const std::string file = expand_path(path_);
-    return {.command = {expand_path(python_), "-u", "-c", std::string(environment_adapter())},
+    return {.command = {expand_path(python_), "-u", "-c", python_program(environment_adapter())},
             .options = JsonObject{{"file", file}, {"factory", class_}, {"python_tools", python_tools()}},
             .shown_as = std::filesystem::path(file).filename().string()};
   }

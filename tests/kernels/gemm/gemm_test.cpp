@@ -76,6 +76,34 @@ TEST(GemmForward, RowsDoNotDependOnTheBatch) {
   }
 }
 
+// A pruned model has the bits of the full one with zeros (model/prune/).
+TEST(GemmForward, ColumnsOfZerosChangeNoBit) {
+  for (const auto& [M, N, K] : {Shape{3, 21, 37}, {1, 33, 513}, {17, 31, 700}, {65, 50, 1100}}) {
+    Floats x = normals({M, K}, 1, 1, 7), w = normals({N, K}, 2, 1, 5);
+    const Floats bias = normals({N}, 3), chance = normals({K}, 4);
+    std::vector<int64_t> kept;
+    for (int64_t k = 0; k < K; ++k)
+      if (chance[k] > 0.2f) kept.push_back(k);
+    Floats short_x = poisoned({M, std::ssize(kept)}), short_w = poisoned({N, std::ssize(kept)});
+    const auto cut = [&](Tensor from, Tensor to, int64_t rows) {
+      for (int64_t r = 0; r < rows; ++r)
+        for (size_t j = 0; j < kept.size(); ++j) to.row<float>(r)[j] = from.row<float>(r)[kept[j]];
+    };
+    cut(x, short_x, M);
+    cut(w, short_w, N);
+    for (int64_t k = 0; k < K; ++k)
+      if (!std::ranges::binary_search(kept, k))
+        for (int64_t n = 0; n < N; ++n) w.tensor().row<float>(n)[k] = 0;
+    each_cpu_body(gemm_forward, [&](auto run, const std::string& name) {
+      Floats whole = poisoned({M, N}, 5), part = poisoned({M, N}, 6);
+      if (!run({.y = whole, .x = x, .w = w, .bias = bias}) ||
+          !run({.y = part, .x = short_x, .w = short_w, .bias = bias}))
+        return;
+      for (int64_t i = 0; i < M * N; ++i) ASSERT_TRUE(same_bits(whole[i], part[i])) << name << ", element " << i;
+    });
+  }
+}
+
 TEST(GemmForward, RefusesShapesThatDisagree) {
   const Floats x({2, 3}), w({4, 5}), y({2, 4});
   EXPECT_THROW(gemm_forward(cpu(), {.y = y, .x = x, .w = w}), Error);

@@ -9,6 +9,7 @@
 #include "posttrain/rl/environments/tools/functions_adapter.h"
 #include "posttrain/rl/environments/tools/tool.h"
 #include "rewards/plugins/line_process.h"
+#include "rewards/plugins/python_process.h"
 #include "rewards/plugins/python_tools.h"
 #include "rewards/plugins/text.h"
 
@@ -37,11 +38,12 @@ class Functions : public Tool {
   void start() {
     constexpr double start_timeout = 120;
     const std::string shown = std::filesystem::path(file_.file).filename().string();
-    process_.emplace(std::vector<std::string>{expand_path(file_.python), "-u", "-c", std::string(functions_adapter())},
-                     [this, shown](std::string_view line) {
-                       constexpr int most = 20;  // lines of a file that writes much
-                       if (lines_shown_++ < most) log::info(shown, ": ", plain_text(line));
-                     });
+    process_.emplace(
+        std::vector<std::string>{expand_path(file_.python), "-u", "-c", python_program(functions_adapter())},
+        [this, shown](std::string_view line) {
+          constexpr int most = 20;  // lines of a file that writes much
+          if (lines_shown_++ < most) log::info(shown, ": ", plain_text(line));
+        });
     exchange(JsonObject{{"file", expand_path(file_.file)}, {"seed", static_cast<int64_t>(seed_)}}, start_timeout);
   }
   Json exchange(const Json& request, double timeout) {

@@ -69,6 +69,45 @@ TEST_F(HttpEnvironmentTest, ActionsAndObservationsHaveTheFormThatTheRecipeSays) 
   EXPECT_EQ(action, Json(JsonObject{{"code", "# go"}, {"n", 1}}));
 }
 
+// A server whose state has a score. It says another episode_id after `stolen` requests.
+TEST_F(HttpEnvironmentTest, StateTellsEpisodesApartAndHasTheReward) {
+  std::string episode;
+  std::vector<std::string> states;
+  int requests = 0, stolen = 100;
+  HttpServer server([&](const ReceivedRequest& request) {
+    const std::string line = request.head.substr(0, request.head.find(" HTTP"));
+    if (line.starts_with("GET")) {
+      states.push_back(line);
+      EXPECT_TRUE(request.body.empty());
+      const std::string id = ++requests > stolen ? "other" : episode;
+      return http_response(Json(JsonObject{{"episode_id", id}, {"step_count", 1}, {"score", 0.25}}).dump());
+    }
+    const Json body = parse_json(request.body, "request");
+    episode = body.at("episode_id").as_string();
+    const bool done = line == "POST /step" && body.at("action").dump().find("end") != std::string::npos;
+    return http_response(Json(JsonObject{{"observation", "x"}, {"reward", 1}, {"done", done}}).dump());
+  });
+  const EnvironmentConfig settings =
+      config(server.url("127.0.0.1", ""), "check_state = true\nstate_reward = \"score\"\n");
+  const std::unique_ptr<Environment> game = settings.environment->make(5);
+  game->reset(task, 7);
+  EXPECT_EQ(game->step({.completion = "go"}).reward, 1);
+  EXPECT_EQ(game->step({.completion = "end"}).reward, 0.25);
+  EXPECT_EQ(states, std::vector<std::string>(3, "GET /state?episode_id=" + episode));
+  game->reset(task, 7);
+  EXPECT_EQ(game->finish("max_turns"), 0.25);
+  stolen = requests + 1;
+  game->reset(task, 7);
+  const std::string error = error_of([&] { game->step({.completion = "go"}); });
+  EXPECT_TRUE(says(error, "/state: the server plays the episode \"other\", not hone-")) << error;
+
+  const EnvironmentConfig no_member = config(server.url("127.0.0.1", ""), "state_reward = \"points\"\n");
+  const std::unique_ptr<Environment> other = no_member.environment->make(5);
+  stolen = requests + 100;
+  other->reset(task, 7);
+  EXPECT_TRUE(says(error_of([&] { other->step({.completion = "end"}); }), "no member points"));
+}
+
 TEST_F(HttpEnvironmentTest, WhatIsNoAnswerIsAnError) {
   std::string bytes;
   HttpServer server([&](const ReceivedRequest&) { return bytes; });
