@@ -60,6 +60,7 @@ class BenchCommand : public Command {
     a.option("micro-batch-tokens", model_.micro_batch_tokens,
              "train: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
     a.option("recompute", model_.recompute, "train: activations that are recomputed: none | selective | full");
+    a.option("optimizer", model_.optimizer, ("train: " + join(optimizers().names(), " | ")).c_str());
     a.option("moments", model_.moments, "train: dtype of the optimizer's moments: f32 | bf16");
     a.flag("profile", model_.profile, "train: also report the time of each op in a step");
     a.flag("json", json_, "print JSON Lines");

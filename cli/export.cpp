@@ -1,4 +1,5 @@
-// hone export: writes a model folder with adapters merged into the weights, or a GGUF file.
+// hone export: writes a model folder with adapters merged into the weights, a mixture of experts made of a dense model,
+// or a GGUF file.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -7,6 +8,7 @@
 #include "model/io/adapter.h"
 #include "model/io/export_gguf.h"
 #include "model/io/import.h"
+#include "model/io/upcycle.h"
 
 namespace hone {
 namespace {
@@ -14,11 +16,12 @@ namespace {
 class ExportCommand : public Command {
  public:
   std::string summary() const override {
-    return "write a model folder with LoRA adapters merged into the weights, or a GGUF file";
+    return "write a model folder with LoRA adapters merged into the weights, a mixture of experts, or a GGUF file";
   }
   std::string example() const override {
     return "hone export --model runs/lora/checkpoints/sft/step-100 --out merged\n  hone export --model "
-           "runs/lora/checkpoints/sft/step-100 --gguf q8_0 --out model.gguf";
+           "runs/lora/checkpoints/sft/step-100 --gguf q8_0 --out model.gguf\n  hone export --model dense --upcycle 8 "
+           "--out mixture";
   }
   void arguments(Arguments& a) override {
     a.option("model", model_, "model folder, folder of a PEFT adapter, or .gguf file");
@@ -26,12 +29,21 @@ class ExportCommand : public Command {
     a.option("out", out_, "folder to write, or file with --gguf; it must not exist yet", true);
     a.option("gguf", gguf_,
              "write a GGUF file for llama.cpp with matrices of this type: f16 | bf16 | q8_0; empty = a folder");
+    a.option("upcycle", upcycle_,
+             "make a mixture of this many experts, each a copy of the dense model's MLP; 0 = leave the model as it is");
+    a.option("experts-per-token", experts_per_token_, "experts of each token, with --upcycle");
+    a.option("seed", seed_, "seed of the routers' random weights, with --upcycle");
     a.option("dtype", dtype_, "dtype of the written weights: f32 | bf16 | auto (that of the model's files)");
   }
   int run() override {
     require_usage(dtype_ == "auto" || dtype_ == "f32" || dtype_ == "bf16", "export: --dtype is '", dtype_,
                   "'; it must be auto, f32 or bf16");
     require_usage(model_.empty() != path_.empty(), "export: give the model once, as --model or as a path");
+    require_usage(upcycle_ == 0 || gguf_.empty(), "export: --upcycle writes a folder; remove --gguf");
+    require_usage(upcycle_ == 0 || (upcycle_ >= 2 && upcycle_ <= 4096), "export: --upcycle is ", upcycle_,
+                  "; it must be in [2, 4096]");
+    require_usage(upcycle_ == 0 || (experts_per_token_ >= 1 && experts_per_token_ <= upcycle_),
+                  "export: --experts-per-token is ", experts_per_token_, "; it must be in [1, ", upcycle_, "]");
     const std::filesystem::path from = expand_path(model_.empty() ? path_ : model_), to = expand_path(out_);
     if (gguf_.empty())
       write_folder(from, to);
@@ -47,7 +59,14 @@ class ExportCommand : public Command {
                   "export: --out is a .gguf file; say its type with --gguf f16, bf16 or q8_0");
     write_folder_atomic(to, [&](const std::filesystem::path& folder) {
       const auto dtype = dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16);
-      export_model(from, folder, dtype);
+      if (upcycle_ > 0)
+        upcycle_model(from, folder,
+                      {.num_experts = upcycle_,
+                       .num_choices = experts_per_token_,
+                       .dtype = dtype,
+                       .seed = static_cast<uint64_t>(seed_)});
+      else
+        export_model(from, folder, dtype);
       if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer))
         Tokenizer::load(tokenizer).save(folder);
     });
@@ -59,6 +78,7 @@ class ExportCommand : public Command {
     export_gguf(from, to, gguf_type_named(gguf_ == "f16" ? "F16" : gguf_ == "bf16" ? "BF16" : "Q8_0"));
   }
   std::string model_, path_, out_, gguf_, dtype_ = "auto";
+  int64_t upcycle_ = 0, experts_per_token_ = 2, seed_ = 0;
 };
 
 [[maybe_unused]] const bool added =

@@ -20,8 +20,8 @@ class ObjectiveCommand : public Command {
   void arguments(Arguments& a) override {
     a.positional("name", name_, "name of the objective (hone list objectives)");
     a.option("in", in_,
-             "file with one JSON object: logp, behavior_logp, reference_logp, mask, rewards or advantages, group_size, "
-             "config",
+             "file with one JSON object: logp, behavior_logp, reference_logp, entropy, mask, rewards (one number a "
+             "sequence, or a list of numbers for several) with reward_weights, or advantages; group_size, config",
              true);
   }
   int run() override {

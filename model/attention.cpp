@@ -1,7 +1,5 @@
 #include "model/attention.h"
 
-#include "kernels/attention/attention.h"
-
 namespace hone {
 namespace {
 
@@ -11,8 +9,7 @@ Tensor values_of(Tensor qkv, const QkvShape& heads) {
       .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
 }
 
-KvWriteTarget kv_write(const KvView& kv, int64_t layer) {
-  const auto plane = static_cast<size_t>(layer);
+KvWriteTarget kv_write(const KvView& kv, size_t plane) {
   const auto scale = [plane](const std::vector<Tensor>& planes) { return planes.empty() ? Tensor() : planes[plane]; };
   return {kv.k[plane], kv.v[plane], kv.slots, scale(kv.k_scale), scale(kv.v_scale)};
 }
@@ -25,122 +22,153 @@ Tensor as_heads(Tensor x, const QkvShape& heads) { return x.view({x.dim(0), head
 
 }  // namespace
 
-SelfAttention::Saved SelfAttention::save(Context& context, Tape* tape, int64_t num_tokens) const {
-  const DType dtype = qkv.weight.value.dtype;
-  Saved kept;
-  kept.qkv = hone::save(context, tape, dtype, {num_tokens, qkv.num_outputs()});
-  kept.q = save_if_all(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
-  kept.k = save_if_all(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
-  if (tape && q_norm.value) kept.norm_rstd = tape->push(DType::f32, {num_tokens, heads.num_heads + heads.num_kv_heads});
-  kept.attn_out = hone::save(context, tape, dtype, {num_tokens, heads.num_heads * heads.head_dim});
-  if (tape) kept.lse = tape->push(DType::f32, {num_tokens, heads.num_heads});
-  return kept;
+void RopeTable::allocate(Context& context) {
+  bytes = Buffer(context.device(), static_cast<size_t>(num_positions * config.dim) * size_of(DType::f32));
+  cos_sin = Tensor(bytes.data(), DType::f32, context.kind(), {num_positions, config.dim});
+  if (context.kind() == DeviceKind::meta) return;
+  std::vector<float> host(static_cast<size_t>(num_positions * config.dim));
+  const Tensor view = host_view(std::span(host)).view({num_positions, config.dim});
+  rope_table(view, config);
+  context.copy(cos_sin, view);
 }
 
-SelfAttention::Saved SelfAttention::restore(Tape& tape) const {
-  Saved kept;
-  kept.lse = tape.pop();
-  kept.attn_out = tape.pop();
-  if (q_norm.value) kept.norm_rstd = tape.pop();
-  kept.k = restore_if_all(tape);
-  kept.q = restore_if_all(tape);
-  kept.qkv = tape.pop();
-  return kept;
+AttentionShape SelfAttention::attention_shape(const LayerPass& pass) const {
+  return {.scale = scale, .window = window, .max_length = pass.batch.max_length, .softcap = softcap};
 }
 
-void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual,
-                            const Saved& kept, const KvView* kv, int64_t layer) const {
-  qkv.forward(context, kept.qkv, x);
-  const KvWriteTarget write = kv ? kv_write(*kv, layer) : KvWriteTarget{};
-  qkv_forward(context, {.q = kept.q,
-                        .k = kept.k,
-                        .rstd = kept.norm_rstd,
-                        .qkv = kept.qkv,
-                        .positions = batch.positions,
-                        .cos_sin = cos_sin,
-                        .q_norm = q_norm.value,
-                        .k_norm = k_norm.value,
-                        .shape = heads,
-                        .cache = write});
-  const AttentionShape shape{scale, window, batch.max_length};
-  const Tensor mixed = as_heads(kept.attn_out, heads);
-  if (kv)
-    attention_paged(context,
-                    {.out = mixed, .q = kept.q, .cache = paged(*kv, write), .offsets = batch.offsets, .shape = shape});
+Tensor SelfAttention::normed(Context& context, Tensor projected, const FullNormStats& stats) const {
+  if (!full_q_norm) return projected;
+  const Tensor out = context.scratch().take(projected.dtype, projected.dims());
+  context.copy(out, projected);
+  full_q_norm->forward(context, q_columns(out), q_columns(projected), stats.q);
+  full_k_norm->forward(context, k_columns(out), k_columns(projected), stats.k);
+  return out;
+}
+
+QkvForward SelfAttention::rotation(const LayerPass& pass, Tensor projected, Tensor q, Tensor k,
+                                   Tensor norm_rstd) const {
+  return {.q = q,
+          .k = k,
+          .rstd = norm_rstd,
+          .qkv = projected,
+          .positions = pass.batch.positions,
+          .cos_sin = cos_sin(),
+          .q_norm = q_norm.value,
+          .k_norm = k_norm.value,
+          .shape = heads};
+}
+
+void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out, Tensor x, Tensor residual,
+                            Frame& frame) const {
+  const DType dtype = x.dtype;
+  const int64_t T = x.dim(0), H = heads.num_heads, Hk = heads.num_kv_heads, d = heads.head_dim;
+  const Tensor projected = frame.save(dtype, {T, qkv.num_outputs()});
+  const Tensor q = frame.save_cheap(dtype, {T, H, d}), k = frame.save_cheap(dtype, {T, Hk, d});
+  const Tensor norm_rstd = q_norm.value ? frame.save_for_backward(DType::f32, {T, H + Hk}) : Tensor();
+  FullNormStats full;
+  if (full_q_norm) full = {full_q_norm->save(frame, T), full_k_norm->save(frame, T)};
+  const Tensor mixed = frame.save(dtype, {T, H * d});
+  const Tensor lse = frame.save_for_backward(DType::f32, {T, H});
+
+  qkv.forward(context, projected, x);
+  QkvForward rotate = rotation(pass, normed(context, projected, full), q, k, norm_rstd);
+  if (pass.kv) rotate.cache = kv_write(*pass.kv, kv_layer);
+  qkv_forward(context, rotate);
+  if (pass.kv)
+    attention_from_cache(context, pass, mixed, q);
   else
-    attention_forward(context, {.out = mixed,
-                                .lse = kept.lse,
-                                .q = kept.q,
-                                .k = kept.k,
-                                .v = values_of(kept.qkv, heads),
-                                .offsets = batch.offsets,
-                                .shape = shape});
-  output.forward(context, out, kept.attn_out, residual);
+    attention_forward(context, {.out = as_heads(mixed, heads),
+                                .lse = lse,
+                                .q = q,
+                                .k = k,
+                                .v = values_of(projected, heads),
+                                .offsets = pass.batch.offsets,
+                                .shape = attention_shape(pass)});
+  output.forward(context, out, mixed, residual);
 }
 
-QkvProjection SelfAttention::qkv_projection(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv,
-                                            int64_t layer) const {
-  return {q,     before.row_norm(),  qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value,
-          heads, kv_write(kv, layer)};
+const SelfAttention* SelfAttention::fused_attention(const LayerPass& pass) const {
+  const bool plain = qkv.gemm() && output.gemm() && !full_q_norm && heads.norm_offset == 0;
+  return plain && pass.kv && pass.kv->k[kv_layer].dtype == qkv.weight.value.dtype ? this : nullptr;
 }
 
-void SelfAttention::attention_from_cache(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv,
-                                         int64_t layer) const {
+QkvProjection SelfAttention::qkv_projection(const LayerPass& pass, Tensor q, const RmsNormWeights& before) const {
+  return {q,
+          before,
+          *qkv.gemm(),
+          pass.batch.positions,
+          cos_sin(),
+          q_norm.value,
+          k_norm.value,
+          heads,
+          kv_write(*pass.kv, kv_layer)};
+}
+
+void SelfAttention::attention_from_cache(Context& context, const LayerPass& pass, Tensor mixed, Tensor q) const {
   attention_paged(context, {.out = as_heads(mixed, heads),
                             .q = q,
-                            .cache = paged(kv, kv_write(kv, layer)),
-                            .offsets = batch.offsets,
-                            .shape = {scale, window, batch.max_length}});
+                            .cache = paged(*pass.kv, kv_write(*pass.kv, kv_layer)),
+                            .offsets = pass.batch.offsets,
+                            .shape = attention_shape(pass)});
 }
 
-void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Saved kept) const {
-  ScratchScope scope(context);
-  if (!kept.q) {
-    kept.q = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
-    kept.k = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
-    qkv_forward(context, {.q = kept.q,
-                          .k = kept.k,
-                          .rstd = kept.norm_rstd,
-                          .qkv = kept.qkv,
-                          .positions = batch.positions,
-                          .cos_sin = cos_sin,
-                          .q_norm = q_norm.value,
-                          .k_norm = k_norm.value,
-                          .shape = heads});
-  }
+void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor dout, Tensor x,
+                             Saved& saved) const {
+  const ScratchScope scope(context);
   const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
-  const Tensor dmixed = like(kept.attn_out), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
-  output.backward(context, dmixed, dout, kept.attn_out);
+  const Tensor projected = saved.next();
+  Tensor q = saved.next(), k = saved.next();
+  const Tensor norm_rstd = q_norm.value ? saved.next() : Tensor();
+  FullNormStats full;
+  if (full_q_norm) full = {full_q_norm->restore(saved), full_k_norm->restore(saved)};
+  const Tensor mixed = saved.next(), lse = saved.next();
+  if (!q) {
+    q = context.scratch().take(projected.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
+    k = context.scratch().take(projected.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
+    qkv_forward(context, rotation(pass, normed(context, projected, full), q, k, norm_rstd));
+  }
+  const Tensor dmixed = like(mixed), dq = like(q), dk = like(k), dprojected = like(projected);
+  output.backward(context, dmixed, dout, mixed);
   attention_backward(context, {.dq = dq,
                                .dk = dk,
-                               .dv = values_of(dqkv, heads),
+                               .dv = values_of(dprojected, heads),
                                .dout = as_heads(dmixed, heads),
-                               .out = as_heads(kept.attn_out, heads),
-                               .lse = kept.lse,
-                               .q = kept.q,
-                               .k = kept.k,
-                               .v = values_of(kept.qkv, heads),
-                               .offsets = batch.offsets,
-                               .shape = {scale, window, batch.max_length}});
-  qkv_backward(context, {.dqkv = dqkv,
+                               .out = as_heads(mixed, heads),
+                               .lse = lse,
+                               .q = q,
+                               .k = k,
+                               .v = values_of(projected, heads),
+                               .offsets = pass.batch.offsets,
+                               .shape = attention_shape(pass)});
+  const Tensor dnormed = full_q_norm ? like(projected) : dprojected;
+  qkv_backward(context, {.dqkv = dnormed,
                          .dq_norm = q_norm.grad,
                          .dk_norm = k_norm.grad,
                          .dq = dq,
                          .dk = dk,
-                         .rstd = kept.norm_rstd,
-                         .qkv = kept.qkv,
-                         .positions = batch.positions,
-                         .cos_sin = cos_sin,
+                         .rstd = norm_rstd,
+                         .qkv = projected,
+                         .positions = pass.batch.positions,
+                         .cos_sin = cos_sin(),
                          .q_norm = q_norm.value,
                          .k_norm = k_norm.value,
                          .shape = heads});
-  qkv.backward(context, dx, dqkv, x);
+  if (full_q_norm) {
+    full_q_norm->backward(context, q_columns(dprojected), q_columns(dnormed), q_columns(projected), full.q, false);
+    full_k_norm->backward(context, k_columns(dprojected), k_columns(dnormed), k_columns(projected), full.k, false);
+  }
+  qkv.backward(context, dx, dprojected, x);
 }
 
-void SelfAttention::add_params(std::vector<Param*>& out) {
-  qkv.add_params(out);
-  if (!q_norm.shape.empty()) out.insert(out.end(), {&q_norm, &k_norm});
-  output.add_params(out);
+void SelfAttention::add_to(ModuleList& list) {
+  list.add(qkv);
+  list.add(q_norm);
+  list.add(k_norm);
+  if (full_q_norm) {
+    full_q_norm->add_to(list);
+    full_k_norm->add_to(list);
+  }
+  list.add(output);
 }
 
 }  // namespace hone

@@ -1,33 +1,60 @@
 #pragma once
 // Causal grouped-query self-attention with its projections.
+#include "kernels/attention/attention.h"
 #include "kernels/rope/qkv.h"
-#include "model/modules.h"
+#include "kernels/rope/rope.h"
+#include "model/layer.h"
 
 namespace hone {
 
-struct SelfAttention {
+// The rotations of all positions. Layers that rotate alike share one; the model allocates it (Model::allocate_tables).
+struct RopeTable {
+  RopeConfig config;
+  int64_t num_positions = 0;
+  Tensor cos_sin{};  // rope_table()
+  Buffer bytes{};
+
+  void allocate(Context& context);
+};
+
+struct SelfAttention final : Sublayer {
   Linear qkv, output;    // qkv: rows of q, then k, then v
   Param q_norm, k_norm;  // [head_dim]; an empty shape means none
   QkvShape heads;
-  float scale = 0;     // of q . k
-  int64_t window = 0;  // 0 = all earlier tokens
-  Tensor cos_sin;      // rope_table(); empty without RoPE
-  struct Saved {
-    Tensor qkv, q, k, norm_rstd, attn_out, lse;  // attn_out: the heads' outputs side by side
-  };
+  std::optional<Norm> full_q_norm, full_k_norm;  // over the heads side by side, before RoPE (OLMo 2)
+  float scale = 0;                               // of q . k
+  float softcap = 0;                             // of the scores; 0 = none
+  int64_t window = 0;                            // 0 = all earlier tokens
+  std::shared_ptr<const RopeTable> rope;         // null without RoPE
+  size_t kv_layer = 0;                           // its planes in a KV view
 
-  Saved save(Context&, Tape*, int64_t num_tokens) const;
-  Saved restore(Tape&) const;
   // out = output(attention(qkv(x))) + residual. With a KV view the new keys and values are written to the layer's
   // cache, and attention reads all keys from there, with the bits of attention over packed sequences.
-  void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Saved&, const KvView*,
-               int64_t layer) const;
+  void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
+  void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
+  void add_to(ModuleList& list) override;
+
   // The two halves of forward() for fused inference. First q and the new cache rows from norm(x) with norm `before`;
-  // then attention from q and the cache into `mixed`. decoder_layer_tail does the rest of the layer.
-  QkvProjection qkv_projection(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t layer) const;
-  void attention_from_cache(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t layer) const;
-  void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Saved) const;
-  void add_params(std::vector<Param*>& out);
+  // then attention from q and the cache into `mixed` [T, H * d].
+  const SelfAttention* fused_attention(const LayerPass&) const override;
+  QkvProjection qkv_projection(const LayerPass&, Tensor q, const RmsNormWeights& before) const;
+  void attention_from_cache(Context&, const LayerPass&, Tensor mixed, Tensor q) const;
+
+ private:
+  Tensor cos_sin() const { return rope ? rope->cos_sin : Tensor(); }
+  AttentionShape attention_shape(const LayerPass&) const;
+  // The columns of q and of k in the output of the fused projection.
+  Tensor q_columns(Tensor projected) const { return projected.columns(0, heads.num_heads * heads.head_dim); }
+  Tensor k_columns(Tensor projected) const {
+    return projected.columns(heads.num_heads * heads.head_dim, heads.num_kv_heads * heads.head_dim);
+  }
+  // The projection after full_q_norm and full_k_norm, in scratch memory; `projected` itself without them.
+  struct FullNormStats {
+    Norm::Stats q, k;
+  };
+  Tensor normed(Context&, Tensor projected, const FullNormStats&) const;
+  // q, k, and with a cache its new rows, from the output of the fused projection.
+  QkvForward rotation(const LayerPass&, Tensor projected, Tensor q, Tensor k, Tensor norm_rstd) const;
 };
 
 }  // namespace hone

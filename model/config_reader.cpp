@@ -60,43 +60,98 @@ void ConfigReader::accept(const char* key, bool only) {
   require(flag(key, only) == only, key, " = ", only ? "false" : "true", " is not supported");
 }
 
-RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions) {
-  config.require(dim % 2 == 0, "head_dim is ", dim, "; rotary positions want an even one");
-  const Json* five = config.find("rope_parameters");
-  const Json* given = five ? five : config.find("rope_scaling");
-  const Json parameters = given ? *given : Json(JsonObject{});
-  const char* where = five ? "rope_parameters" : "rope_scaling";
-  config.require(parameters.is_object(), where, " is a JSON ", parameters.kind_name(), ", wants an object");
-  const auto find = [&](std::string_view key) {
-    const Json* value = parameters.find(key);
-    return value && !value->is_null() ? value : nullptr;
+double ConfigReader::positive_or_none(const char* key, double fallback) {
+  const Json* value = resolved_.find(key);
+  if (value && value->is_null()) return 0;
+  if (!value && fallback == 0) return 0;
+  return positive(key, fallback);
+}
+
+Activation ConfigReader::activation(const char* key, const char* fallback) {
+  static const std::vector<std::pair<std::string, Activation>> known{{"silu", Activation::silu},
+                                                                     {"swish", Activation::silu},
+                                                                     {"gelu", Activation::gelu},
+                                                                     {"gelu_new", Activation::gelu_tanh},
+                                                                     {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                                     {"relu", Activation::relu},
+                                                                     {"relu2", Activation::relu2}};
+  const std::string value = text(key, fallback);
+  const auto found = std::ranges::find(known, value, &std::pair<std::string, Activation>::first);
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : known) names.push_back(name);
+  require(found != known.end(), key, " '", value, "' is not supported; supported: ", join(names));
+  return found->second;
+}
+
+namespace {
+
+const Json* find_in(const Json& object, std::string_view key) {
+  const Json* value = object.find(key);
+  return value && !value->is_null() ? value : nullptr;
+}
+
+// The divisors of longrope. long_factor is checked, too: a typing error there would show in other programs only.
+void read_longrope(ConfigReader& config, const Json& parameters, const std::string& where, RopeConfig& out) {
+  const auto list = [&](const char* key) {
+    const Json* value = find_in(parameters, key);
+    const auto count = static_cast<size_t>(out.dim / 2);
+    config.require(value && value->is_array() && value->as_array().size() == count, where, ".", key,
+                   " wants a list of ", count, " numbers");
+    std::vector<double> numbers;
+    for (const Json& number : value->as_array()) {
+      numbers.push_back(number.as_double(concat(where, ".", key)));
+      config.require(std::isfinite(numbers.back()) && numbers.back() > 0, where, ".", key, " contains ", numbers.back(),
+                     ", wants positive numbers");
+    }
+    return numbers;
   };
+  out.short_factor = list("short_factor");
+  list("long_factor");
+}
+
+std::string scaling_name(const Json& parameters, const std::string& where, bool phi) {
+  for (const char* key : {"rope_type", "type"})
+    if (const Json* value = find_in(parameters, key)) {
+      std::string name = value->as_string(concat(where, ".", key));
+      return phi && (name == "su" || name == "yarn") ? "longrope" : name;
+    }
+  return "default";
+}
+
+}  // namespace
+
+RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const std::string& where, int64_t dim,
+                            int64_t max_positions, const RopeDefaults& defaults) {
+  config.require(parameters.is_object(), where, " is a JSON ", parameters.kind_name(), ", wants an object");
   const auto number = [&](const char* key, double fallback) {
-    const Json* value = find(key);
+    const Json* value = find_in(parameters, key);
     const double out = value ? value->as_double(concat(where, ".", key)) : fallback;
     config.require(std::isfinite(out) && out >= 0, where, ".", key, " is ", out, ", wants a number of 0 or more");
     return out;
   };
-  const auto name = [&] {
-    for (const char* key : {"rope_type", "type"})
-      if (const Json* value = find(key)) return value->as_string(concat(where, ".", key));
-    return std::string("default");
-  }();
-
+  const std::string name = scaling_name(parameters, where, defaults.phi);
   RopeConfig out{.dim = dim};
-  out.theta = find("rope_theta") ? number("rope_theta", 0) : config.positive("rope_theta", 10000);
+  out.theta = number("rope_theta", defaults.theta);
   config.require(out.theta > 0, where, ".rope_theta is ", out.theta, ", wants a positive number");
   // "dynamic" changes nothing up to max_position_embeddings, the limit of every sequence here.
   out.scaling = name == "dynamic" ? "default" : name;
   config.require(rope_scalings().find(out.scaling), where, ".rope_type '", name,
                  "' is not supported; supported: ", join(rope_scalings().names()), ", dynamic");
-  const Json* partial =
-      find("partial_rotary_factor") ? find("partial_rotary_factor") : config.find("partial_rotary_factor");
-  config.require(!partial || partial->as_double("partial_rotary_factor") == 1,
-                 "partial_rotary_factor other than 1 is not supported");
-  out.factor = number("factor", 1);
+  const Json* given = find_in(parameters, "partial_rotary_factor");
+  if (!given) given = config.find("partial_rotary_factor");
+  const double partial = given ? given->as_double("partial_rotary_factor") : 1;
+  config.require(partial == 1 || defaults.partial, "partial_rotary_factor other than 1 is not supported");
+  config.require(partial > 0 && partial <= 1, "partial_rotary_factor is ", partial, ", wants a number above 0 up to 1");
+  out.dim = static_cast<int64_t>(static_cast<double>(dim) * partial);
+  config.require(out.dim > 0 && out.dim % 2 == 0, "head_dim is ", dim, " and partial_rotary_factor ", partial,
+                 ", so RoPE would rotate ", out.dim, " dimensions; it rotates an even number");
+  const double original = defaults.phi ? static_cast<double>(config.count("original_max_position_embeddings", 4096))
+                                       : static_cast<double>(max_positions);
+  out.original_max_position = defaults.phi ? original : number("original_max_position_embeddings", original);
+  const bool by_length = out.scaling == "longrope" && out.original_max_position > 0;
+  out.factor =
+      number("factor", by_length ? std::max(1.0, static_cast<double>(max_positions) / out.original_max_position) : 1);
   config.require(out.factor >= 1, where, ".factor is ", out.factor, ", wants 1 or more");
-  out.original_max_position = number("original_max_position_embeddings", static_cast<double>(max_positions));
   out.low_freq_factor = number("low_freq_factor", 1);
   out.high_freq_factor = number("high_freq_factor", 4);
   config.require(out.scaling != "llama3" || (out.low_freq_factor > 0 && out.high_freq_factor > out.low_freq_factor),
@@ -106,9 +161,24 @@ RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions) {
   out.attention_factor = number("attention_factor", 0);
   out.mscale = number("mscale", 0);
   out.mscale_all_dim = number("mscale_all_dim", 0);
-  if (const Json* truncate = find("truncate")) out.truncate = truncate->as_bool(concat(where, ".truncate"));
+  if (const Json* truncate = find_in(parameters, "truncate"))
+    out.truncate = truncate->as_bool(concat(where, ".truncate"));
+  if (out.scaling == "longrope") read_longrope(config, parameters, where, out);
+  return out;
+}
+
+RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, const RopeDefaults& defaults) {
+  const Json* five = config.find("rope_parameters");
+  const Json* given = five ? five : config.find("rope_scaling");
+  const Json parameters = given ? *given : Json(JsonObject{});
+  const char* where = five ? "rope_parameters" : "rope_scaling";
+  config.require(parameters.is_object(), where, " is a JSON ", parameters.kind_name(), ", wants an object");
+  RopeDefaults own = defaults;
+  if (!find_in(parameters, "rope_theta")) own.theta = config.positive("rope_theta", defaults.theta);
+  const RopeConfig out = read_rope_object(config, parameters, where, dim, max_positions, own);
 
   // Writes both spellings, so that versions 4 and 5 of transformers read the same values.
+  const std::string name = scaling_name(parameters, where, defaults.phi);
   Json four = parameters;
   std::erase_if(four.object_ref(), [](const auto& member) { return member.first == "rope_theta"; });
   four.set("rope_type", name);
@@ -120,23 +190,40 @@ RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions) {
   return out;
 }
 
-std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int64_t first_sliding) {
-  std::vector<int64_t> windows(static_cast<size_t>(num_blocks), 0);
+int64_t rope_positions(const RopeConfig& rope, int64_t max_positions) {
+  if (rope.scaling != "longrope") return max_positions;
+  return std::clamp<int64_t>(static_cast<int64_t>(rope.original_max_position), 1, max_positions);
+}
+
+std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t num_layers,
+                                      const std::function<bool(int64_t layer)>& slides) {
+  std::vector<bool> out;
   const Json* types = config.find("layer_types");
-  config.require(!types || (types->is_array() && types->as_array().size() == windows.size()),
-                 "layer_types wants a list of ", num_blocks, " names");
-  const bool given = config.find("sliding_window");
-  for (int64_t layer = 0; layer < num_blocks; ++layer) {
-    bool sliding = given && layer >= first_sliding;
-    if (types) {
-      const std::string& type = types->as_array()[static_cast<size_t>(layer)].as_string("layer_types");
-      config.require(type == "full_attention" || type == "sliding_attention", "layer_types: '", type,
-                     "' is not supported; supported: full_attention, sliding_attention");
-      sliding = type == "sliding_attention";
+  config.require(!types || (types->is_array() && std::ssize(types->as_array()) == num_layers),
+                 "layer_types wants a list of ", num_layers, " names");
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    if (!types) {
+      out.push_back(slides(layer));
+      continue;
     }
-    if (sliding) windows[static_cast<size_t>(layer)] = config.count("sliding_window");
+    const std::string& type = types->as_array()[static_cast<size_t>(layer)].as_string("layer_types");
+    config.require(type == "full_attention" || type == "sliding_attention", "layer_types: '", type,
+                   "' is not supported; supported: full_attention, sliding_attention");
+    out.push_back(type == "sliding_attention");
   }
-  return windows;
+  return out;
+}
+
+std::vector<int64_t> read_windows(ConfigReader& config, const std::vector<bool>& sliding) {
+  std::vector<int64_t> out;
+  for (const bool slides : sliding) out.push_back(slides ? config.count("sliding_window") : 0);
+  return out;
+}
+
+std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_layers, int64_t first_sliding) {
+  const bool given = config.find("sliding_window");
+  return read_windows(
+      config, read_sliding_layers(config, num_layers, [&](int64_t layer) { return given && layer >= first_sliding; }));
 }
 
 }  // namespace hone

@@ -1,12 +1,14 @@
 #pragma once
 // ConfigReader: reads config.json for a family. Each read checks type and range and is recorded, default or not, in
 // resolved(). save_model writes resolved(), so another program needs no defaults of its own.
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/io/json.h"
+#include "kernels/elementwise/activation.h"
 #include "kernels/rope/rope.h"
 
 namespace hone {
@@ -19,6 +21,8 @@ class ConfigReader {
   // One member. null counts as absent; an absent member without fallback is an Error. A count is in [1, most].
   int64_t count(const char* key, std::optional<int64_t> fallback = std::nullopt, int64_t most = int64_t{1} << 24);
   double positive(const char* key, std::optional<double> fallback = std::nullopt);
+  // The same, but null means none, which is 0.
+  double positive_or_none(const char* key, double fallback);
   bool flag(const char* key, bool fallback);
   std::string text(const char* key, const char* fallback);
   const Json* find(std::string_view key) const;  // nullptr when absent or null
@@ -28,6 +32,8 @@ class ConfigReader {
   // Throws Error unless the member has a value that the family supports.
   void accept(const char* key, const char* fallback, std::initializer_list<std::string_view> known);
   void accept(const char* key, bool only);
+  // An activation by Hugging Face's name.
+  Activation activation(const char* key, const char* fallback);
   // Throws an Error that names the file unless the fact holds.
   template <class... Words>
   void require(bool fact, const Words&... words) const {
@@ -44,11 +50,27 @@ class ConfigReader {
 // Limit of a config.json: layers are constructed before their tensors are compared with the file.
 constexpr int64_t max_layers = 4096;
 
+// What families do differently with RoPE.
+struct RopeDefaults {
+  double theta = 10000;
+  bool partial = false;  // partial_rotary_factor may be below 1
+  // Phi-3: original_max_position_embeddings beside the scaling, and old names of longrope.
+  bool phi = false;
+};
 // Reads rope_theta and rope_scaling (transformers 4) or rope_parameters (5) for heads of `dim`. Resolves both forms.
-RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions);
+RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, const RopeDefaults& defaults = {});
+// Reads the object `parameters` of one kind of layers, which config.json has at `where`.
+RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const std::string& where, int64_t dim,
+                            int64_t max_positions, const RopeDefaults& defaults);
+// Positions that a table of this scaling serves: of longrope those of the original context.
+int64_t rope_positions(const RopeConfig& rope, int64_t max_positions);
 
+// True for each layer that layer_types calls "sliding_attention"; without layer_types, for each that `slides` names.
+std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t num_layers,
+                                      const std::function<bool(int64_t layer)>& slides);
 // The attention window of each layer: how many tokens a query sees, itself included (0 = all). It is sliding_window if
-// layer_types says "sliding_attention"; without layer_types, in the layers from `first_sliding` on.
-std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int64_t first_sliding);
+// the layer slides; without layer_types, the layers from `first_sliding` on slide if there is a sliding_window.
+std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_layers, int64_t first_sliding);
+std::vector<int64_t> read_windows(ConfigReader& config, const std::vector<bool>& sliding);
 
 }  // namespace hone

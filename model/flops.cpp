@@ -12,8 +12,8 @@ ModelFlops count_flops(Model& model, int64_t context_length) {
     if (param->lookup || param == head) plan.embedding_params += static_cast<int64_t>(size);
     if (param->trainable) plan.trained_params += static_cast<int64_t>(size);
     if (param != head && (param->shape.size() != 2 || param->lookup)) continue;
-    multiplied += size;
-    if (!param->trainable) frozen += size;
+    multiplied += size * param->active_share;
+    if (!param->trainable) frozen += size * param->active_share;
   }
   const ModelShape& shape = model.shape();
   const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_attention_heads),

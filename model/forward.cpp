@@ -41,7 +41,7 @@ TrainingPass::TrainingPass(Context& context, Model& model, Recompute recompute, 
 Tensor TrainingPass::forward(const Batch& batch, Tensor rows) { return forward(batch, rows, {}, {}); }
 
 Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
-                             const std::optional<DropoutStream>& draws) {
+                             const std::optional<DropoutStream>& draws, const AuxLoss& aux) {
   note_progress();
   const OpRange range(context_, "forward");
   const DropoutScope dropout(model_, draws);
@@ -49,11 +49,13 @@ Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoi
   batch_ = batch;
   rows_ = rows;
   draws_ = draws;
+  aux_ = aux;
   began_backward_ = false;
   tape_.clear();
   inputs_.clear();
   const int64_t width = model_.shape().hidden_size;
   const auto push = [&](int64_t count) { return tape_.push(model_.dtype(), {count, width}); };
+  const LayerPass pass{.batch = batch, .tape = recompute_ == Recompute::full ? nullptr : &tape_, .aux = aux};
   inputs_.push_back(push(batch.num_tokens));
   hooks_->before(context_, 0, Direction::forward);
   model_.embed(context_, batch, inputs_.back());
@@ -62,7 +64,7 @@ Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoi
     const Tensor in = inputs_.back(), out = push(batch.num_tokens);
     const size_t unit = static_cast<size_t>(layer) + 1;
     hooks_->before(context_, unit, Direction::forward);
-    model_.forward_layer(layer, context_, batch, out, in, recompute_ == Recompute::full ? nullptr : &tape_, nullptr);
+    model_.forward_layer(layer, context_, pass, out, in);
     hooks_->after(context_, unit, Direction::forward);
     inputs_.push_back(out);
   }
@@ -115,6 +117,8 @@ void TrainingPass::backward(Tensor dhidden) {
   hooks_->after(context_, back_unit(), Direction::backward);
   tape_.pop();  // hidden
   tape_.pop();  // read
+  // The forward pass has added to the sums.
+  const LayerPass pass{.batch = batch_, .tape = &tape_, .aux = {.weights = aux_.weights}};
   for (int64_t layer = model_.shape().num_layers - 1; layer >= 0; --layer) {
     const Tensor in = inputs_[static_cast<size_t>(layer)];
     const size_t unit = static_cast<size_t>(layer) + 1;
@@ -122,9 +126,9 @@ void TrainingPass::backward(Tensor dhidden) {
     if (recompute_ == Recompute::full) {
       ScratchScope inner(context_);
       const Tensor out = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
-      model_.forward_layer(layer, context_, batch_, out, in, &tape_, nullptr);
+      model_.forward_layer(layer, context_, pass, out, in);
     }
-    model_.backward_layer(layer, context_, batch_, dx, in, tape_);
+    model_.backward_layer(layer, context_, pass, dx, in);
     hooks_->after(context_, unit, Direction::backward);
     tape_.pop();  // the layer's output
   }
@@ -135,12 +139,11 @@ void TrainingPass::backward(Tensor dhidden) {
 }
 
 // The layers one by one, with hooks at their borders: the bits of Model::infer_layers().
-static void infer_layers(Context& context, Model& model, const Batch& batch, Tensor x, const KvView* kv,
-                         UnitHooks& hooks) {
+static void infer_layers(Context& context, Model& model, const LayerPass& pass, Tensor x, UnitHooks& hooks) {
   for (int64_t layer = 0; layer < model.shape().num_layers; ++layer) {
     const size_t unit = static_cast<size_t>(layer) + 1;
     hooks.before(context, unit, Direction::forward);
-    model.forward_layer(layer, context, batch, x, x, nullptr, kv);
+    model.forward_layer(layer, context, pass, x, x);
     hooks.after(context, unit, Direction::forward);
   }
 }
@@ -154,10 +157,11 @@ Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, co
   const Tensor x = context.scratch().take(model.dtype(), {batch.num_tokens, width});
   if (hooks) hooks->before(context, 0, Direction::forward);
   model.embed(context, batch, x);
+  const LayerPass pass{.batch = batch, .kv = kv};
   if (hooks)
-    infer_layers(context, model, batch, x, kv, *hooks);
+    infer_layers(context, model, pass, x, *hooks);
   else
-    model.infer_layers(context, batch, x, kv);
+    model.infer_layers(context, pass, x);
   Tensor read = x;
   if (rows) {
     read = context.scratch().take(model.dtype(), {rows.dim(0), width});

@@ -22,9 +22,10 @@ class TrainingPass {
   TrainingPass(Context& context, Model& model, Recompute recompute, UnitHooks* hooks = nullptr);
   // Returns hidden [R, D] of the tokens `rows` ([R] i32 on the device): lm_head is computed for rows with a loss only.
   // Valid until backward. `noise` is added to the embeddings; the embedding gradient is that of the sum. With `draws`
-  // the adapters use dropout, in backward too.
+  // the adapters use dropout, in backward too. With `aux` the layers add to its sums, and backward adds the gradients
+  // of their losses; its tensors must live until then.
   Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
-                 const std::optional<DropoutStream>& draws);
+                 const std::optional<DropoutStream>& draws, const AuxLoss& aux = {});
   Tensor forward(const Batch& batch, Tensor rows);  // without noise and dropout
   // Begins the backward pass of the units that lm_head's gradient and that of its input belong to. Call it before work
   // that adds to lm_head's gradient (kernels/lm_head/logprob.h); otherwise backward() calls it.
@@ -54,6 +55,7 @@ class TrainingPass {
   Batch batch_;
   Tensor rows_, read_;  // rows of the forward call, and the last layer's output there
   std::optional<DropoutStream> draws_;
+  AuxLoss aux_;
 };
 
 // Returns hidden [R, D] of the tokens `rows` (empty: all tokens), without a tape, in the scratch of the caller's

@@ -1,25 +1,49 @@
 #pragma once
-// The decoder of llama, qwen2, qwen3 and mistral, with RMSNorm, RoPE and a gated MLP. A family's file sets the
-// differences.
+// The decoder of Llama and of the families with the same parts: RMSNorm, RoPE, grouped-query attention, a gated MLP. A
+// family's file sets the differences.
 #include "model/config_reader.h"
-#include "model/model.h"
+#include "model/transformer.h"
 
 namespace hone {
 
+// Where RMSNorm stands in a residual branch (model/layer.h).
+enum class NormPlacement : uint8_t { pre, post, both };
+
 struct LlamaLikeConfig {
   ModelShape shape;
-  bool tied = false, qkv_bias = false, output_bias = false, mlp_bias = false, qk_norm = false;
+  bool tied = false, qkv_bias = false, output_bias = false, mlp_bias = false;
+  bool fused_names = false;   // the file has qkv_proj and gate_up_proj instead of their parts
+  bool qk_norm = false;       // on each head of q and k before RoPE
+  bool full_qk_norm = false;  // the same over all heads side by side
+  NormPlacement norms = NormPlacement::pre;
   double norm_eps = 1e-6, init_std = 0.02;
-  RopeConfig rotary;
-  std::vector<int64_t> windows;  // of each layer, 0 = all earlier tokens
-  Json resolved;                 // config.json
+  double norm_offset = 0;  // added to the weights of all norms
+  Activation activation = Activation::silu;
+  double attention_scale = 0;  // of q . k; 0 = 1 / sqrt(head_dim)
+  double attention_softcap = 0, embedding_scale = 1;
+  std::vector<RopeConfig> ropes;
+  // Of each layer: its index in `ropes`, or -1 without RoPE; its window, 0 = all earlier tokens.
+  std::vector<int64_t> layer_rope, windows;
+  Json resolved;  // config.json
+};
+
+// What config.json leaves out, as the family's class in transformers has it.
+struct LlamaLikeDefaults {
+  std::optional<int64_t> head_dim{}, num_kv_heads{};  // none: hidden_size / num_attention_heads; num_attention_heads
+  double norm_eps = 1e-6;
+  bool tied = false;
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
+  RopeDefaults rope{};
+  bool reads_rope = true;  // else the family fills `ropes`
 };
 
 // Reads the members of config.json that these families share. The family sets biases, norms and windows. architecture:
-// the class in transformers. If config.json has no head_dim, it is `head_dim`, or hidden_size / num_attention_heads.
-LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture,
-                                std::optional<int64_t> head_dim = std::nullopt);
+// the class in transformers.
+LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture, const LlamaLikeDefaults& defaults = {});
 
+// The parts, for a family that replaces some of them: experts in place of MLPs.
+TransformerParts llama_like_parts(const LlamaLikeConfig& config);
 std::unique_ptr<Model> make_llama_like(const LlamaLikeConfig& config);
 
 }  // namespace hone

@@ -148,6 +148,15 @@ void LoraLayer::merge_into(Context& context, Tensor weight) const {
   }
 }
 
+// All experts of a layer have adapters at the same matrices.
+static void check_experts(const Linear& linear, const std::vector<bool>& chosen) {
+  const size_t parts = chosen.size() / static_cast<size_t>(linear.num_experts);
+  for (size_t i = 0; i < chosen.size(); ++i)
+    HONE_CHECK(chosen[i] == chosen[i % parts], "lora: target_modules has ", chosen[i] ? "" : "not ",
+               linear.weight.slices[i].name,
+               ", unlike the layer's first expert; target all experts of a layer or none");
+}
+
 void Model::add_lora(const LoraConfig& config) {
   HONE_CHECK(config.r > 0, "lora: r is ", config.r, ", wants 1 or more");
   HONE_CHECK(!lora_, "lora: the model has adapters");
@@ -159,13 +168,19 @@ void Model::add_lora(const LoraConfig& config) {
   for (Param* param : base_params()) param->trainable = false;
   size_t next = 0;
   for (Linear* linear : linear_modules()) {
+    if (linear->num_experts > 0) {
+      const auto first = chosen.begin() + static_cast<std::ptrdiff_t>(next);
+      check_experts(*linear, {first, first + static_cast<std::ptrdiff_t>(linear->weight.slices.size())});
+    }
     std::vector<LoraLayer::Slice> slices;
     int64_t row = 0;
     for (const Param::Slice& slice : linear->weight.slices) {
       if (chosen[next]) slices.push_back({modules[next], row, slice.rows});
       row += slice.rows, ++next;
     }
-    if (!slices.empty()) linear->lora.emplace(*lora_, std::move(slices), linear->weight.shape[1]);
+    if (slices.empty()) continue;
+    linear->lora.emplace(*lora_, std::move(slices), linear->weight.shape[1]);
+    linear->lora->a.active_share = linear->lora->b.active_share = linear->weight.active_share;
   }
 }
 

@@ -46,6 +46,11 @@ class LoraLayer {
   void backward_input(Context&, Tensor dx, Tensor dy) const;
   // Adds to the gradients of a and b.
   void backward_weight(Context&, Tensor dy, Tensor x) const;
+  // The same for the matrices of experts (Linear::num_experts). The rows are sorted by expert, so the adapters of a
+  // layer share their dropout, which depends on the micro-batch.
+  void forward_experts(Context&, Tensor y, Tensor x, Tensor offsets) const;
+  void backward_input_experts(Context&, Tensor dx, Tensor dy, Tensor offsets) const;
+  void backward_weight_experts(Context&, Tensor dy, Tensor x, Tensor offsets) const;
   // weight [out, in] += scale * B A, summed in f32 and rounded once.
   void merge_into(Context&, Tensor weight) const;
 
@@ -55,6 +60,15 @@ class LoraLayer {
  private:
   int64_t num_slices() const { return static_cast<int64_t>(slices_.size()); }
   Tensor rows_of(Tensor b_like, int64_t slice) const;
+  // Of experts: A as [experts, parts * r, in], and B of one part (gate or up) as [experts, rows, r].
+  int64_t num_parts(Tensor offsets) const { return num_slices() / (offsets.dim(0) - 1); }
+  Tensor experts_a(Tensor a_like, Tensor offsets) const;
+  Tensor experts_b(Tensor b_like, Tensor offsets, int64_t part) const;
+  Tensor part_of(Tensor y, int64_t part) const;
+  void drop_experts(Context&, Tensor to, Tensor from) const;
+  Tensor input_of_experts(Context&, Tensor x) const;
+  Tensor inner_experts(Context&, Tensor x, Tensor offsets) const;
+  Tensor inner_gradient_experts(Context&, Tensor dy, Tensor offsets) const;
   // Slices that share one input: all, or one with dropout, since each slice then drops other elements.
   int64_t blocks_at_once() const { return shared_->drops() ? 1 : num_slices(); }
   // The input of a slice: x, or x with dropout, written to memory [T, in].

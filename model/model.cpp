@@ -1,18 +1,11 @@
 #include "model/model.h"
 
-#include <cmath>
-#include <numbers>
+#include <algorithm>
 
-#include "core/base/parallel_for.h"
-#include "core/base/rng.h"
-#include "kernels/elementwise/cast.h"
 #include "model/lora.h"
 
 namespace hone {
 namespace {
-
-constexpr int64_t most_staged_elements = int64_t{1}
-                                         << 22;  // of a parameter on its way from the host, unless one row has more
 
 // Zeroed memory of `size` elements, with the gaps between parameters: the optimizer reads them.
 Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
@@ -26,30 +19,6 @@ Tensor take_place(const Param& param, Tensor flat, int64_t& from) {
   const Tensor out(flat.rows(from, param.num_elements()).data, flat.dtype, flat.device, param.shape);
   from += param.padded_elements();
   return out;
-}
-
-// Normal random numbers for elements 0, 1, ... of the stream. One Philox call gives four (Box and Muller).
-void fill_normal(std::span<float> out, uint64_t seed, uint64_t stream, double std) {
-  constexpr int64_t draws = 4;
-  const auto count = static_cast<int64_t>(out.size());
-  parallel_for((count + draws - 1) / draws, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const Philox4 words = philox(seed, stream, static_cast<uint64_t>(i));
-      for (int64_t j = 0; j < draws && i * draws + j < count; ++j) {
-        const double radius = std::sqrt(-2 * std::log(static_cast<double>(open_unit_float(words.word[j / 2 * 2]))));
-        const double angle = 2 * std::numbers::pi * static_cast<double>(open_unit_float(words.word[j / 2 * 2 + 1]));
-        out[static_cast<size_t>(i * draws + j)] =
-            static_cast<float>(std * radius * (j % 2 == 0 ? std::cos(angle) : std::sin(angle)));
-      }
-    }
-  });
-}
-
-void fill_uniform(std::span<float> out, uint64_t seed, uint64_t stream, double bound) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    const double unit = open_unit_float(philox(seed, stream, i / 4).word[i % 4]);
-    out[i] = static_cast<float>(bound * (2 * unit - 1));
-  }
 }
 
 }  // namespace
@@ -75,10 +44,6 @@ std::unique_ptr<Model> Model::same_shape() const {
   std::unique_ptr<Model> out = make_model(config(), "model");
   if (lora_) out->add_lora(lora_->config);
   return out;
-}
-
-void Model::infer_layers(Context& context, const Batch& batch, Tensor x, const KvView* kv) {
-  for (int64_t layer = 0; layer < shape().num_layers; ++layer) forward_layer(layer, context, batch, x, x, nullptr, kv);
 }
 
 void Model::allocate(Context& context, DType dtype, bool gradients) {
@@ -144,29 +109,6 @@ void Model::restore_values(Context& context) {
 
 void Model::initialize(Context& context, uint64_t seed) {
   for (const Param* param : params()) initialize_param(context, *param, seed);
-}
-
-void initialize_param(Context& context, const Param& param, uint64_t seed) {
-  std::vector<float> drawn;
-  int64_t row = 0;
-  for (const Param::Slice& slice : param.slices) {
-    const Tensor rows = param.value.rows(row, slice.rows);
-    const uint64_t stream = stream_of(("init/" + slice.name).c_str());
-    drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param.init_value));
-    if (param.init_std > 0) fill_normal(drawn, seed, stream, param.init_std);
-    if (param.init_uniform > 0) fill_uniform(drawn, seed, stream, param.init_uniform);
-    const int64_t width = rows.size() / std::max<int64_t>(1, rows.dim(0)),
-                  step = std::max<int64_t>(1, most_staged_elements / std::max<int64_t>(1, width));
-    for (int64_t first = 0; first < rows.dim(0); first += step) {
-      const Tensor piece = rows.rows(first, std::min(step, rows.dim(0) - first));
-      const ScratchScope scope(context);
-      const Tensor staged = context.scratch().take(DType::f32, piece.dims());
-      context.copy(staged, host_view(std::span(drawn).subspan(static_cast<size_t>(first * width),
-                                                              static_cast<size_t>(piece.size()))));
-      cast(context, piece, staged);
-    }
-    row += slice.rows;
-  }
 }
 
 void Model::zero_grad(Context& context) {

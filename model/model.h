@@ -8,9 +8,8 @@
 
 #include "core/base/registry.h"
 #include "core/io/json.h"
-#include "model/batch.h"
+#include "model/layer_pass.h"
 #include "model/lora_config.h"
-#include "model/tape.h"
 #include "model/units.h"
 
 namespace hone {
@@ -37,6 +36,7 @@ struct Param {
   double init_uniform = 0;  // if above 0: uniform in [-init_uniform, init_uniform] instead
   bool lookup = false;      // rows are read by index (an embedding), not multiplied
   bool trainable = true;    // has a gradient and optimizer states
+  double active_share = 1;  // of its elements that a token is multiplied by: experts used / experts
 
   int64_t num_elements() const;
   int64_t padded_elements() const;  // in flat memory: a multiple of param_alignment
@@ -44,10 +44,19 @@ struct Param {
   Tensor grad{};                    // f32; empty if frozen or allocated without gradients
 };
 
+// The parts of modules, in the order of flat memory.
+struct ModuleList {
+  std::vector<Param*> params;  // those of the matrices included
+  std::vector<Linear*> linears;
+  void add(Param& param);  // does nothing if the shape is empty
+  void add(Linear& linear);
+};
+
 // Sizes that code outside the model reads.
 struct ModelShape {
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0, num_attention_heads = 0, num_kv_heads = 0, head_dim = 0,
           intermediate_size = 0, max_positions = 0;
+  float logit_softcap = 0;  // if above 0, logits are logit_softcap * tanh(logits / logit_softcap)
 };
 
 // Values that several ranks divide among themselves (ZeRO-3, train/parallel/value_shards.h). The hooks give a pass the
@@ -66,32 +75,37 @@ class Model {
   virtual const ModelShape& shape() const = 0;
   // The config.json of this model for Hugging Face's transformers, without dtype (save_model adds it).
   virtual Json config() const = 0;
-  // Every parameter once, in a fixed order, adapters last. A tied lm_head is the embedding and is not listed again.
+  // Everything that has parameters, adapters excepted. A tied lm_head is the embedding and is not listed again.
+  virtual ModuleList modules() = 0;
+  virtual ModuleList layer_modules(int64_t layer) = 0;
+  // Every parameter once, in a fixed order, adapters last.
   std::vector<Param*> params();
-  virtual std::vector<Param*> base_params() = 0;  // without adapters
+  std::vector<Param*> base_params() { return modules().params; }  // without adapters
   std::vector<Param*> adapter_params();
   // The matrices of the layers, in order.
-  virtual std::vector<Linear*> linear_modules() = 0;
-  // The parameters and the matrices of one layer, in the order of base_params() and linear_modules().
-  virtual std::vector<Param*> layer_params(int64_t layer) = 0;
-  virtual std::vector<Linear*> layer_linears(int64_t layer) = 0;
+  std::vector<Linear*> linear_modules() { return modules().linears; }
 
   // Writes x [T, D].
   virtual void embed(Context&, const Batch&, Tensor x) = 0;
   virtual void embed_backward(Context&, const Batch&, Tensor dx) = 0;
-  // Writes out [T, D]; it may be x if tape is null. With a tape, x must stay unchanged until the layer's backward.
-  virtual void forward_layer(int64_t layer, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
+  // Writes out [T, D]; it may be x without a tape. With a tape, x must stay unchanged until the layer's backward.
+  virtual void forward_layer(int64_t layer, Context&, const LayerPass&, Tensor out, Tensor x) = 0;
   // Runs all layers without a tape: x [T, D] becomes the last layer's output. Same bits as forward_layer(), possibly in
   // fewer ops.
-  virtual void infer_layers(Context&, const Batch&, Tensor x, const KvView*);
+  virtual void infer_layers(Context&, const LayerPass&, Tensor x) = 0;
   // dx: dLoss/dout on entry, dLoss/dx on return. Reads the tape as the layer's forward left it.
-  virtual void backward_layer(int64_t layer, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
+  virtual void backward_layer(int64_t layer, Context&, const LayerPass&, Tensor dx, Tensor x) = 0;
   // Writes hidden [R, D], the input of lm_head, from rows x [R, D] of the last layer's output.
   virtual void final_norm(Context&, Tensor hidden, Tensor x, Tape*) = 0;
   // Writes dx [R, D].
   virtual void final_norm_backward(Context&, Tensor dx, Tensor dhidden, Tensor x, Tape&) = 0;
   // [V, D]: logits = hidden . lm_head^T.
   virtual Param& lm_head() = 0;
+
+  // Losses made inside layers (model/aux_loss.h): the number of sums, 0 if there are none, and what they say at the end
+  // of an optimizer step. All ranks call end_step() with the same sums after the update.
+  virtual int64_t num_aux_sums() const { return 0; }
+  virtual AuxReport end_step(Context&, std::span<const double> /*sums*/) { return {}; }
 
   // Adds adapters to the modules that config targets and freezes all other parameters. Call it before allocate().
   void add_lora(const LoraConfig& config);

@@ -1,7 +1,7 @@
 #include "model/modules.h"
 
-#include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/moe/grouped_gemm.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/quant/gemm_quantized.h"
@@ -28,6 +28,11 @@ Linear::Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double 
   bias.decay = false;
 }
 
+std::optional<GemmWeights> Linear::gemm() const {
+  if (lora || quantized) return {};
+  return GemmWeights{weight.value, bias.value};
+}
+
 void Linear::forward(Context& context, Tensor y, Tensor x, Tensor residual) const {
   if (quantized)
     gemm_quantized(context, {.y = y, .x = x, .w = quantized, .bias = bias.value, .residual = residual});
@@ -51,152 +56,105 @@ void Linear::backward_weight(Context& context, Tensor dy, Tensor x) const {
   if (lora) lora->backward_weight(context, dy, x);
 }
 
-void Linear::add_params(std::vector<Param*>& out) {
-  out.push_back(&weight);
-  if (!bias.shape.empty()) out.push_back(&bias);
+// The matrices of the experts, [experts, out, in].
+static Tensor matrices_of(const Linear& linear, const Tensor& rows) {
+  return rows.view({linear.num_experts, rows.dim(0) / linear.num_experts, rows.dim(1)});
 }
 
-RmsNorm::RmsNorm(const std::string& module, int64_t width, double norm_eps)
-    : weight(vector_param(module + ".weight", width, 1)), eps(static_cast<float>(norm_eps)) {}
-
-RmsNorm::Saved RmsNorm::save(Tape* tape, int64_t num_rows) const {
-  if (!tape) return {};
-  return {tape->push(DType::f32, {num_rows})};
+void Linear::forward_experts(Context& context, Tensor y, Tensor x, Tensor offsets) const {
+  grouped_gemm_forward(context, {.y = y, .x = x, .w = matrices_of(*this, weight.value), .offsets = offsets});
+  if (lora) lora->forward_experts(context, y, x, offsets);
 }
 
-RmsNorm::Saved RmsNorm::restore(Tape& tape) const { return {tape.pop()}; }
-
-void RmsNorm::forward(Context& context, Tensor y, Tensor x, const Saved& kept) const {
-  rmsnorm_forward(context, y, kept.rstd, x, weight.value, eps);
+void Linear::backward_input_experts(Context& context, Tensor dx, Tensor dy, Tensor offsets) const {
+  grouped_gemm_backward_input(context, {.dx = dx, .dy = dy, .w = matrices_of(*this, weight.value), .offsets = offsets});
+  if (lora) lora->backward_input_experts(context, dx, dy, offsets);
 }
 
-void RmsNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Saved& kept, bool accumulate) const {
-  rmsnorm_backward(
-      context,
-      {.dx = dx, .dw = weight.grad, .dy = dy, .x = x, .rstd = kept.rstd, .w = weight.value, .accumulate = accumulate});
+void Linear::backward_weight_experts(Context& context, Tensor dy, Tensor x, Tensor offsets) const {
+  if (weight.grad)
+    grouped_gemm_backward_weight(context,
+                                 {.dw = matrices_of(*this, weight.grad), .dy = dy, .x = x, .offsets = offsets});
+  if (lora) lora->backward_weight_experts(context, dy, x, offsets);
 }
 
-void RmsNorm::add_params(std::vector<Param*>& out) { out.push_back(&weight); }
-
-LayerNorm::LayerNorm(const std::string& module, int64_t width, double norm_eps)
-    : weight(vector_param(module + ".weight", width, 1)),
-      bias(vector_param(module + ".bias", width, 0)),
-      eps(static_cast<float>(norm_eps)) {}
-
-LayerNorm::Saved LayerNorm::save(Tape* tape, int64_t num_rows) const {
-  if (!tape) return {};
-  return {tape->push(DType::f32, {num_rows}), tape->push(DType::f32, {num_rows})};
+Norm Norm::rms(const std::string& module, int64_t width, double eps, double offset) {
+  return {.weight = vector_param(module + ".weight", width, 1 - offset),
+          .eps = static_cast<float>(eps),
+          .offset = static_cast<float>(offset)};
 }
 
-LayerNorm::Saved LayerNorm::restore(Tape& tape) const {
-  Saved kept;
-  kept.rstd = tape.pop();
-  kept.mean = tape.pop();
-  return kept;
+Norm Norm::layer(const std::string& module, int64_t width, double eps) {
+  return {.kind = Kind::layer,
+          .weight = vector_param(module + ".weight", width, 1),
+          .bias = vector_param(module + ".bias", width, 0),
+          .eps = static_cast<float>(eps)};
 }
 
-void LayerNorm::forward(Context& context, Tensor y, Tensor x, const Saved& kept) const {
-  layernorm_forward(
-      context, {.y = y, .mean = kept.mean, .rstd = kept.rstd, .x = x, .w = weight.value, .b = bias.value, .eps = eps});
+std::optional<RmsNormWeights> Norm::fused() const {
+  if (kind != Kind::rms || offset != 0) return {};
+  return RmsNormWeights{weight.value, eps};
 }
 
-void LayerNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Saved& kept, bool accumulate) const {
-  layernorm_backward(context, {.dx = dx,
+Norm::Stats Norm::save(Frame& frame, int64_t num_rows) const {
+  const auto column = [&] { return frame.save_for_backward(DType::f32, {num_rows}); };
+  Stats out;
+  if (kind == Kind::layer) out.mean = column();
+  out.rstd = column();
+  return out;
+}
+
+Norm::Stats Norm::restore(Saved& saved) const {
+  Stats out;
+  if (kind == Kind::layer) out.mean = saved.next();
+  out.rstd = saved.next();
+  return out;
+}
+
+void Norm::forward(Context& context, Tensor y, Tensor x, const Stats& stats) const {
+  if (kind == Kind::rms)
+    rmsnorm_forward(context, y, stats.rstd, x, weight.value, eps, offset);
+  else
+    layernorm_forward(
+        context,
+        {.y = y, .mean = stats.mean, .rstd = stats.rstd, .x = x, .w = weight.value, .b = bias.value, .eps = eps});
+}
+
+void Norm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Stats& stats, bool accumulate) const {
+  if (kind == Kind::rms)
+    rmsnorm_backward(context, {.dx = dx,
                                .dw = weight.grad,
-                               .db = bias.grad,
                                .dy = dy,
                                .x = x,
-                               .mean = kept.mean,
-                               .rstd = kept.rstd,
+                               .rstd = stats.rstd,
                                .w = weight.value,
-                               .accumulate = accumulate});
+                               .accumulate = accumulate,
+                               .offset = offset});
+  else
+    layernorm_backward(context, {.dx = dx,
+                                 .dw = weight.grad,
+                                 .db = bias.grad,
+                                 .dy = dy,
+                                 .x = x,
+                                 .mean = stats.mean,
+                                 .rstd = stats.rstd,
+                                 .w = weight.value,
+                                 .accumulate = accumulate});
 }
 
-void LayerNorm::add_params(std::vector<Param*>& out) {
-  out.push_back(&weight);
-  out.push_back(&bias);
+void Norm::add_to(ModuleList& list) {
+  list.add(weight);
+  list.add(bias);
 }
 
-GatedMlp::Saved GatedMlp::save(Context& context, Tape* tape, int64_t num_tokens) const {
-  const DType dtype = gate_up.weight.value.dtype;
-  return {hone::save(context, tape, dtype, {num_tokens, gate_up.num_outputs()}),
-          save_if_all(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
+void ModuleList::add(Param& param) {
+  if (!param.shape.empty()) params.push_back(&param);
 }
 
-GatedMlp::Saved GatedMlp::restore(Tape& tape) const {
-  Saved kept;
-  kept.activated = restore_if_all(tape);
-  kept.gate_up = tape.pop();
-  return kept;
+void ModuleList::add(Linear& linear) {
+  add(linear.weight);
+  add(linear.bias);
+  linears.push_back(&linear);
 }
-
-void GatedMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, const Saved& kept) const {
-  gate_up.forward(context, kept.gate_up, x);
-  swiglu_forward(context, kept.activated, kept.gate_up);
-  down.forward(context, out, kept.activated, residual);
-}
-
-void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Saved kept) const {
-  ScratchScope scope(context);
-  const Tensor dgate_up = kept.gate_up;
-  if (kept.activated) {
-    const Tensor dactivated = kept.activated;
-    down.backward(context, dactivated, dout, kept.activated);
-    swiglu_backward(context, dgate_up, {}, dactivated, kept.gate_up);
-  } else {
-    const Tensor dactivated = context.scratch().take(kept.gate_up.dtype, {x.dim(0), down.weight.shape[1]}),
-                 activated = dactivated;
-    down.backward_input(context, dactivated, dout);
-    swiglu_backward(context, dgate_up, activated, dactivated, kept.gate_up);
-    down.backward_weight(context, dout, activated);
-  }
-  gate_up.backward(context, dx, dgate_up, x);
-}
-
-void GatedMlp::add_params(std::vector<Param*>& out) {
-  gate_up.add_params(out);
-  down.add_params(out);
-}
-
-void GatedMlp::add_linears(std::vector<Linear*>& out) { out.insert(out.end(), {&gate_up, &down}); }
-
-GeluMlp::Saved GeluMlp::save(Context& context, Tape* tape, int64_t num_tokens) const {
-  const DType dtype = up.weight.value.dtype;
-  return {hone::save(context, tape, dtype, {num_tokens, up.num_outputs()}),
-          save_if_all(context, tape, dtype, {num_tokens, up.num_outputs()})};
-}
-
-GeluMlp::Saved GeluMlp::restore(Tape& tape) const {
-  Saved kept;
-  kept.activated = restore_if_all(tape);
-  kept.up = tape.pop();
-  return kept;
-}
-
-void GeluMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, const Saved& kept) const {
-  up.forward(context, kept.up, x);
-  gelu_forward(context, kept.activated, kept.up);
-  down.forward(context, out, kept.activated, residual);
-}
-
-void GeluMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Saved kept) const {
-  ScratchScope scope(context);
-  if (!kept.activated) {
-    kept.activated = context.scratch().take(kept.up.dtype, kept.up.dims());
-    gelu_forward(context, kept.activated, kept.up);
-  }
-  const Tensor dactivated = kept.activated;
-  const Tensor dup = kept.up;
-  down.backward(context, dactivated, dout, kept.activated);
-  gelu_backward(context, dup, dactivated, kept.up);
-  up.backward(context, dx, dup, x);
-}
-
-void GeluMlp::add_params(std::vector<Param*>& out) {
-  up.add_params(out);
-  down.add_params(out);
-}
-
-void GeluMlp::add_linears(std::vector<Linear*>& out) { out.insert(out.end(), {&up, &down}); }
 
 }  // namespace hone

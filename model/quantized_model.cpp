@@ -10,6 +10,14 @@ constexpr size_t alignment = 256;
 
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
+// Experts keep their dtype: no grouped product reads 8-bit matrices.
+std::vector<Linear*> quantized_linears(Model& model) {
+  std::vector<Linear*> out;
+  for (Linear* linear : model.linear_modules())
+    if (linear->num_experts == 0) out.push_back(linear);
+  return out;
+}
+
 }  // namespace
 
 const Registry<QuantFormat>& quant_formats() {
@@ -33,7 +41,7 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   };
   const auto lay_out = [&] {
     bytes = 0;
-    for (Linear* linear : model_->linear_modules())
+    for (Linear* linear : quantized_linears(*model_))
       linear->quantized = {take(DType::u8, linear->weight.shape),
                            take(DType::f32, std::span(linear->weight.shape).first(1)), format};
   };
@@ -43,13 +51,13 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   refresh();
   if (after == SourceWeights::keep) return;
   std::vector<Param*> copied;
-  for (Linear* linear : source.linear_modules()) copied.push_back(&linear->weight);
+  for (Linear* linear : quantized_linears(source)) copied.push_back(&linear->weight);
   source.free_values(context, copied);
   model_->alias_values(context, source);
 }
 
 void QuantizedModel::refresh() {
-  for (Linear* linear : model_->linear_modules()) {
+  for (Linear* linear : quantized_linears(*model_)) {
     HONE_CHECK(linear->weight.value, "quantized model: cannot refresh: the source weights were freed");
     quantize_rows(context_, linear->quantized, linear->weight.value);
   }

@@ -47,7 +47,8 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
                             .hidden = hidden,
                             .w = model.lm_head().value,
                             .targets = upload(context, scratch, std::span<const int32_t>(targets)),
-                            .inv_temperature = inverse_temperature(static_cast<float>(options.temperature))});
+                            .inv_temperature = inverse_temperature(static_cast<float>(options.temperature)),
+                            .softcap = model.shape().logit_softcap});
 
   const auto spread = [&](Tensor values, std::vector<float> TokenLogprobs::*member) {
     const std::vector<float> host = download(context, values);

@@ -7,6 +7,7 @@
 #include "kernels/elementwise/embedding.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob.h"
+#include "kernels/moe/grouped_gemm.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/qkv.h"
@@ -28,17 +29,18 @@ std::vector<Unit> split(Model& model, DeviceKind device) {
   std::vector<Unit> out(static_cast<size_t>(num_layers) + 2);
   size_t at = 0;
   for (int64_t layer = 0; layer < num_layers; ++layer) {
-    const std::vector<Param*> own = model.layer_params(layer);
+    const ModuleList modules = model.layer_modules(layer);
+    const std::vector<Param*>& own = modules.params;
     Unit& unit = out[static_cast<size_t>(layer) + 1];
     unit.params = own;
-    unit.adds_once =
-        all_add_once(device, {&gemm_backward_weight, &rmsnorm_backward, &layernorm_backward, &qkv_backward});
+    unit.adds_once = all_add_once(device, {&gemm_backward_weight, &grouped_gemm_backward_weight, &rmsnorm_backward,
+                                           &layernorm_backward, &qkv_backward});
     if (layer == 0) {
       at = static_cast<size_t>(std::ranges::find(base, own.front()) - base.begin());
       out.front().params.assign(base.begin(), base.begin() + static_cast<std::ptrdiff_t>(at));
     }
     at += own.size();
-    for (Linear* linear : model.layer_linears(layer))
+    for (Linear* linear : modules.linears)
       if (linear->lora) unit.params.insert(unit.params.end(), {&linear->lora->a, &linear->lora->b});
   }
   out.back().params.assign(base.begin() + static_cast<std::ptrdiff_t>(at), base.end());

@@ -5,7 +5,6 @@
 
 #include "core/base/log.h"
 #include "data/first_rows.h"
-#include "posttrain/reference.h"
 #include "posttrain/reward_model.h"
 #include "train/held_out.h"
 #include "train/parallel/zero.h"
@@ -20,6 +19,10 @@ void OfflineTraining::fields(Fields& f) {
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
     "true: the reference's log-probs of all rows are computed before training, and the reference is then freed; false: "
     "those of a row are computed when it is first needed. The bits are the same");
+  sync_.fields(f, objective_->make({})->needs().has(columns::reference_logp));
+  f.require("precompute_ref_log_probs", !precompute_ref_log_probs_ || !sync_.sync_ref_model,
+            "precompute_ref_log_probs needs a reference that does not change: set it to false, or remove "
+            "sync_ref_model");
   f("eval_files", eval_files_,
     "JSON Lines files of rows that are held out: their eval_loss is measured every eval_steps and at the end");
   f("eval_share", eval_share_, "share of the rows that is held out instead of eval_files; 0 = none");
@@ -90,6 +93,12 @@ std::vector<ShownSample> shown_samples(std::vector<Group> groups, std::vector<Sa
 }
 
 namespace {
+
+// For a reference that has changed.
+void forget_reference_logp(std::span<Group> groups) {
+  for (Group& group : groups)
+    for (Sample& sample : group.samples) sample.columns.erase(columns::reference_logp);
+}
 
 std::vector<Sample*> samples_of(std::span<Group* const> groups) {
   std::vector<Sample*> out;
@@ -164,7 +173,7 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
   const Needs needs = objective.needs();
   auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
   if (taught) taught->load_teacher(stage);
-  SourceGroups loaded = load_sources(sources, eval_share_, stage.seed);
+  SourceGroups loaded = load_sources(sources, eval_share_, stage.data_seed);
   std::vector<Group>&train = loaded.train, &held = loaded.held;
   if (!eval_files_.empty()) held = load_held({.files = eval_files_, .generator = {}});
   log::info(stage.name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
@@ -191,13 +200,18 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
     return prepare ? prepare(batch, objective, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
   };
 
-  Mixture order(loaded.parts, stage.seed);
+  Mixture order(loaded.parts, stage.data_seed);
   std::vector<Group*> batch;
-  const auto step = [&](int64_t, double learning_rate) {
+  const auto step = [&](int64_t index, double learning_rate) {
     const Rollback undo_order(order), undo_objective(objective);
     next_batch(train, order, batch_size_, packed_tokens, batch);
     MetricSums prepared;
     StepReport report = trainer.step(ready(batch, prepared), objective, learning_rate);
+    if (reference && sync_.due(index + 1)) {
+      reference->move_toward(*stage.model, sync_.ref_model_mixup_alpha);
+      forget_reference_logp(train);
+      forget_reference_logp(held);
+    }
     report.metrics.merge(prepared.means());
     name_sources(report.metrics, loaded.parts);
     add_margins(report.metrics, loaded.parts);
@@ -223,9 +237,11 @@ void OfflineTraining::run(StageContext& stage, std::span<const GroupSource> sour
     save_model_folder(stage, folder, needs.critic ? trainer.value_head() : std::vector<float>());
     if (needs.critic && !stage.model->lora()) write_classifier_config(folder, *stage.tokenizer);
   };
+  std::map<std::string, Stateful*> sections{{"loader", &order}, {"objective", &objective}};
+  if (sync_.sync_ref_model) sections["reference"] = reference.get();
   LoopConfig loop = loop_;
   if (loop.steps == 0) loop.steps = steps_of_epochs(train, order, packed_tokens);
-  train_loop(stage, loop, trainer, {{"loader", &order}, {"objective", &objective}}, step, held_out, save_model);
+  train_loop(stage, loop, trainer, sections, step, held_out, save_model);
 }
 
 }  // namespace hone

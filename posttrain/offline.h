@@ -9,6 +9,7 @@
 
 #include "core/config/choice.h"
 #include "data/sources.h"
+#include "posttrain/reference.h"
 #include "posttrain/source_groups.h"
 #include "train/loop.h"
 #include "train/objective.h"
@@ -37,6 +38,7 @@ class OfflineTraining {
   static void check_rows(const Problems& problems, const GroupSource& source);
   // The same of eval_files.
   void check_held(const Problems& problems, const LoadGroups& load_held) const;
+  void check_reference(const StageCheck& check) const { sync_.check(check); }
 
   // Access for stages that add keys of the trainer (noise on the embeddings).
   TrainerConfig& trainer() { return loop_.trainer; }
@@ -57,6 +59,7 @@ class OfflineTraining {
   int64_t batch_size_;
   Choice<ObjectiveSettings> objective_;
   bool precompute_ref_log_probs_ = false;
+  ReferenceSync sync_;
   std::vector<std::string> eval_files_;
   double eval_share_ = 0;
   EarlyStopConfig early_stop_;
@@ -112,6 +115,7 @@ class OfflineStage : public Stage {
     return out;
   }
   void check(const StageCheck& check) const final {
+    training_.check_reference(check);
     bool chat_is_right = true;
     for (const DataSource<Source>& source : sources_.all(data_)) {
       const Problems problems =

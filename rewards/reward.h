@@ -87,6 +87,9 @@ class Reward {
   // Returns false if the reward uses the device. The engine's thread then calls score_groups between engine steps.
   // Otherwise another thread scores each group as soon as its completions are finished.
   virtual bool on_host() const { return true; }
+  // Returns the weights of those RewardScore::parts whose weighted sum is the score, by name. Empty: the reward has no
+  // parts.
+  virtual Metrics part_weights() const { return {}; }
   // Returns how many groups to score at once; 0 = the number of threads. A reward that waits for other processes
   // returns more.
   virtual int64_t concurrency() const { return 0; }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/parallel_for.h"
+#include "kernels/elementwise/softcap.h"
 #include "kernels/gemm/gemm.h"
 #include "model/forward.h"
 #include "model/quantized_model.h"
@@ -103,6 +104,7 @@ QuantizationError quantization_error(Context& context, Model& model, const Engin
       const auto logits_of = [&](Tensor from) {
         const Tensor logits = context.scratch().take(DType::f32, {rows, V});
         gemm_forward(context, {.y = logits, .x = from.rows(first, rows), .w = model.lm_head().value});
+        if (const float softcap = model.shape().logit_softcap; softcap > 0) softcap_forward(context, logits, softcap);
         return download(context, logits);
       };
       const std::vector<float> logits = logits_of(hidden), engine_logits = logits_of(engine_hidden);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/elementwise/softcap.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/sampling/logits_logprob.h"
 #include "kernels/sampling/sample.h"
@@ -22,6 +23,7 @@ void for_each_row_range(Context& context, Model& model, Tensor hidden, int64_t r
     ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
     gemm_forward(context, {.y = logits, .x = hidden.rows(first, rows), .w = model.lm_head().value});
+    if (const float softcap = model.shape().logit_softcap; softcap > 0) softcap_forward(context, logits, softcap);
     visit(first, logits);
   }
 }

@@ -213,7 +213,8 @@ void SharedPrefixLogprobs::run_pass() {
                                  .hidden = hidden,
                                  .w = model_.lm_head().value,
                                  .targets = upload(context_, scratch, std::span<const int32_t>(targets)),
-                                 .inv_temperature = 1});
+                                 .inv_temperature = 1,
+                                 .softcap = model_.shape().logit_softcap});
       logp = download(context_, out);
       if (options_.greedy) likeliest = likeliest_ids(hidden);
     }

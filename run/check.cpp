@@ -12,6 +12,7 @@
 #include "model/io/adapter.h"
 #include "model/io/model_folder.h"
 #include "rollout/speculative/draft_vocabulary.h"
+#include "run/check_optimizer.h"
 #include "run/start.h"
 #include "train/stage.h"
 
@@ -156,6 +157,7 @@ void check_stages(RunCheck& of) {
                        .name = spec.name,
                        .tokenizer = of.tokenizer ? &*of.tokenizer : nullptr,
                        .model = of.model.get(),
+                       .adapters = start_lora(of.recipe).r > 0 && spec.stage->trains_adapters(),
                        .run_folder = of.run_folder,
                        .is_made_earlier = [&of, i](const fs::path& path) { return is_made_earlier(of, i, path); }});
     hand_chat_template_on(of, *spec.stage);
@@ -169,6 +171,7 @@ void check(RunCheck& of) {
   if (of.tokenizer)
     check_vocabulary(of, of.recipe.tokenizer.empty() ? "model.path" : "tokenizer", of.tokenizer->vocab_size());
   check_stages(of);
+  check_optimizers(of.recipe, of.model.get(), of.problems, of.stages_done);
   check_draft(of);
   check_evaluations(of);
   of.problems.throw_if_any();

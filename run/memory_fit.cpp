@@ -69,8 +69,14 @@ class StageChanges {
              .before = std::to_string(recipe_.rollout.max_sequences),
              .after = std::to_string(most),
              .cost = "fewer completions run at a time"});
-    if (trainer_.optimizer.kind() == "adamw")
-      add_stage_key("moments", "\"f32\"", "\"bf16\"", "moments are rounded stochastically");
+    if (has_f32_moments()) add_stage_key("moments", "\"f32\"", "\"bf16\"", "moments are rounded stochastically");
+  }
+  // True if the optimizer has running means whose dtype is a key, and it is f32.
+  bool has_f32_moments() const {
+    Choice<OptimizerSettings> optimizer = trainer_.optimizer;
+    const Json keys = to_json([&](Fields& f) { optimizer.fields(f, "optimizer", ""); });
+    const Json* moments = keys.find("moments");
+    return moments && *moments == Json("f32");
   }
   void add_kv_cache(int64_t tokens, const char* cost) {
     const int64_t block = recipe_.rollout.kv_block_size, longest = (planned_.length + block - 1) / block * block;

@@ -175,6 +175,13 @@ void add_times(Json& plan, const DeviceRates& rates) {
   plan.set("stages", std::move(stages));
 }
 
+// Parameters that a token uses: of experts those of its choices.
+static int64_t active_params(Model& model) {
+  double out = 0;
+  for (const Param* param : model.params()) out += static_cast<double>(param->num_elements()) * param->active_share;
+  return static_cast<int64_t>(out + 0.5);
+}
+
 Json plan_recipe(const Recipe& recipe, size_t ranks) {
   const std::unique_ptr<Model> model = start_model(recipe);
   const ModelFlops plan = count_flops(*model, model->shape().max_positions);
@@ -185,6 +192,7 @@ Json plan_recipe(const Recipe& recipe, size_t ranks) {
   for (const PlannedStage& planned : planned_stages(recipe)) stages.push_back(plan_stage(recipe, planned, layout));
   return JsonObject{{"params", plan.params},
                     {"embedding_params", plan.embedding_params},
+                    {"active_params", active_params(*model)},
                     {"forward_flops_per_token", plan.forward_flops_per_token},
                     {"layout", JsonObject{{"ranks", layout.ranks},
                                           {"zero", layout.zero},
@@ -194,10 +202,11 @@ Json plan_recipe(const Recipe& recipe, size_t ranks) {
 }
 
 std::string plan_text(const Json& plan) {
-  std::string out = format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n",
-                                static_cast<long long>(plan.at("params").as_int()),
-                                static_cast<long long>(plan.at("embedding_params").as_int()),
-                                plan.at("forward_flops_per_token").as_double());
+  const auto count = [&](const char* key) { return static_cast<long long>(plan.at(key).as_int()); };
+  std::string out =
+      format_text("%lld parameters (%lld of them embeddings), ", count("params"), count("embedding_params"));
+  if (count("active_params") < count("params")) out += format_text("%lld active, ", count("active_params"));
+  out += format_text("%.3g FLOPs a token forward\n", plan.at("forward_flops_per_token").as_double());
   for (const Json& stage : plan.at("stages").as_array()) out += stage_text(plan, stage);
   if (const Json* rates = plan.find("rates")) out += rates_text(*rates);
   return out;

@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// {params, embedding_params, forward_flops_per_token, layout: {ranks, zero, micro_batch_multiple,
+// {params, embedding_params, active_params, forward_flops_per_token, layout: {ranks, zero, micro_batch_multiple,
 // exchanges_beside_backward}, stages: [{name, kind, steps, tokens_per_step, train_flops_per_token, flops,
 // trained_params, memory, micro_batches, rounds, largest_micro_batch, tokens_in_turn, ranks: [{rank, memory,
 // micro_batches, tokens, sent_bytes, received_bytes, exchanges: {NAME: {calls, sent_bytes, received_bytes}}}]}]}.

@@ -14,6 +14,53 @@ void LoraSource::fields(Fields& f) {
   f("merge", merge, "also write the model with merged adapters at the end of a stage: checkpoints/STAGE/merged");
 }
 
+void RouterSource::fields(Fields& f) {
+  f("num_experts", num_experts, "experts per layer of random weights, for a family that has them; 0 = the family's");
+  f("num_experts_per_tok", num_experts_per_tok, "experts of each token, with num_experts");
+  f("moe_intermediate_size", moe_intermediate_size, "width of an expert's MLP; 0 = model.intermediate_size");
+  f("shared_expert_intermediate_size", shared_expert_intermediate_size,
+    "width of the shared expert of qwen2_moe; 0 = the family's");
+  f("aux_loss_coef", aux_loss_coef, "factor of the balance loss; 0 = off, -1 = router_aux_loss_coef of config.json");
+  f("aux_loss_scope", aux_loss_scope,
+    "what the balance loss is computed over: sequence (equal for any micro-batches and ranks) | micro_batch (as "
+    "transformers) | empty = that of config.json, else sequence");
+  f("z_loss_coef", z_loss_coef, "factor of the router z-loss; 0 = off, -1 = that of config.json");
+  f("bias_update_rate", bias_update_rate,
+    "step of the routers' bias towards even load, balance without a loss (DeepSeek-V3); 0 = no bias, -1 = that of "
+    "config.json");
+  f("capacity_factor", capacity_factor,
+    "most choices of an expert in a micro-batch of training, over the mean; later ones are dropped; 0 = no limit, -1 = "
+    "that of config.json");
+  f.require("aux_loss_scope", aux_loss_scope.empty() || aux_loss_scope == "sequence" || aux_loss_scope == "micro_batch",
+            "aux_loss_scope must be sequence, micro_batch or empty");
+  for (const auto& [key, value] : {std::pair{"aux_loss_coef", aux_loss_coef},
+                                   {"z_loss_coef", z_loss_coef},
+                                   {"bias_update_rate", bias_update_rate},
+                                   {"capacity_factor", capacity_factor}})
+    f.require(key, value == -1 || (value >= 0 && value <= 1e6), concat(key, " must be -1, or in [0, 1e6]"));
+  f.require("num_experts", num_experts >= 0 && num_experts <= 4096, "num_experts must be in [0, 4096]");
+  f.require("num_experts_per_tok", num_experts == 0 || (num_experts_per_tok >= 1 && num_experts_per_tok <= num_experts),
+            "num_experts_per_tok must be in [1, num_experts]");
+}
+
+JsonObject RouterSource::config_changes() const {
+  JsonObject out;
+  for (const auto& [key, value] : {std::pair{"router_aux_loss_coef", aux_loss_coef},
+                                   {"router_z_loss_coef", z_loss_coef},
+                                   {"router_bias_update_rate", bias_update_rate},
+                                   {"expert_capacity_factor", capacity_factor}})
+    if (value >= 0) out.emplace_back(key, value);
+  if (!aux_loss_scope.empty()) out.emplace_back("router_aux_loss_scope", aux_loss_scope);
+  return out;
+}
+
+void check_router(const RouterSource& router, const Model& model) {
+  if (router.num_experts == 0 && router.config_changes().empty()) return;
+  const Json config = model.config();
+  HONE_CHECK(model.num_aux_sums() > 0, "model.router: the model's family, ", config.at("model_type").as_string(),
+             ", has no experts; remove [model.router], or choose a family that has (qwen3_moe, olmoe, mixtral)");
+}
+
 void ModelSource::fields(Fields& f) {
   f("path", path,
     "model folder (config.json, safetensors, tokenizer) or .gguf file to start from; empty = random weights");
@@ -33,10 +80,12 @@ void ModelSource::fields(Fields& f) {
   f("rms_norm_eps", rms_norm_eps, "epsilon of the norms");
   f("initializer_range", initializer_range, "standard deviation of random weights");
   f("tie_word_embeddings", tie_word_embeddings, "lm_head shares the weights of the embedding");
+  f("init", init, "how random weights are drawn");
   f("save_dtype", save_dtype,
     "dtype of saved weights: f32 | bf16 | auto (as in memory, so that a resumed run has the same bits)");
   chat.fields(f);
   f("lora", lora, "LoRA adapters to train instead of the weights");
+  f("router", router, "experts of random weights; losses of the routers of a mixture of experts");
   f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16",
             "save_dtype must be auto, f32 or bf16");
   constexpr int64_t widest = int64_t{1} << 24;
@@ -49,24 +98,39 @@ void ModelSource::fields(Fields& f) {
 }
 
 Json ModelSource::make_config(int64_t tokenizer_vocab_size) const {
+  Json out = shape_config(tokenizer_vocab_size);
+  if (!out.is_object()) return out;
+  for (const auto& [key, value] : router.config_changes()) out.set(key, value);
+  return out;
+}
+
+Json ModelSource::shape_config(int64_t tokenizer_vocab_size) const {
   if (is_known_shape(config)) return known_shape(config);
   if (!config.empty()) return parse_json(read_file(expand_path(config)), expand_path(config));
   const int64_t vocabulary = vocab_size ? vocab_size : tokenizer_vocab_size;
   HONE_CHECK(vocabulary > 0, "model: vocab_size is not given and there is no tokenizer to take it from");
-  return JsonObject{{"model_type", family},
-                    {"hidden_size", hidden_size},
-                    {"intermediate_size", intermediate_size ? intermediate_size : (hidden_size * 8 / 3 + 15) / 16 * 16},
-                    {"num_hidden_layers", num_hidden_layers},
-                    {"num_attention_heads", num_attention_heads},
-                    {"num_key_value_heads", num_key_value_heads ? num_key_value_heads : num_attention_heads},
-                    {"head_dim", head_dim ? head_dim : hidden_size / num_attention_heads},
-                    {"vocab_size", vocabulary},
-                    {"max_position_embeddings", max_position_embeddings},
-                    {"rope_theta", rope_theta},
-                    {"rms_norm_eps", rms_norm_eps},
-                    {"initializer_range", initializer_range},
-                    {"hidden_act", "silu"},
-                    {"tie_word_embeddings", tie_word_embeddings}};
+  const int64_t inner = intermediate_size ? intermediate_size : (hidden_size * 8 / 3 + 15) / 16 * 16;
+  JsonObject out{{"model_type", family},
+                 {"hidden_size", hidden_size},
+                 {"intermediate_size", inner},
+                 {"num_hidden_layers", num_hidden_layers},
+                 {"num_attention_heads", num_attention_heads},
+                 {"num_key_value_heads", num_key_value_heads ? num_key_value_heads : num_attention_heads},
+                 {"head_dim", head_dim ? head_dim : hidden_size / num_attention_heads},
+                 {"vocab_size", vocabulary},
+                 {"max_position_embeddings", max_position_embeddings},
+                 {"rope_theta", rope_theta},
+                 {"rms_norm_eps", rms_norm_eps},
+                 {"initializer_range", initializer_range},
+                 {"hidden_act", "silu"},
+                 {"tie_word_embeddings", tie_word_embeddings}};
+  if (router.num_experts == 0) return out;
+  out.emplace_back("num_experts", router.num_experts);
+  out.emplace_back("num_experts_per_tok", router.num_experts_per_tok);
+  out.emplace_back("moe_intermediate_size", router.moe_intermediate_size ? router.moe_intermediate_size : inner);
+  if (router.shared_expert_intermediate_size > 0)
+    out.emplace_back("shared_expert_intermediate_size", router.shared_expert_intermediate_size);
+  return out;
 }
 
 void EvalEntry::fields(Fields& f) {
@@ -130,7 +194,10 @@ static void device_fields(Fields& f, DeviceSettings& device) {
 void Recipe::fields(Fields& f) {
   f("name", name, "name of the run and its folder");
   f("runs", runs, "folder that holds run folders");
-  f("seed", seed, "seed of random weights, data order and sampling");
+  f("seed", seed, "seed of random weights, data order, sampling, dropout and noise");
+  f("weights_seed", weights_seed, "seed of random weights and new adapters; -1 = seed");
+  f("data_seed", data_seed, "seed of the order of data, of held-out shares and of tasks; -1 = seed");
+  f("sampling_seed", sampling_seed, "seed of the completions that rl samples; -1 = seed");
   device_fields(f, device);
   f("dtype", dtype,
     "dtype of weights and activations: f32 | bf16 (cuda only; the optimizer keeps f32 master weights) | auto (bf16 on "

@@ -10,6 +10,7 @@
 #include "core/text/chat_settings.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "eval/task.h"
+#include "model/initialization.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
 #include "run/parallel.h"
@@ -28,6 +29,17 @@ struct LoraSource {
 
 // The model a run starts from: the weights of a folder (path), or random weights in the shape of a config.json (config)
 // or of the keys below (Hugging Face's names, as in a Llama config).
+// Experts of random weights, and how their routers are trained. The losses' keys hold for loaded models, too.
+struct RouterSource {
+  int64_t num_experts = 0, num_experts_per_tok = 2, moe_intermediate_size = 0, shared_expert_intermediate_size = 0;
+  double aux_loss_coef = -1, z_loss_coef = -1, bias_update_rate = -1, capacity_factor = -1;
+  std::string aux_loss_scope;
+  void fields(Fields& f);
+  // The members of config.json that differ from the model's own. They are an Error for a model without experts.
+  JsonObject config_changes() const;
+};
+void check_router(const RouterSource& router, const Model& model);
+
 struct ModelSource {
   std::string path, config, family = "llama";
   int64_t hidden_size = 128, intermediate_size = 0, num_hidden_layers = 4, num_attention_heads = 4,
@@ -35,12 +47,17 @@ struct ModelSource {
   int64_t vocab_size = 0, max_position_embeddings = 512;
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;
+  InitConfig init;
   std::string save_dtype = "auto";
   ChatSettings chat;
   LoraSource lora;
+  RouterSource router;
   void fields(Fields& f);
   // The config.json of random weights. vocab_size 0 takes the tokenizer's.
   Json make_config(int64_t tokenizer_vocab_size) const;
+
+ private:
+  Json shape_config(int64_t tokenizer_vocab_size) const;
 };
 
 // An evaluation task, run before the first training stage, after each, and every eval_steps steps.
@@ -69,6 +86,7 @@ struct DeviceSettings {
 struct Recipe {
   std::string name = "run", runs = "runs", dtype = "auto", numerics = "exact", tokenizer;
   int64_t seed = 0, threads = 0;
+  int64_t weights_seed = -1, data_seed = -1, sampling_seed = -1;  // -1: seed
   double peak_tflops = 0;
   DeviceSettings device;
   ModelSource model;
@@ -80,6 +98,8 @@ struct Recipe {
   std::string source;                      // the file it was read from, for messages
   std::shared_ptr<const Config> document;  // that it was read from: places of keys, strings as written; may be null
   void fields(Fields& f);
+  // A seed of its own, or `seed` if it is -1.
+  int64_t seed_or(int64_t own) const { return own == -1 ? seed : own; }
   // The resolved recipe. Strings are as written in the document: ${NAME} stays.
   std::string toml() const;
   Json json() const;

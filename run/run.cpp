@@ -19,6 +19,7 @@
 #include "data/prompt.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 #include "model/lora.h"
 #include "run/check.h"
 #include "run/input_digests.h"
@@ -83,15 +84,20 @@ Json report_json(const StageReport& report) {
 // The model of a folder, or random weights if there is none.
 std::unique_ptr<Model> load_or_initialize(const Run& run, const Stage& stage, const fs::path& folder, bool gradients) {
   const DType dtype = model_dtype(run.recipe.dtype, run.context.kind());
-  const auto seed = static_cast<uint64_t>(run.recipe.seed);
+  const auto seed = static_cast<uint64_t>(run.recipe.seed_or(run.recipe.weights_seed));
   if (!folder.empty()) {
     const LoraConfig lora = stage.trains_adapters() ? run.recipe.model.lora.config : LoraConfig{};
-    return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = seed});
+    std::unique_ptr<Model> model =
+        load_changed_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = seed},
+                           run.recipe.model.router.config_changes());
+    check_router(run.recipe.model.router, *model);
+    return model;
   }
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
   std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
+  check_router(run.recipe.model.router, *model);
   model->allocate(run.context, dtype, gradients);
-  model->initialize(run.context, seed);
+  initialize(run.context, *model, run.recipe.model.init, seed);
   return model;
 }
 
@@ -182,6 +188,8 @@ StageContext context_of(Run& run, size_t index) {
           .index = static_cast<int64_t>(index),
           .first_step = run.first_step,
           .seed = stage_seed(run.recipe.seed, spec.name),
+          .data_seed = stage_seed(run.recipe.seed_or(run.recipe.data_seed), spec.name),
+          .sampling_seed = stage_seed(run.recipe.seed_or(run.recipe.sampling_seed), spec.name),
           .peak_flops = run.recipe.peak_tflops > 0
                             ? run.recipe.peak_tflops * 1e12
                             : peak_flops(run.context.device(), model_dtype(run.recipe.dtype, run.context.kind())),

@@ -121,7 +121,8 @@ bool is_place(const std::string& key) {
 
 // Keys that decide the weights and the random streams of a run.
 bool is_fixed_for_run(const std::string& key) {
-  constexpr std::array<std::string_view, 4> fixed{"seed", "dtype", "model", "parallel.micro_batch_multiple"};
+  constexpr std::array<std::string_view, 7> fixed{
+      "seed", "weights_seed", "data_seed", "sampling_seed", "dtype", "model", "parallel.micro_batch_multiple"};
   constexpr std::array<std::string_view, 2> free{"model.save_dtype", "model.lora.merge"};
   return is_one_of(key, fixed) && !is_one_of(key, free) && !is_place(key);
 }
@@ -161,8 +162,11 @@ bool is_fixed_for_begun_stage(const std::string& key) {
                                                                 "num_mini_batches",
                                                                 "max_staleness",
                                                                 "optimizer",
+                                                                "optimizer_from",
                                                                 "moments",
+                                                                "beta1",
                                                                 "critic.trunk",
+                                                                "sync_ref_model",
                                                                 "completion_only_loss",
                                                                 "assistant_only_loss",
                                                                 "when",

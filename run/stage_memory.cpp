@@ -96,7 +96,7 @@ int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model
 
 // The completions that a rank samples in a step.
 int64_t sampled_on(const PlannedStep& step, const RankLayout& layout, int rank) {
-  const int64_t all = step.sequences * step.updates, prompts = step.dealt_prompts;
+  const int64_t all = step.sampled > 0 ? step.sampled : step.sequences * step.updates, prompts = step.dealt_prompts;
   if (layout.ranks == 1) return all;
   if (prompts == 0) return rank == 0 ? all : 0;
   return all / prompts * ((prompts - rank + layout.ranks - 1) / layout.ranks);

@@ -54,7 +54,7 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 
 "low core" means core/{base,device,io,config,text}.
 Inside `kernels/` the order is: root; `cpu`, `cuda`; `elementwise`, `gemm`, `norm`, `optimizer`; `gemm/mma`;
-`gemm/sm90`; `quant`; `attention`, `lm_head`, `rope`; `sampling`, `decoder_layer`.
+`gemm/sm90`; `quant`; `attention`, `lm_head`, `moe`, `rope`; `sampling`, `decoder_layer`.
 )";
 
 constexpr size_t kMaxFiles = 40, kMaxLines = 500;

@@ -54,6 +54,8 @@ class GradientSum : public UnitHooks {
   virtual void square_pieces(Tensor pieces) = 0;
   // Called after an update of parts(): gives all ranks the new values of all.
   virtual void share_values() {}
+  // Not null if parts() are parts of parameters: gathers them for optimizers that update whole matrices.
+  virtual DividedParams* divided() { return nullptr; }
   // True if before() waits for values of other ranks.
   virtual bool gathers_values() const { return false; }
   // The trained values of which every rank has all, to compare them. One rank has nobody to compare with.

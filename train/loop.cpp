@@ -100,6 +100,17 @@ struct Totals : Stateful {
   }
 };
 
+// A trainer that goes on from another's state.
+class HandedOn : public Stateful {
+ public:
+  explicit HandedOn(Trainer& trainer) : trainer_(trainer) {}
+  void save_state(StateSection&) const override { fail("a state that is handed on is only loaded"); }
+  void load_state(const StateSection& section) override { trainer_.continue_from(section); }
+
+ private:
+  Trainer& trainer_;
+};
+
 // Model FLOPs by convention (ModelFlops::causal_train_flops_per_token) over what the device could compute in the time
 // of the updates; sampling and data loading are not in that time.
 void add_mfu(Metrics& row, const StageContext& stage, const StepReport& report) {
@@ -190,8 +201,25 @@ class Loop {
       load_sections(folder, sections_);
       log::info("stage ", stage_.name, " resumes at step ", step_, " (", folder.string(), ")");
       if (held_out_.early_stop.load_best_model_at_end && early_stop_.best_step() > 0) keep(early_stop_.best_step());
+    } else if (config_.trainer.optimizer_from == "previous") {
+      continue_optimizer();
     }
     last_saved_ = step_;
+  }
+
+  // The optimizer goes on from the checkpoint that the stage starts from.
+  void continue_optimizer() {
+    const std::string key = concat("stage ", stage_.name, ": optimizer_from = previous: ");
+    HONE_CHECK(!stage_.start_folder.empty(), key,
+               "the stage starts from random weights; remove the key, or put a training stage before this one");
+    HandedOn state(trainer_);
+    try {
+      load_sections(stage_.start_folder, {{"trainer", &state}});
+    } catch (const Error& error) {  // gets the name of the key
+      fail(key, error.what());
+    }
+    log::info("stage ", stage_.name, ": the optimizer goes on from its step ", trainer_.steps_done(), " (",
+              stage_.start_folder.string(), ")");
   }
 
   std::filesystem::path kept_file(int64_t at) const { return stage_.checkpoints / concat("step-", at) / "keep"; }
@@ -205,7 +233,7 @@ class Loop {
                   [&](const std::filesystem::path& folder) {
                     save_model_ ? save_model_(folder) : save_model_folder(stage_, folder);
                   },
-                  std::map<std::string, const Stateful*>(sections_.begin(), sections_.end()), {"trainer"});
+                  std::map<std::string, const Stateful*>(sections_.begin(), sections_.end()), {"trainer", "reference"});
     last_saved_ = step_;
     since_saved_ = {};
   }

@@ -79,8 +79,8 @@ struct HeldOut {
 // - save_model writes the model folder of a checkpoint; null: save_model_folder().
 // - Writes stage.result: the number of steps and the step whose weights the stage ends with.
 // - With several ranks (stage.ranks) all of them call it. After each step they exchange a StepRecord. Each rank writes
-//   its part of the trainer's state to a checkpoint, rank 0 all else, so `sections` may differ between ranks: a section
-//   that rank 0 alone has is loaded there alone.
+//   its part of the trainer's state and of the section "reference" to a checkpoint, rank 0 all else. So the other
+//   `sections` may differ between ranks: a section that rank 0 alone has is loaded there alone.
 void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
                 const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {},

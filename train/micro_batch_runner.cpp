@@ -81,11 +81,30 @@ MicroBatchRunner::Packed MicroBatchRunner::pack(const MicroBatchData& staging) {
   return {batch, columns[0], columns[1]};
 }
 
-Tensor MicroBatchRunner::forward(const Packed& packed, const MicroBatchPosition& place) {
+AuxLoss MicroBatchRunner::aux_loss(const MicroBatchData& staging, LossUnit unit, double scale, Tensor sums) {
+  if (!sums) return {};
+  const TokenBatch batch = staging.batch(scale);
+  const std::span<const float> mask = batch[columns::mask];
+  token_weights_.assign(mask.size(), 0.0f);
+  for (size_t s = 0; s < batch.num_sequences(); ++s) {
+    const auto first = static_cast<size_t>(batch.offsets[s]), last = static_cast<size_t>(batch.offsets[s + 1]);
+    const std::span<const float> own = mask.subspan(first, last - first);
+    const auto trained = std::ranges::count_if(own, [](float m) { return m != 0; });
+    if (trained == 0) continue;
+    const double weight = scale * count_of(unit, own) / static_cast<double>(trained);
+    for (size_t t = first; t < last; ++t)
+      if (mask[t] != 0) token_weights_[t] = static_cast<float>(weight);
+  }
+  return {.weights = upload(context_, arena_, std::span<const float>(token_weights_)), .sums = sums};
+}
+
+Tensor MicroBatchRunner::forward(const MicroBatchData& staging, const Packed& packed, const MicroBatchPosition& place,
+                                 const Objective& objective, double scale) {
+  const AuxLoss aux = aux_loss(staging, objective.needs().unit, scale, place.aux_sums);
   noise_.first = (static_cast<uint64_t>(place.step) << 32) + static_cast<uint64_t>(place.first_sample);
   phases_.mark(Phase::data);
   const Tensor hidden = pass_.forward(packed.batch, packed.rows, noise_,
-                                      DropoutStream{.step = place.step, .first_token = place.first_token});
+                                      DropoutStream{.step = place.step, .first_token = place.first_token}, aux);
   phases_.mark(Phase::forward);
   return hidden;
 }
@@ -97,7 +116,7 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
   evaluate(staging, objective, scale, unused);
   const Packed packed = pack(staging);
   const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
-  const Tensor hidden = forward(packed, place);
+  const Tensor hidden = forward(staging, packed, place, objective, scale);
   const Tensor lse = arena_.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
   const Param& head = model_.lm_head();
   pass_.begin_backward();
@@ -110,7 +129,8 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
                            .hidden = hidden,
                            .w = head.value,
                            .targets = packed.targets,
-                           .inv_temperature = inv_temperature_});
+                           .inv_temperature = inv_temperature_,
+                           .softcap = model_.shape().logit_softcap});
   phases_.mark(Phase::lm_head);
   pass_.backward(dhidden);
   phases_.mark(Phase::backward);
@@ -133,7 +153,8 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
                              .hidden = hidden,
                              .w = head.value,
                              .targets = targets,
-                             .inv_temperature = inv_temperature_});
+                             .inv_temperature = inv_temperature_,
+                             .softcap = model_.shape().logit_softcap});
   if (needs.critic) critic->forward(value, packed.batch, packed.rows, hidden);
   phases_.mark(Phase::lm_head);
   host_.clear();
@@ -148,6 +169,15 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   const double loss = evaluate(staging, objective, scale, metrics);
   if (!std::isfinite(loss)) return loss;
 
+  if (!computes_gradients_) {
+    const Tensor dvalue = rows_of(staging, staging.grad_value).view({rows, 1});
+    context_.zero(dhidden);  // a shared trunk's critic adds to it; nothing reads the sum
+    phases_.mark(Phase::data);
+    pass_.begin_backward();
+    critic->backward(dhidden, dvalue, hidden);
+    phases_.mark(Phase::lm_head);
+    return loss;
+  }
   LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
   if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
@@ -161,7 +191,8 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
                               .hidden = hidden,
                               .w = head.value,
                               .targets = targets,
-                              .inv_temperature = inv_temperature_});
+                              .inv_temperature = inv_temperature_,
+                              .softcap = model_.shape().logit_softcap});
   if (needs.critic) critic->backward(dhidden, dvalue, hidden);
   const auto* taught = dynamic_cast<const TeacherObjective*>(&objective);
   const bool has_term = taught && taught->term().weight != 0 && !is_dry_run();
@@ -173,6 +204,7 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
 double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const TeacherObjective& objective,
                                           double scale, MetricSums& metrics, const Packed& packed, Tensor hidden,
                                           Tensor dhidden) {
+  check_distillable(model_, objective.teacher());
   const ScratchScope scope(context_);
   const double factor = scale * objective.term().weight;
   std::vector<float> mask, weights;
@@ -207,13 +239,14 @@ double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective
     return evaluate(staging, objective, scale, metrics);
   }
   const Packed packed = pack(staging);
-  const Tensor hidden = forward(packed, place), dhidden = dhidden_for(packed.rows);
+  const Tensor hidden = forward(staging, packed, place, objective, scale), dhidden = dhidden_for(packed.rows);
   const double loss = run_lm_head(staging, objective, scale, critic, metrics, packed, hidden, dhidden);
-  if (std::isfinite(loss)) {
-    pass_.backward(dhidden);
-  } else {
+  if (!std::isfinite(loss))
     skip_backward(critic);
-  }
+  else if (computes_gradients_)
+    pass_.backward(dhidden);
+  else
+    pass_.skip_backward();
   phases_.mark(Phase::backward);
   return loss;
 }
@@ -244,7 +277,8 @@ void MicroBatchRunner::measure(MicroBatchData& staging, const Objective& objecti
                              .hidden = hidden,
                              .w = model_.lm_head().value,
                              .targets = packed.targets,
-                             .inv_temperature = inv_temperature_});
+                             .inv_temperature = inv_temperature_,
+                             .softcap = model_.shape().logit_softcap});
   phases_.mark(Phase::forward);
   host_.clear();
   const Tensor host_logp = host_.fetch(logp), host_entropy = host_.fetch(entropy);

@@ -36,6 +36,7 @@ class HostFetch {
 struct MicroBatchPosition {
   // step: steps done before it. first_sample, first_token: indices within the step.
   int64_t step = 0, first_sample = 0, first_token = 0;
+  Tensor aux_sums{};  // AuxLoss::sums of this micro-batch; empty if the model has none
 };
 
 // Owns the memory of tape and columns and keeps it from one micro-batch to the next. One thread. On the meta device
@@ -56,6 +57,8 @@ class MicroBatchRunner {
   // it is not finite, the backward pass computes nothing.
   double run(MicroBatchData& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
              Critic* critic, MetricSums& metrics);
+  // False: run() computes no gradients of the model, only the critic's. With a critic alone.
+  void compute_gradients(bool of_model) { computes_gradients_ = of_model; }
   // Returns the objective's loss of the micro-batch's columns and writes its gradient into `staging`.
   double evaluate(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) const;
   // Calls the hooks of a micro-batch's passes and computes nothing: only other ranks have one in this round.
@@ -85,7 +88,10 @@ class MicroBatchRunner {
     Tensor rows, targets;
   };
   Packed pack(const MicroBatchData& staging);
-  Tensor forward(const Packed& packed, const MicroBatchPosition& place);
+  Tensor forward(const MicroBatchData& staging, const Packed& packed, const MicroBatchPosition& place,
+                 const Objective& objective, double scale);
+  // Each token's share of the step's loss, for losses made inside layers.
+  AuxLoss aux_loss(const MicroBatchData& staging, LossUnit unit, double scale, Tensor sums);
   Tensor dhidden_for(Tensor rows) { return arena_.take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
   // The entries of a column at the rows that lm_head reads, on the device.
   Tensor rows_of(const MicroBatchData& staging, std::span<const float> column);
@@ -107,7 +113,8 @@ class MicroBatchRunner {
   HostFetch host_;
   float z_loss_, inv_temperature_;
   EmbeddingNoise noise_;
-  std::vector<float> row_values_;
+  bool computes_gradients_ = true;
+  std::vector<float> row_values_, token_weights_;
 };
 
 }  // namespace hone

@@ -6,6 +6,7 @@
 //   class Grpo : public Objective { ... };                  // the run-time object, made from the settings
 //   [[maybe_unused]] const bool added = add_objective<GrpoSettings>("grpo");
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -127,6 +128,10 @@ class Objective : public Stateful {
   // log-probs and values are known. May look across groups, take samples out of the loss (clear_mask), and adapt state
   // for the next step. Adds its metrics to `metrics`.
   virtual void compute_advantages(std::span<Group>, MetricSums&) {}
+  // The part of compute_advantages() that needs no rewards, which calls it first: takes tokens out of the loss, or
+  // marks them in columns of the objective's own, over all samples of a rollout batch. `hone objective` calls it alone
+  // if the file has advantages.
+  virtual void select_tokens(std::span<Group>, MetricSums&) {}
   // True if the sample adds nothing to the loss and its gradient under any weights. Called after compute_advantages().
   // The trainer then skips the sample's backward pass; the sample still counts in `scale`.
   virtual bool has_no_gradient(const Sample&) const { return false; }
@@ -144,6 +149,9 @@ struct RunFacts {
   bool off_policy = false;
   double temperature = 1;  // of sampling; 0 = greedy
   int64_t group_size = 0;  // completions of a prompt; 0: the stage samples none
+  // By Task::source, the weights of the rewards that Sample::reward is the sum of, by their names in reward_parts. ""
+  // is what the others leave of it: a reward without parts.
+  std::map<std::string, Metrics> reward_weights = {};
 };
 
 struct ObjectiveSettings;

@@ -5,9 +5,10 @@
 namespace hone {
 
 ParamUpdate::ParamUpdate(Context& context, std::unique_ptr<GradientSum> gradients, std::unique_ptr<Optimizer> optimizer,
-                         std::string list)
+                         std::string list, std::span<const ParamGroup> groups)
     : context_(context), gradients_(std::move(gradients)), optimizer_(std::move(optimizer)) {
-  optimizer_->attach(context_, gradients_->parts(), std::move(list));
+  const std::vector<ParamPart> parts = gradients_->parts();
+  optimizer_->attach(context_, with_groups(parts, groups), std::move(list), gradients_->divided());
 }
 
 void ParamUpdate::apply(const GradNorm& norm, int64_t step, double learning_rate) {

@@ -6,6 +6,7 @@
 
 #include "train/gradient_sum.h"
 #include "train/optim/optimizer.h"
+#include "train/optim/param_groups.h"
 
 namespace hone {
 
@@ -18,7 +19,7 @@ class ParamUpdate : public Stateful {
  public:
   // list: in the names of random streams (Optimizer::attach).
   ParamUpdate(Context& context, std::unique_ptr<GradientSum> gradients, std::unique_ptr<Optimizer> optimizer,
-              std::string list = "");
+              std::string list = "", std::span<const ParamGroup> groups = {});
   GradientSum& gradients() { return *gradients_; }
   const GradientSum& gradients() const { return *gradients_; }
   // One update with clipped gradients. step counts from 1.

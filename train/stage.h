@@ -41,6 +41,7 @@ struct StageCheck {
   // The run's tokenizer; if an earlier stage trains it, one with the same special tokens and no merges. Null: none.
   const Tokenizer* tokenizer = nullptr;
   const Model* model = nullptr;           // the model without weights; null if its config has a problem
+  bool adapters = false;                  // the stage trains adapters (model.lora) instead of the weights
   std::filesystem::path run_folder = {};  // of a resumed run; empty for a new one
   // True for a path that an earlier stage of the run writes.
   std::function<bool(const std::filesystem::path&)> is_made_earlier = {};
@@ -70,7 +71,9 @@ struct StageContext {
   std::string name = {};
   int64_t index = 0;       // place in the recipe
   int64_t first_step = 0;  // optimizer steps of the stages before this one
-  uint64_t seed = 0;       // of data order and sampling
+  uint64_t seed = 0;       // of dropout and of noise in training
+  uint64_t data_seed = 0;  // of the order of data
+  uint64_t sampling_seed = 0;
   DType save_dtype = DType::f32;
   double peak_flops = 0;      // FLOP/s of the device, which mfu is a share of (train/peak_flops.h); 0 = unknown
   int64_t planned_bytes = 0;  // device memory of the run at its peak, as planned; 0 = not planned
@@ -97,6 +100,7 @@ inline uint64_t stage_seed(int64_t recipe_seed, const std::string& stage_name) {
 struct PlannedStep {
   int64_t sequences = 0, length = 0;  // sequences: of an update; length: tokens of the longest sample
   int64_t updates = 1;                // optimizer updates of a step
+  int64_t sampled = 0;                // completions sampled in a step; 0 = sequences * updates
   bool equal_lengths = false;         // every sample has the length
   std::shared_ptr<const Objective> objective;
   const TrainerConfig* trainer = nullptr;

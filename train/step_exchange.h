@@ -16,6 +16,7 @@ struct StepPlan;  // train/step_plan.h
 struct MicroBatchResult {
   double loss = 0;
   MetricSums metrics;
+  std::vector<float> aux_sums;  // AuxLoss::sums
 };
 
 class StepExchange {

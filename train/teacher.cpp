@@ -31,6 +31,12 @@ void check_same_vocabulary(const Model& student, const Tokenizer& student_tokeni
   }
 }
 
+void check_distillable(const Model& student, const Model& teacher) {
+  HONE_CHECK(student.shape().logit_softcap == 0 && teacher.shape().logit_softcap == 0,
+             "distill: a divergence over the whole vocabulary does not support models with a soft-cap of the logits ",
+             "(final_logit_softcapping)");
+}
+
 void TeacherObjective::load_teacher(const StageContext& stage) {
   if (source_.folder.empty()) {
     HONE_CHECK(!source_.context_field.empty(), "distill: the stage has no teacher: set teacher to a model folder");
@@ -80,6 +86,7 @@ void TeacherObjective::write_teacher_logp(const StageContext& stage, std::span<G
 }
 
 void TeacherObjective::write_divergence(Context& context, Model& student, std::span<Sample* const> samples) const {
+  check_distillable(student, teacher());
   Arena arena(context.device());
   MicroBatchData staging;
   std::vector<float> tokens;

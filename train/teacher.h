@@ -67,5 +67,7 @@ class TeacherObjective : public Objective {
 // Throws an Error unless both have the same tokens. `folder` is the teacher's.
 void check_same_vocabulary(const Model& student, const Tokenizer& student_tokenizer, const Model& teacher,
                            const Tokenizer& teacher_tokenizer, const std::filesystem::path& folder);
+// Throws an Error if one of the models has logits that the op `distill` does not compute.
+void check_distillable(const Model& student, const Model& teacher);
 
 }  // namespace hone

@@ -22,6 +22,7 @@ namespace {
 struct StepSums {
   double loss = 0;
   MetricSums metrics;
+  std::vector<double> aux;
 };
 
 // With several ranks the sum of gradients gives the parameters' gradients their memory.
@@ -40,7 +41,7 @@ struct Trainer::Impl {
         exchange(ranks ? *ranks : one_rank),
         policy(context,
                exchange.make_gradient_sum(context, &model, units_for(exchange, context, model), config.norm_piece),
-               config.optimizer->make()),
+               config.optimizer->make(), "", config.groups),
         phases(context),
         update_phases(context),
         timed(policy.gradients(), phases, policy.gradients().gathers_values()),
@@ -70,6 +71,8 @@ struct Trainer::Impl {
   }
   bool is_dry_run() const { return context.kind() == DeviceKind::meta; }
   bool has_two_norms() const { return critic && critic->separate(); }
+  // Updates of the policy. Optimizers count from their first update.
+  int64_t policy_steps() const { return steps - critic_steps; }
 
   // The parts of step(), in the order of their calls.
   void reserve(const StepPlan& plan, const Objective& objective);
@@ -79,6 +82,8 @@ struct Trainer::Impl {
   void queue_norms();
   void fetch();
   void read_static_losses(const StepPlan& plan, const Objective& objective);
+  void read_aux_sums(const StepPlan& plan);
+  void end_step(const StepSums& sums, StepReport& report);
   StepSums fold_results(const StepPlan& plan);
   std::vector<Tensor> trained_weights() const;
   double checked_norm(Tensor fetched, const char* what, std::span<const Sample* const> samples) const;
@@ -102,11 +107,13 @@ struct Trainer::Impl {
   HostFetch host;
   StepCost cost;
   std::filesystem::path dump_path;
-  int64_t steps = 0;
+  int64_t steps = 0, critic_steps = 0;  // critic_steps: those that updated the critic alone
   std::vector<MicroBatchData> stagings;
 
-  // Of one step. Columns of all trained rows, if the loss is linear in logp; hit: if the objective measures accuracy.
+  Updated updated = Updated::all;  // of one step, as what follows
+  // Columns of all trained rows, if the loss is linear in logp; hit: if the objective measures accuracy.
   Tensor logp, hit, host_logp, host_hit;
+  Tensor aux_sums, host_aux_sums;  // [micro-batches, Model::num_aux_sums()]; empty without losses made inside layers
   // A critic with a shared trunk is clipped with the policy; a separate critic on its own.
   GradNorm norm, critic_norm;
   Tensor host_norm, host_critic_norm;
@@ -141,6 +148,11 @@ void Trainer::Impl::begin(const StepPlan& plan, const Objective& objective) {
   const auto column = [&](bool wanted) { return wanted ? step_arena.take(DType::f32, {plan.num_trained}) : Tensor(); };
   logp = column(needs.loss_linear_in_logp);
   hit = column(needs.loss_linear_in_logp && needs.token_accuracy);
+  aux_sums = Tensor();
+  if (const int64_t count = model.num_aux_sums(); count > 0 && !plan.micro_batches.empty()) {
+    aux_sums = step_arena.take(DType::f32, {static_cast<int64_t>(plan.micro_batches.size()), count});
+    context.zero(aux_sums);
+  }
   stagings.resize(std::max(stagings.size(), needs.loss_linear_in_logp ? plan.micro_batches.size() : 1));
   results.assign(plan.micro_batches.size() + plan.idle_micro_batches.size(), {});
 }
@@ -166,8 +178,9 @@ void Trainer::Impl::run_micro_batches(const StepPlan& plan, const Objective& obj
 
 void Trainer::Impl::run(const StepPlan& plan, size_t index, const Objective& objective) {
   const PlannedMicroBatch& micro = plan.micro_batches[index];
-  const MicroBatchPosition place{
+  MicroBatchPosition place{
       .step = steps, .first_sample = static_cast<int64_t>(micro.begin), .first_token = micro.first_token};
+  if (aux_sums) place.aux_sums = aux_sums.rows(static_cast<int64_t>(index), 1).view({aux_sums.dim(1)});
   const bool is_static = static_cast<bool>(logp);
   MicroBatchData& staging = stagings[is_static ? index : 0];
   staging.fill(plan.samples_of(micro));
@@ -199,6 +212,11 @@ void Trainer::Impl::measure_idle(const StepPlan& plan, const Objective& objectiv
 
 void Trainer::Impl::queue_norms() {
   ParamUpdate* const own = &policy;
+  if (updated == Updated::critic) {
+    ParamUpdate* const alone = &critic->params();
+    norm = critic_norm = queue_norm(context, step_arena, {&alone, 1}, config.max_grad_norm);
+    return;
+  }
   if (has_two_norms()) {
     ParamUpdate* const second = &critic->params();
     norm = queue_norm(context, step_arena, {&own, 1}, config.max_grad_norm);
@@ -224,6 +242,7 @@ void Trainer::Impl::fetch() {
   host_critic_norm = host.fetch(critic_norm.norm);
   host_logp = logp ? host.fetch(logp) : Tensor();
   host_hit = hit ? host.fetch(hit) : Tensor();
+  host_aux_sums = aux_sums ? host.fetch(aux_sums) : Tensor();
   host_weights = exchange.size() > 1 ? host.fetch(probed_weights(trained_weights(), steps)) : Tensor();
   context.synchronize();
 }
@@ -241,15 +260,38 @@ void Trainer::Impl::read_static_losses(const StepPlan& plan, const Objective& ob
   }
 }
 
+void Trainer::Impl::read_aux_sums(const StepPlan& plan) {
+  if (!aux_sums || is_dry_run()) return;
+  const auto count = static_cast<size_t>(aux_sums.dim(1));
+  for (size_t i = 0; i < plan.micro_batches.size(); ++i) {
+    if (!exchange.is_own(i)) continue;
+    const std::span<const float> own = host_aux_sums.as<float>().subspan(i * count, count);
+    results[i].aux_sums.assign(own.begin(), own.end());
+  }
+}
+
 StepSums Trainer::Impl::fold_results(const StepPlan& plan) {
   if (!is_dry_run()) exchange.fold(results);  // the other ranks of a dry run do not exist
   StepSums out;
+  out.aux.resize(static_cast<size_t>(model.num_aux_sums()));
   for (size_t i = 0; i < results.size(); ++i) {
     if (!std::isfinite(results[i].loss)) reject_step("loss", results[i].loss, plan.samples_of(plan.micro_batches[i]));
     out.loss += results[i].loss;
     out.metrics.merge(results[i].metrics);
+    const size_t count = results[i].aux_sums.size();
+    HONE_CHECK(count == 0 || count == out.aux.size(), "trainer: micro-batch ", i, " has ", count,
+               " sums of its layers, the model has ", out.aux.size());
+    for (size_t j = 0; j < count; ++j) out.aux[j] += double{results[i].aux_sums[j]};
   }
   return out;
+}
+
+// Tells the layers what the step's sums are.
+void Trainer::Impl::end_step(const StepSums& sums, StepReport& report) {
+  if (sums.aux.empty() || is_dry_run()) return;
+  const AuxReport aux = model.end_step(context, sums.aux);
+  report.loss += aux.loss;
+  for (const auto& [name, value] : aux.metrics()) report.metrics[name] = value;
 }
 
 double Trainer::Impl::checked_norm(Tensor fetched, const char* what, std::span<const Sample* const> samples) const {
@@ -262,7 +304,10 @@ void Trainer::Impl::update(double learning_rate) {
   update_phases.begin();
   const OpRange range(context, "optimizer");
   const int64_t number = ++steps;  // from here on, an exception leaves half-updated weights
-  policy.apply(norm, number, learning_rate);
+  if (updated == Updated::critic)
+    ++critic_steps;
+  else
+    policy.apply(norm, policy_steps(), learning_rate);
   if (critic) critic->update(critic_norm, number, learning_rate);
   update_phases.mark(Phase::optimizer);
 }
@@ -271,9 +316,14 @@ Trainer::Trainer(Context& context, Model& model, TrainerConfig config, StepExcha
     : impl_(std::make_unique<Impl>(context, model, std::move(config), ranks)) {}
 Trainer::~Trainer() = default;
 
-StepReport Trainer::step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate) {
+StepReport Trainer::step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate,
+                         Updated updated) {
   const Stopwatch watch;
   Impl& m = *impl_;
+  HONE_CHECK(updated == Updated::all || objective.needs().critic,
+             "trainer: the objective has no critic to update alone");
+  m.updated = updated;
+  m.runner.compute_gradients(updated == Updated::all);
   const StepPlan plan = plan_step(samples, objective, m.config, m.model.shape(), m.cost, m.is_dry_run());
   m.exchange.check_plan(plan);
   if (objective.needs().critic) m.the_critic();
@@ -287,6 +337,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.phases.mark(Phase::optimizer);
   m.fetch();
   m.read_static_losses(plan, objective);
+  m.read_aux_sums(plan);
   const StepSums sums = m.fold_results(plan);
 
   StepReport report;
@@ -299,12 +350,13 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.lengths_digest = plan.lengths_digest;
   if (m.host_weights) report.weights_digest = digest_of(m.host_weights);
   report.num_trained_tokens = plan.num_trained;
-  report.flops = plan.flops;
+  report.flops = updated == Updated::all ? plan.flops : plan.flops / 3;  // a forward pass is a third
   report.times = m.phases.read();
   report.times.optimizer += m.update_phases.read().optimizer;  // of the previous update: this one is only queued
   m.update(learning_rate);
   if (!m.is_dry_run()) m.context.scratch().reserve(0);  // merges what bodies took beyond the plan
   report.metrics = sums.metrics.means();
+  m.end_step(sums, report);
   if (m.has_two_norms()) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();
   return report;
@@ -378,7 +430,9 @@ static constexpr std::string_view critic_prefix = "critic.";
 
 void Trainer::save_state(StateSection& section) const {
   section.values.set("steps", impl_->steps);
+  if (impl_->critic_steps > 0) section.values.set("critic_steps", impl_->critic_steps);
   section.values.set("critic", impl_->critic != nullptr);
+  section.values.set("optimizer", impl_->config.optimizer.kind());
   impl_->policy.save_state(section);
   if (!impl_->critic) return;
   StateSection own;
@@ -388,6 +442,8 @@ void Trainer::save_state(StateSection& section) const {
 
 void Trainer::load_state(const StateSection& section) {
   impl_->steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
+  const Json* const alone = section.values.find("critic_steps");
+  impl_->critic_steps = alone ? alone->as_int("trainer state: critic_steps") : 0;
   impl_->policy.load_state(section);
   if (!section.values.at("critic", "trainer state").as_bool("trainer state: critic")) return;
   StateSection own;
@@ -395,6 +451,19 @@ void Trainer::load_state(const StateSection& section) {
     if (named.name.starts_with(critic_prefix))
       own.tensors.push_back({named.name.substr(critic_prefix.size()), named.tensor});
   impl_->the_critic().load_state(own);
+}
+
+void Trainer::continue_from(const StateSection& section) {
+  const std::string& own = impl_->config.optimizer.kind();
+  const Json* kind = section.values.find("optimizer");  // checkpoints of older versions lack it
+  if (kind) {
+    const std::string& saved = kind->as_string("trainer state: optimizer");
+    HONE_CHECK(saved == own, "its optimizer is ", saved, ", and this stage's is ", own,
+               ": a state cannot go on with another optimizer");
+  }
+  const int64_t steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
+  impl_->policy.load_state(section);
+  impl_->steps = steps;
 }
 
 }  // namespace hone

@@ -13,6 +13,7 @@
 #include "train/memory_plan.h"
 #include "train/objective.h"
 #include "train/optim/optimizer.h"
+#include "train/optim/param_groups.h"
 #include "train/phase_timer.h"
 
 namespace hone {
@@ -26,6 +27,9 @@ struct TrainerConfig {
   double z_loss = 0;
   std::string recompute = "none";  // none | selective | full
   Choice<OptimizerSettings> optimizer{"adamw"};
+  std::vector<ParamGroup> groups;  // of the policy's parameters; a critic has none
+  // "previous": the optimizer starts with the state and the step count of the checkpoint that the stage starts from.
+  std::string optimizer_from;
   CriticConfig critic;     // not in fields(): a stage adds these keys if its objectives need a critic
   double temperature = 1;  // of the log-probs that an objective sees: the sampling temperature in RL, else 1
   // Uniform noise on the embeddings (kernels/elementwise/noise.h), a function of noise_seed and the sample's position
@@ -59,6 +63,10 @@ struct TrainerMemory {
   int64_t critic = 0;                      // its weights and gradients, with the buffers of its gradients
 };
 
+// What a step updates. critic: the policy's weights, optimizer states and number of updates stay as they are. Its
+// forward pass and metrics go on; its backward pass is not computed, and the gradient norm is the critic's.
+enum class Updated : uint8_t { all, critic };
+
 // Owns optimizer states, tape and staging memory. The caller owns the model, which must outlive the trainer. One
 // thread. State: optimizer, critic, the number of steps done.
 class Trainer : public Stateful {
@@ -75,7 +83,8 @@ class Trainer : public Stateful {
   // has_no_gradient() skip the backward pass; if the objective measures entropy, a forward pass measures them. The
   // gradients stay in the model until the next step. The step waits for the device once for the gradient norm and,
   // unless the loss is linear in logp, once for each micro-batch. The update may still be queued when the call returns.
-  StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
+  StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate,
+                  Updated updated = Updated::all);
 
   // Sets the file for the samples of a step whose loss or gradient is not finite (JSON Lines). Empty: no file.
   void dump_to(std::filesystem::path path);
@@ -93,7 +102,7 @@ class Trainer : public Stateful {
   std::vector<float> value_head();
   void set_value_head(std::span<const float> weight);
 
-  // Optimizer updates, including one that an exception interrupted.
+  // Optimizer updates, those of a critic alone too, including one that an exception interrupted.
   int64_t steps_done() const;
   // Memory after the steps so far.
   TrainerMemory memory() const;
@@ -103,6 +112,9 @@ class Trainer : public Stateful {
   // load_state() takes the tensors of all ranks, saved by any number of them.
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
+  // Goes on from another trainer's saved state: the policy's optimizer and the number of steps. A critic starts anew.
+  // Throws an Error that names what does not fit: the optimizer's kind, a parameter, its size or a dtype.
+  void continue_from(const StateSection& section);
 
  private:
   struct Impl;

@@ -1,6 +1,7 @@
 // The trainer's recipe keys.
 #include <optional>
 
+#include "core/base/suggest.h"
 #include "train/trainer.h"
 
 namespace hone {
@@ -28,7 +29,13 @@ void TrainerConfig::fields(Fields& f) {
   f.require("max_grad_norm", max_grad_norm >= 0, "max_grad_norm must be 0 or more");
   f.require("z_loss", z_loss >= 0, "z_loss must be 0 or more");
   f.require("recompute", recompute_of(recompute).has_value(), "recompute must be none, selective or full");
-  optimizer.fields(f, "optimizer", "adamw | sgd | rmsprop");
+  optimizer.fields(f, "optimizer", join(optimizers().names(), " | ").c_str());
+  f("optimizer_from", optimizer_from,
+    "previous: the optimizer goes on with the state and the step count of the checkpoint that the stage starts from, "
+    "the previous stage's or model.path; empty = it starts anew");
+  f("groups", groups, "parameter groups; the first one that matches a tensor's name takes it");
+  f.require("optimizer_from", optimizer_from.empty() || optimizer_from == "previous",
+            concat("optimizer_from is '", optimizer_from, "': it must be previous, or empty"));
 }
 
 Recompute TrainerConfig::recomputation() const { return recompute_of(recompute).value(); }

@@ -43,7 +43,8 @@ TrainerConfig bench_trainer(const Context& context, const ModelBenchOptions& opt
   int64_t micro_batch = options.micro_batch_tokens;
   if (micro_batch == 0) micro_batch = context.kind() == DeviceKind::cuda ? 8192 : 2048;
   const std::string keys = concat("micro_batch_tokens = ", std::max(micro_batch, length), "\nrecompute = \"",
-                                  options.recompute, "\"\nmoments = \"", options.moments, "\"\n");
+                                  options.recompute, "\"\noptimizer = \"", options.optimizer, "\"\n",
+                                  options.moments == "f32" ? "" : concat("moments = \"", options.moments, "\"\n"));
   return Config::from_text(keys, "bench").as<TrainerConfig>();
 }
 

@@ -28,7 +28,7 @@ struct ModelBenchOptions {
   std::string tokenizer, json_schema;  // rollout: also with structured output; json_schema: text, empty = built in
   // train and grpo
   int64_t micro_batch_tokens = 0;  // 0: 8192 on cuda, else 2048; at least one sequence
-  std::string recompute = "none", moments = "f32";
+  std::string recompute = "none", optimizer = "adamw", moments = "f32";
   bool profile = false;  // train: one more step that measures the time of each op
   Ranks ranks = {};      // train: the ranks that call together, each with its own context
   int64_t zero = 2;      // their ZeRO stage

@@ -6,6 +6,8 @@
 #include "kernels/elementwise/embedding.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
+#include "kernels/optimizer/adafactor.h"
+#include "kernels/optimizer/muon.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/rope/qkv.h"
 
@@ -32,7 +34,7 @@ std::vector<BenchCase> norms(Context& context) {
                  db = bench_floats(context, {D}), rstd = bench_floats(context, {R}), mean = bench_floats(context, {R});
     const double bytes = bytes_of(x);
     const std::string shape = concat(R, " x ", D);
-    out.push_back(bench_case(rmsnorm_forward, context, shape, 0, 2 * bytes, y, rstd, x, w, 1e-5f));
+    out.push_back(bench_case(rmsnorm_forward, context, shape, 0, 2 * bytes, y, rstd, x, w, 1e-5f, 0.0f));
     out.push_back(bench_case(rmsnorm_backward, context, shape, 0, 3 * bytes,
                              {.dx = dx, .dw = dw, .dy = y, .x = x, .rstd = rstd, .w = w, .accumulate = false}));
     if (context.kind() == DeviceKind::cpu) continue;
@@ -54,11 +56,12 @@ std::vector<BenchCase> activations(Context& context) {
                  y = bench_numbers(context, {R, F});
     const double bytes = bytes_of(y);
     const std::string shape = concat(R, " x ", F), wide_shape = concat(R, " x ", 2 * F);
-    out.push_back(bench_case(swiglu_forward, context, shape, 0, 3 * bytes, y, x));
-    out.push_back(bench_case(swiglu_backward, context, shape, 0, 5 * bytes, wide, {}, y, x));
-    out.push_back(bench_case(gelu_forward, context, wide_shape, 0, 4 * bytes, wide, x));
+    out.push_back(bench_case(glu_forward, context, shape, 0, 3 * bytes, y, x, Activation::silu));
+    out.push_back(bench_case(glu_backward, context, shape, 0, 5 * bytes, wide, {}, y, x, Activation::silu));
+    out.push_back(bench_case(activation_forward, context, wide_shape, 0, 4 * bytes, wide, x, Activation::gelu_tanh));
     if (context.kind() != DeviceKind::cpu)
-      out.push_back(bench_case(gelu_backward, context, wide_shape, 0, 6 * bytes, wide, wide, x));
+      out.push_back(
+          bench_case(activation_backward, context, wide_shape, 0, 6 * bytes, wide, wide, x, Activation::gelu_tanh));
   }
   return out;
 }
@@ -135,13 +138,26 @@ std::vector<BenchCase> updates(Context& context) {
   const bool cpu = context.kind() == DeviceKind::cpu;
   const int64_t n = int64_t{1} << (cpu ? 24 : 28);
   const Tensor value = bench_floats(context, {n}), m = bench_floats(context, {n}, 0), v = bench_floats(context, {n}, 0),
-               grad = bench_floats(context, {n}), clip = bench_floats(context, {1});
+               grad = bench_floats(context, {n}), clip = bench_floats(context, {1}),
+               update = bench_floats(context, {n}, 0);
   const Tensor pieces = context.scratch().take(DType::f64, {n / norm_piece});
   const auto numbers = static_cast<double>(n);
   const AdamwStep step{.learning_rate = 1e-4f};
   std::vector<BenchCase> out{bench_case(adamw_update, context, concat(n), 0, 28 * numbers,
                                         {.range = ParamRange{value, {}, grad, {}, clip}, .m = m, .v = v, .step = step}),
                              bench_case(sum_squares, context, concat(n), 0, 4 * numbers, pieces, grad, norm_piece)};
+  out.push_back(bench_case(lion_update, context, concat(n), 0, 20 * numbers,
+                           {.range = ParamRange{value, {}, grad, {}, clip}, .m = m, .step = {.learning_rate = 1e-4f}}));
+  out.push_back(bench_case(muon_momentum, context, concat(n), 0, 16 * numbers,
+                           {.update = update, .buffer = m, .grad = grad, .clip = clip, .step = {}}));
+  const int64_t rows = int64_t{1} << 12, cols = n / rows;
+  out.push_back(bench_case(adafactor_factored, context, concat(rows, " x ", cols), 0, 16 * numbers,
+                           {.update = update.view({rows, cols}),
+                            .row = bench_floats(context, {rows}, 0),
+                            .col = bench_floats(context, {cols}, 0),
+                            .grad = grad.view({rows, cols}),
+                            .clip = clip,
+                            .step = {.beta2 = 0.9f}}));
   if (cpu) return out;
   const Tensor rounded = bench_numbers(context, {n}), m16 = bench_numbers(context, {n}, 0),
                v16 = bench_numbers(context, {n}, 0);

@@ -58,6 +58,7 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
   row.set("loss", report.loss);
   row.set("micro_batch_tokens", config.micro_batch_tokens);
   row.set("recompute", options.recompute);
+  row.set("optimizer", options.optimizer);
   row.set("moments", options.moments);
   row.set("flops_per_token", plan.causal_train_flops_per_token);
   for (const auto& [name, value] : {std::pair{"data", report.times.data},

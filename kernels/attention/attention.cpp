@@ -16,6 +16,16 @@ double dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
+// The score of a scaled q . k, and its derivative.
+struct Score {
+  double value, slope;
+};
+Score score_of(double scaled, double softcap) {
+  if (softcap <= 0) return {scaled, 1};
+  const double t = std::tanh(scaled / softcap);
+  return {softcap * t, 1 - t * t};
+}
+
 // Attends one query at `position` to keys [first_key, position]. Writes out [d] and returns the log-sum-exp. weights
 // and sums are scratch.
 double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim,
@@ -23,7 +33,7 @@ double attend(float* out, const float* q, const KeyRows& keys, int64_t position,
   const int64_t first = first_key(position, shape.window);
   double top = -INFINITY, total = 0;
   for (int64_t j = first; j <= position; ++j)
-    top = std::max(top, weights[j] = double{shape.scale} * dot(q, keys.k_row(j), dim));
+    top = std::max(top, weights[j] = score_of(double{shape.scale} * dot(q, keys.k_row(j), dim), shape.softcap).value);
   std::fill_n(sums, dim, 0.0);
   for (int64_t j = first; j <= position; ++j) {
     const double weight = std::exp(weights[j] - top);
@@ -63,8 +73,8 @@ void paged(Context& context, const AttentionPaged& args) {
              args.offsets, args.shape);
 }
 
-// With p_j = exp(scale * q . k_j - lse) and delta = dout . out:
-// dv_j += p_j * dout,  ds_j = p_j * (dout . v_j - delta) * scale,  dq = sum of ds_j * k_j,  dk_j += ds_j * q.
+// With p_j = exp(s(scale * q . k_j) - lse), s the soft-cap or the identity, and delta = dout . out:
+// dv_j += p_j * dout,  ds_j = p_j * (dout . v_j - delta) * s' * scale,  dq = sum of ds_j * k_j,  dk_j += ds_j * q.
 void backward(Context& context, const AttentionBackward& args) {
   const int64_t heads = args.q.dim(1), dim = args.q.dim(2), group = heads / std::max<int64_t>(args.k.dim(1), 1);
   packed_keys(attention_backward, args.out, args.lse, args.q, args.k, args.v, args.offsets);
@@ -84,8 +94,9 @@ void backward(Context& context, const AttentionBackward& args) {
         for (int64_t j = begin + first_key(t - begin, args.shape.window); j <= t; ++j) {
           const float *key = args.k.row<float>(j) + kv_column, *value = args.v.row<float>(j) + kv_column;
           float *key_grad = args.dk.row<float>(j) + kv_column, *value_grad = args.dv.row<float>(j) + kv_column;
-          const double weight = std::exp(double{args.shape.scale} * dot(query, key, dim) - log_sum);
-          const double score_grad = weight * (dot(grad, value, dim) - delta) * args.shape.scale;
+          const Score score = score_of(double{args.shape.scale} * dot(query, key, dim), args.shape.softcap);
+          const double weight = std::exp(score.value - log_sum);
+          const double score_grad = weight * (dot(grad, value, dim) - delta) * score.slope * args.shape.scale;
           for (int64_t i = 0; i < dim; ++i) {
             value_grad[i] += static_cast<float>(weight * grad[i]);
             query_grad[i] += static_cast<float>(score_grad * key[i]);

@@ -13,11 +13,14 @@ struct AttentionShape {
   float scale = 0;         // factor on q . k, usually 1 / sqrt(head_dim)
   int64_t window = 0;      // a query sees itself and window - 1 keys before it; 0 = all
   int64_t max_length = 0;  // at least the largest number of tokens of a sequence in the call
+  // If above 0, scores become softcap * tanh(scores / softcap) before the mask (Gemma 2). The specification and the
+  // plain CUDA bodies support it, without an fp8 cache.
+  float softcap = 0;
 };
 
 struct AttentionForward {
   Tensor out;      // [T, H, d], written
-  Tensor lse{};    // [T, H] f32, written: log-sum-exp of the scaled q . k; or empty
+  Tensor lse{};    // [T, H] f32, written: log-sum-exp of the scores (the scaled q . k); or empty
   Tensor q, k, v;  // [T, H, d], [T, Hk, d], [T, Hk, d]; rows may have gaps
   Tensor offsets;  // [S + 1] i32: sequence s is tokens offsets[s] to offsets[s + 1]; sequences may be empty
   AttentionShape shape;

@@ -181,8 +181,8 @@ void paged(Context& context, const AttentionPaged& args) {
              args.offsets, args.shape);
 }
 
-bool forward_supports(const AttentionForward& args) { return args.q.dim(2) <= 256; }
-bool paged_supports(const AttentionPaged& args) { return args.q.dim(2) <= 256; }
+bool forward_supports(const AttentionForward& args) { return args.q.dim(2) <= 256 && args.shape.softcap == 0; }
+bool paged_supports(const AttentionPaged& args) { return args.q.dim(2) <= 256 && args.shape.softcap == 0; }
 
 [[maybe_unused]] const bool added =
     attention_forward.add({"blocked", DeviceKind::cpu, forward, 10, forward_supports}) &&

@@ -21,6 +21,7 @@ struct AttentionCall {
   int64_t out_stride, lse_stride, q_stride, k_stride, v_stride, table_stride;
   int tokens, sequences, kv_heads, group, dim, window, block_size, block_shift;  // block_shift: log2(block_size), or -1
   float scale, c;
+  float cap_in, cap_out;  // soft-cap: q . k becomes cap_out * tanh(q . k * cap_in); cap_in = 0: none
 };
 
 // A sequence's tokens of the call are [begin, begin + tokens); the first is at `position`. The sequence has `length`
@@ -108,6 +109,10 @@ AttentionCall<T> call_of(const OpBase& op, const AttentionForward& args, std::op
   call.window = window_of(args.shape);
   call.scale = args.shape.scale;
   call.c = exponent_scale(args.shape.scale);
+  if (args.shape.softcap > 0) {
+    call.cap_in = args.shape.scale / args.shape.softcap;
+    call.cap_out = args.shape.softcap / args.shape.scale;
+  }
   return call;
 }
 

@@ -1,11 +1,12 @@
-// attention_forward and attention_paged for f32.
+// attention_forward and attention_paged for f32, and with a soft-cap of the scores for bf16, too.
 //
-// Use       f32 tensors on any GPU.
+// Use       f32 tensors, or bf16 tensors with a soft-cap, on any GPU.
 // Tile      16 rows (numbering of call.cuh) by key blocks of 128. Grid: row tiles x KV heads, long tiles first.
 // Roles     128 threads. Scores: one key per thread. Softmax: 4 warps, 4 rows each. p . v: one column per thread.
 // Pipeline  none.
 // Smem      static: q 16 * D * 4, p 8 KB, row statistics 320 bytes: 12, 16 or 24 KB for D = 64, 128, 256.
-// Numerics  numerics.cuh with f32 operands. s and o are fmaf chains in ascending order of columns and of keys.
+// Numerics  numerics.cuh with f32 operands. s and o are fmaf chains in ascending order of columns and of keys. The
+//           soft-cap is applied to s. bf16 operands are converted; p stays f32.
 // PDL       none.
 // Limits    head dimension up to 256.
 #include "kernels/attention/call.cuh"
@@ -29,8 +30,8 @@ __device__ float row_max(const float* s, int lane) {
   return warp_max(most);
 }
 
-template <int D>  // dim rounded up
-__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ AttentionCall<float> call) {
+template <class T, int D>  // D: dim rounded up
+__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ AttentionCall<T> call) {
   constexpr int sums =
       rows * D / threads;  // sums per thread; sum i: row (thread + i * threads) / D, column (thread + i * threads) % D
   __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
@@ -49,7 +50,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   // Load q. Rows past the tile and columns past the head are zero.
   for (int i = thread; i < rows * D; i += threads) {
     const int row = tile.first_row + i / D, d = i % D;
-    q[i / D][d] = row < tile_end && d < call.dim ? call.q[token(row) * call.q_stride + head(row) * call.dim + d] : 0;
+    const bool inside = row < tile_end && d < call.dim;
+    q[i / D][d] = inside ? float(call.q[token(row) * call.q_stride + head(row) * call.dim + d]) : 0.0f;
   }
   if (thread < rows) {
     m[thread] = -INFINITY;
@@ -101,11 +103,11 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     const int key = block * block_keys + thread;
     float s[rows] = {};
     if (key < sequence.length) {
-      const float* const k = call.k + slot_of(call, sequence, tile.sequence, key) * call.k_stride + kv_head * call.dim;
+      const T* const k = call.k + slot_of(call, sequence, tile.sequence, key) * call.k_stride + kv_head * call.dim;
       for (int d = 0; d < call.dim; d += 4) {
         float part[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) part[i] = d + i < call.dim ? k[d + i] : 0;
+        for (int i = 0; i < 4; ++i) part[i] = d + i < call.dim ? float(k[d + i]) : 0.0f;
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
           const float4 query = *reinterpret_cast<const float4*>(&q[r][d]);
@@ -113,6 +115,9 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
         }
       }
     }
+    if (call.cap_in > 0)
+#pragma unroll
+      for (int r = 0; r < rows; ++r) s[r] = call.cap_out * tanhf(s[r] * call.cap_in);
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       const int row = min(tile.first_row + r, tile_end - 1), last = position(row);
@@ -138,11 +143,12 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     for (int i = 0; i < sums; ++i) o[i] *= alpha[(thread + i * threads) / D];
     const int end = min(block_keys, sequence.length - block * block_keys);
     for (int j = 0; j < end; ++j) {
-      const float* const v =
+      const T* const v =
           call.v + slot_of(call, sequence, tile.sequence, block * block_keys + j) * call.v_stride + kv_head * call.dim;
       float value[2];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) value[i] = (thread + i * threads) % D < call.dim ? v[(thread + i * threads) % D] : 0;
+      for (int i = 0; i < 2; ++i)
+        value[i] = (thread + i * threads) % D < call.dim ? float(v[(thread + i * threads) % D]) : 0.0f;
 #pragma unroll
       for (int i = 0; i < sums; ++i)
         o[i] = fmaf(p[(thread + i * threads) / D][j], value[D > threads ? i % 2 : 0], o[i]);
@@ -155,18 +161,19 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   for (int i = 0; i < sums; ++i) {
     const int r = (thread + i * threads) / D, row = tile.first_row + r, d = (thread + i * threads) % D;
     if (row < tile_end && d < call.dim)
-      call.out[token(row) * call.out_stride + head(row) * call.dim + d] = o[i] * reciprocal(l[r]);
+      call.out[token(row) * call.out_stride + head(row) * call.dim + d] = T(o[i] * reciprocal(l[r]));
   }
   const int row = tile.first_row + thread;
   if (call.lse && thread < rows && row < tile_end)
     call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
 }
 
-void launch(Context& context, const OpBase& op, const AttentionCall<float>& call) {
+template <class T>
+void launch(Context& context, const OpBase& op, const AttentionCall<T>& call) {
   if (call.tokens == 0) return;
   const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
                   static_cast<unsigned>(call.kv_heads));
-  const auto run = [&](auto width) { plain_kernel<width()><<<grid, threads, 0, cuda_stream(context)>>>(call); };
+  const auto run = [&](auto width) { plain_kernel<T, width()><<<grid, threads, 0, cuda_stream(context)>>>(call); };
   if (call.dim <= 64)
     run(std::integral_constant<int, 64>{});
   else if (call.dim <= 128)
@@ -177,19 +184,26 @@ void launch(Context& context, const OpBase& op, const AttentionCall<float>& call
 }
 
 void forward(Context& context, const AttentionForward& args) {
-  launch(context, attention_forward, call_of<float>(attention_forward, args));
+  with_storage(attention_forward, args.q.dtype, [&](auto type) {
+    launch(context, attention_forward, call_of<decltype(type)>(attention_forward, args));
+  });
 }
 void paged(Context& context, const AttentionPaged& args) {
-  launch(context, attention_paged, paged_call_of<float>(attention_paged, args));
+  with_storage(attention_paged, args.q.dtype, [&](auto type) {
+    launch(context, attention_paged, paged_call_of<decltype(type)>(attention_paged, args));
+  });
 }
 
-bool takes(const Tensor& q) { return q.dtype == DType::f32 && q.dim(2) <= 256; }
+bool takes(const Tensor& q, const Tensor& k, const AttentionShape& shape) {
+  const bool number = q.dtype == DType::f32 || (q.dtype == DType::bf16 && shape.softcap > 0);
+  return number && k.dtype == q.dtype && q.dim(2) <= 256;
+}
 
 [[maybe_unused]] const bool added =
-    attention_forward.add(
-        {"plain", DeviceKind::cuda, forward, 0, [](const AttentionForward& args) { return takes(args.q); }}) &&
-    attention_paged.add(
-        {"plain", DeviceKind::cuda, paged, 0, [](const AttentionPaged& args) { return takes(args.q); }});
+    attention_forward.add({"plain", DeviceKind::cuda, forward, 0,
+                           [](const AttentionForward& args) { return takes(args.q, args.k, args.shape); }}) &&
+    attention_paged.add({"plain", DeviceKind::cuda, paged, 0,
+                         [](const AttentionPaged& args) { return takes(args.q, args.cache.k, args.shape); }});
 
 }  // namespace
 }  // namespace hone::attention

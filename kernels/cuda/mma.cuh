@@ -16,6 +16,13 @@ __device__ inline void ldmatrix_x4(uint32_t from, uint32_t& a, uint32_t& b, uint
                : "r"(from)
                : "memory");
 }
+// The same with each matrix transposed.
+__device__ inline void ldmatrix_x4_transposed(uint32_t from, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"(from)
+               : "memory");
+}
 // d += a . b over a K step of 16.
 __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(

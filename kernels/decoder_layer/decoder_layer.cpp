@@ -17,7 +17,7 @@ size_t norm_bytes(const Tensor& x, const RmsNormWeights& norm) { return norm.wei
 Tensor normed(Context& context, Tensor x, const RmsNormWeights& norm) {
   if (!norm.weight) return x;
   const Tensor out = context.scratch().take(x.dtype, {x.dim(0), x.dim(1)});
-  rmsnorm_forward(context, out, {}, x, norm.weight, norm.eps);
+  rmsnorm_forward(context, out, {}, x, norm.weight, norm.eps, 0);
   return out;
 }
 
@@ -26,7 +26,7 @@ void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args) {
   const Tensor gate_up = context.scratch().take(args.x.dtype, {args.x.dim(0), args.gate_up.w.dim(0)});
   gemm_forward(context,
                {.y = gate_up, .x = normed(context, args.x, args.norm), .w = args.gate_up.w, .bias = args.gate_up.bias});
-  swiglu_forward(context, args.y, gate_up);
+  glu_forward(context, args.y, gate_up, Activation::silu);
 }
 
 void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args) {
@@ -54,7 +54,7 @@ GemmForward gemm_of(const GemmRmsnorm& args) {
 }
 void gemm_rmsnorm_steps(Context& context, const GemmRmsnorm& args) {
   gemm_forward(context, gemm_of(args));
-  rmsnorm_forward(context, args.normed, {}, args.y, args.norm.weight, args.norm.eps);
+  rmsnorm_forward(context, args.normed, {}, args.y, args.norm.weight, args.norm.eps, 0);
 }
 
 void decoder_layer_tail_steps(Context& context, const DecoderLayerTail& args) {

@@ -21,7 +21,7 @@ struct GemmWeights {
   static constexpr auto access = op_access(prefetched(&GemmWeights::w), read(&GemmWeights::bias));
 };
 
-// y = swiglu_forward(gemm_forward(rmsnorm_forward(x)))
+// y = glu_forward(gemm_forward(rmsnorm_forward(x)), Activation::silu)
 struct GateUpSwiglu {
   Tensor y;  // [T, F], written
   Tensor x;  // [T, D]

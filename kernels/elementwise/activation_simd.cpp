@@ -1,4 +1,4 @@
-// The SwiGLU and GELU ops on the CPU with SIMD (Google Highway).
+// The activations on the CPU with SIMD (Google Highway); GELU with erf is left to the specification.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise/activation_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -20,55 +20,116 @@ HWY_INLINE RowVector gate_gradient(RowVector s, RowVector slope) {
   return hn::MulAdd(hn::Mul(s, hn::Sub(hn::Set(RowTag(), 1.0f), s)), slope, s);
 }
 
-void swiglu_rows(Tensor y, Tensor gate_up, int64_t begin, int64_t end) {
+// The activation at x and its derivative.
+struct Point {
+  RowVector value, slope;
+};
+
+struct Silu {
+  static HWY_INLINE Point at(RowVector x) {
+    const RowVector s = sigmoid(x);
+    return {hn::Mul(x, s), gate_gradient(s, x)};
+  }
+};
+
+// 0.5 * (1 + tanh(a)) = sigmoid(2 a), so gelu(x) = x * sigmoid(x * (linear + cubic * x^2)).
+struct GeluTanh {
+  static constexpr float linear = 1.5957691216f, cubic = 1.5957691216f * 0.044715f;  // linear = 2 sqrt(2 / pi)
+  static HWY_INLINE Point at(RowVector x) {
+    const RowTag d;
+    const RowVector square = hn::Mul(x, x);
+    const RowVector s = sigmoid(hn::Mul(x, hn::MulAdd(hn::Set(d, cubic), square, hn::Set(d, linear))));
+    const RowVector slope = hn::Mul(x, hn::MulAdd(hn::Set(d, 3 * cubic), square, hn::Set(d, linear)));
+    return {hn::Mul(x, s), gate_gradient(s, slope)};
+  }
+};
+
+struct Relu {
+  static HWY_INLINE Point at(RowVector x) {
+    const RowTag d;
+    const RowVector zero = hn::Zero(d);
+    const auto negative = hn::Lt(x, zero), positive = hn::Gt(x, zero);
+    return {hn::IfThenElse(negative, zero, x), hn::IfThenElseZero(positive, hn::Set(d, 1.0f))};
+  }
+};
+
+struct Relu2 {
+  static HWY_INLINE Point at(RowVector x) {
+    const RowVector value = Relu::at(x).value;
+    return {hn::Mul(value, value), hn::IfThenElseZero(hn::Gt(x, hn::Zero(RowTag())), hn::Add(x, x))};
+  }
+};
+
+template <class Visit>
+HWY_INLINE void with_kind(Activation kind, Visit visit) {
+  switch (kind) {
+    case Activation::silu:
+      return visit(Silu());
+    case Activation::gelu_tanh:
+      return visit(GeluTanh());
+    case Activation::relu:
+      return visit(Relu());
+    default:
+      return visit(Relu2());
+  }
+}
+
+template <class A>
+void glu_rows_of(A, Tensor y, Tensor gate_up, int64_t begin, int64_t end) {
   const int64_t dim = y.dim(1);
   for (int64_t r = begin; r < end; ++r) {
     const float *gate = gate_up.row<float>(r), *up = gate + dim;
     float* out = y.row<float>(r);
     for_each_vector(dim, [&](int64_t i, auto lanes) {
-      const RowVector g = lanes.load(gate + i);
-      lanes.store(hn::Mul(hn::Mul(g, sigmoid(g)), lanes.load(up + i)), out + i);
+      lanes.store(hn::Mul(A::at(lanes.load(gate + i)).value, lanes.load(up + i)), out + i);
     });
   }
 }
+void glu_rows(Tensor y, Tensor gate_up, Activation kind, int64_t begin, int64_t end) {
+  with_kind(kind, [&](auto activation) { glu_rows_of(activation, y, gate_up, begin, end); });
+}
 
-void swiglu_gradient_rows(Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up, int64_t begin, int64_t end) {
+template <class A>
+void glu_gradient_rows_of(A, Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up, int64_t begin, int64_t end) {
   const int64_t dim = dy.dim(1);
   for (int64_t r = begin; r < end; ++r) {
     const float *gate = gate_up.row<float>(r), *up = gate + dim, *grad = dy.row<float>(r);
     float *dgate = dgate_up.row<float>(r), *dup = dgate + dim, *again = y ? y.row<float>(r) : nullptr;
     for_each_vector(dim, [&](int64_t i, auto lanes) {
-      const RowVector g = lanes.load(gate + i), s = sigmoid(g), out = lanes.load(grad + i), u = lanes.load(up + i);
-      lanes.store(hn::Mul(hn::Mul(out, u), gate_gradient(s, g)), dgate + i);
-      lanes.store(hn::Mul(out, hn::Mul(g, s)), dup + i);
-      if (again) lanes.store(hn::Mul(hn::Mul(g, s), u), again + i);
+      const Point point = A::at(lanes.load(gate + i));
+      const RowVector out = lanes.load(grad + i), u = lanes.load(up + i);
+      lanes.store(hn::Mul(hn::Mul(out, u), point.slope), dgate + i);
+      lanes.store(hn::Mul(out, point.value), dup + i);
+      if (again) lanes.store(hn::Mul(point.value, u), again + i);
     });
   }
 }
-
-// 0.5 * (1 + tanh(a)) = sigmoid(2 a), so gelu(x) = x * sigmoid(x * (linear + cubic * x^2)).
-constexpr float gelu_linear = 1.5957691216f, gelu_cubic = 1.5957691216f * 0.044715f;  // gelu_linear = 2 sqrt(2 / pi)
-
-void gelu_rows(Tensor y, Tensor x, int64_t begin, int64_t end) {
-  const RowTag d;
-  for (int64_t r = begin; r < end; ++r)
-    for_each_vector(x.dim(1), [&, in = x.row<float>(r), out = y.row<float>(r)](int64_t i, auto lanes) {
-      const RowVector v = lanes.load(in + i);
-      const RowVector inner = hn::Mul(v, hn::MulAdd(hn::Set(d, gelu_cubic), hn::Mul(v, v), hn::Set(d, gelu_linear)));
-      lanes.store(hn::Mul(v, sigmoid(inner)), out + i);
-    });
+void glu_gradient_rows(Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up, Activation kind, int64_t begin,
+                       int64_t end) {
+  with_kind(kind, [&](auto activation) { glu_gradient_rows_of(activation, dgate_up, y, dy, gate_up, begin, end); });
 }
 
-void gelu_gradient_rows(Tensor dx, Tensor dy, Tensor x, int64_t begin, int64_t end) {
-  const RowTag d;
+template <class A>
+void activation_rows_of(A, Tensor y, Tensor x, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r)
-    for_each_vector(
-        x.dim(1), [&, in = x.row<float>(r), grad = dy.row<float>(r), out = dx.row<float>(r)](int64_t i, auto lanes) {
-          const RowVector v = lanes.load(in + i), square = hn::Mul(v, v);
-          const RowVector inner = hn::Mul(v, hn::MulAdd(hn::Set(d, gelu_cubic), square, hn::Set(d, gelu_linear)));
-          const RowVector slope = hn::Mul(v, hn::MulAdd(hn::Set(d, 3 * gelu_cubic), square, hn::Set(d, gelu_linear)));
-          lanes.store(hn::Mul(lanes.load(grad + i), gate_gradient(sigmoid(inner), slope)), out + i);
-        });
+    for_each_vector(x.dim(1), [in = x.row<float>(r), out = y.row<float>(r)](int64_t i, auto lanes) {
+      lanes.store(A::at(lanes.load(in + i)).value, out + i);
+    });
+}
+void activation_rows(Tensor y, Tensor x, Activation kind, int64_t begin, int64_t end) {
+  with_kind(kind, [&](auto activation) { activation_rows_of(activation, y, x, begin, end); });
+}
+
+template <class A>
+void activation_gradient_rows_of(A, Tensor dx, Tensor dy, Tensor x, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r)
+    for_each_vector(x.dim(1),
+                    [in = x.row<float>(r), grad = dy.row<float>(r), out = dx.row<float>(r)](int64_t i, auto lanes) {
+                      lanes.store(hn::Mul(lanes.load(grad + i), A::at(lanes.load(in + i)).slope), out + i);
+                    });
+}
+void activation_gradient_rows(Tensor dx, Tensor dy, Tensor x, Activation kind, int64_t begin, int64_t end) {
+  with_kind(kind, [&](auto activation) { activation_gradient_rows_of(activation, dx, dy, x, begin, end); });
 }
 
 }  // namespace hone::HWY_NAMESPACE
@@ -81,56 +142,65 @@ HWY_AFTER_NAMESPACE();
 namespace hone {
 namespace {
 
-HWY_EXPORT(swiglu_rows);
-HWY_EXPORT(swiglu_gradient_rows);
-HWY_EXPORT(gelu_rows);
-HWY_EXPORT(gelu_gradient_rows);
+HWY_EXPORT(glu_rows);
+HWY_EXPORT(glu_gradient_rows);
+HWY_EXPORT(activation_rows);
+HWY_EXPORT(activation_gradient_rows);
 
 constexpr int64_t rows_per_piece = 8;
 
-void swiglu(Context&, Tensor y, Tensor gate_up) {
+void gated(Context&, Tensor y, Tensor gate_up, Activation kind) {
   const int64_t rows = y.dim(0), dim = y.dim(1);
-  check_shape(swiglu_forward, "y", y, {rows, dim});
-  check_shape(swiglu_forward, "gate_up", gate_up, {rows, 2 * dim});
+  check_shape(glu_forward, "y", y, {rows, dim});
+  check_shape(glu_forward, "gate_up", gate_up, {rows, 2 * dim});
   parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(swiglu_rows)(y, gate_up, begin, end);
+    HWY_DYNAMIC_DISPATCH(glu_rows)(y, gate_up, kind, begin, end);
   });
 }
 
-void swiglu_gradient(Context&, Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up) {
+void gated_gradient(Context&, Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up, Activation kind) {
   const int64_t rows = dy.dim(0), dim = dy.dim(1);
-  check_shape(swiglu_backward, "dy", dy, {rows, dim});
-  check_shape(swiglu_backward, "gate_up", gate_up, {rows, 2 * dim});
-  check_shape(swiglu_backward, "dgate_up", dgate_up, {rows, 2 * dim});
-  check_optional(swiglu_backward, "y", y, {rows, dim});
+  check_shape(glu_backward, "dy", dy, {rows, dim});
+  check_shape(glu_backward, "gate_up", gate_up, {rows, 2 * dim});
+  check_shape(glu_backward, "dgate_up", dgate_up, {rows, 2 * dim});
+  check_optional(glu_backward, "y", y, {rows, dim});
   parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(swiglu_gradient_rows)(dgate_up, y, dy, gate_up, begin, end);
+    HWY_DYNAMIC_DISPATCH(glu_gradient_rows)(dgate_up, y, dy, gate_up, kind, begin, end);
   });
 }
 
-void gelu(Context&, Tensor y, Tensor x) {
+void plain(Context&, Tensor y, Tensor x, Activation kind) {
   const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(gelu_forward, "x", x, {rows, dim});
-  check_shape(gelu_forward, "y", y, {rows, dim});
+  check_shape(activation_forward, "x", x, {rows, dim});
+  check_shape(activation_forward, "y", y, {rows, dim});
   parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(gelu_rows)(y, x, begin, end);
+    HWY_DYNAMIC_DISPATCH(activation_rows)(y, x, kind, begin, end);
   });
 }
 
-void gelu_gradient(Context&, Tensor dx, Tensor dy, Tensor x) {
+void plain_gradient(Context&, Tensor dx, Tensor dy, Tensor x, Activation kind) {
   const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(gelu_backward, "x", x, {rows, dim});
-  check_shape(gelu_backward, "dy", dy, {rows, dim});
-  check_shape(gelu_backward, "dx", dx, {rows, dim});
+  check_shape(activation_backward, "x", x, {rows, dim});
+  check_shape(activation_backward, "dy", dy, {rows, dim});
+  check_shape(activation_backward, "dx", dx, {rows, dim});
   parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(gelu_gradient_rows)(dx, dy, x, begin, end);
+    HWY_DYNAMIC_DISPATCH(activation_gradient_rows)(dx, dy, x, kind, begin, end);
   });
 }
 
-[[maybe_unused]] const bool added = swiglu_forward.add({"simd", DeviceKind::cpu, swiglu, 10}) &&
-                                    swiglu_backward.add({"simd", DeviceKind::cpu, swiglu_gradient, 10}) &&
-                                    gelu_forward.add({"simd", DeviceKind::cpu, gelu, 10}) &&
-                                    gelu_backward.add({"simd", DeviceKind::cpu, gelu_gradient, 10});
+bool gated_supports(const Tensor&, const Tensor&, const Activation& kind) { return kind != Activation::gelu; }
+bool gated_gradient_supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Activation& kind) {
+  return kind != Activation::gelu;
+}
+bool plain_gradient_supports(const Tensor&, const Tensor&, const Tensor&, const Activation& kind) {
+  return kind != Activation::gelu;
+}
+
+[[maybe_unused]] const bool added =
+    glu_forward.add({"simd", DeviceKind::cpu, gated, 10, gated_supports}) &&
+    glu_backward.add({"simd", DeviceKind::cpu, gated_gradient, 10, gated_gradient_supports}) &&
+    activation_forward.add({"simd", DeviceKind::cpu, plain, 10, gated_supports}) &&
+    activation_backward.add({"simd", DeviceKind::cpu, plain_gradient, 10, plain_gradient_supports});
 
 }  // namespace
 }  // namespace hone

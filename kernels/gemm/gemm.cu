@@ -1,176 +1,44 @@
 // gemm_forward for every shape, alignment and dtype. The other CUDA bodies are faster and have the same bits.
 //
 // Use       shapes, alignments and GPUs without a faster body.
-// Tile      64 x 64 elements of y, K step 32.
-// Roles     bf16: 4 warps of 32 x 32 (mma.sync). f32: 256 threads of 4 x 4 elements. All threads copy.
-// Pipeline  one smem buffer of x and one of w, no overlap.
-// Smem      static: bf16 2 * 64 * 40 * 2 = 10 KB, f32 2 * 64 * 36 * 4 = 18 KB (rows padded against bank conflicts).
-// Numerics  f32 accumulators. K chunks of gemm_cuda_chunk, each from zero, added in ascending order. f32: a chunk is an
-//           fmaf chain in ascending k.
+// Tile      64 x 64 elements of y per block (tiles.cuh).
+// Roles     tiles.cuh.
+// Pipeline  tiles.cuh.
+// Smem      tiles.cuh.
+// Numerics  tiles.cuh.
 // PDL       none.
 // Limits    none.
-#include "kernels/cuda/mma.cuh"
-#include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/internal.h"
+#include "kernels/gemm/tiles.cuh"
 
 namespace hone {
 namespace {
 
-constexpr int tile = 64;
-
-// Copies rows [row, row + tile) and columns [k, k + depth) of a matrix in vectors; elements outside are zero.
-template <class T, int threads, int depth, int pitch>
-__device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_t row, int64_t rows, int64_t k,
-                           int64_t K, bool packed) {
-  constexpr int pack = vec_size<T>;
-  for (int i = static_cast<int>(threadIdx.x); i < tile * depth / pack; i += threads) {
-    const int r = i / (depth / pack), c = i % (depth / pack) * pack;
-    Pack<T, pack> numbers{};
-    if (row + r < rows) {
-      const T* at = from + (row + r) * stride + k + c;
-      if (packed && k + c + pack <= K) {
-        numbers = *reinterpret_cast<const Pack<T, pack>*>(at);
-      } else {
-#pragma unroll
-        for (int j = 0; j < pack; ++j)
-          if (k + c + j < K) numbers.value[j] = at[j];
-      }
-    }
-    *reinterpret_cast<Pack<T, pack>*>(&to[r][c]) = numbers;
-  }
-}
-
-__device__ inline uint32_t pair(const __nv_bfloat16* at) { return *reinterpret_cast<const uint32_t*>(at); }
-
-// Four warps; each computes 32 x 32 of the tile.
-__global__ void __launch_bounds__(128)
-    bf16_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t M, int64_t N, int64_t K, int64_t x_stride,
-                int64_t w_stride, bool x_packed, bool w_packed, GemmEpilogue epilogue) {
-  constexpr int depth = 32, pitch = depth + 8;  // the pitch avoids bank conflicts of fragment loads
-  __shared__ alignas(16) __nv_bfloat16 xs[tile][pitch], ws[tile][pitch];
-  const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4,
-            t = lane % 4;
-  const int wm = warp / 2 * 32, wn = warp % 2 * 32;
-  float sum[2][4][4] = {}, total[2][4][4] = {};
-  for (int64_t k = 0; k < K; k += depth) {
-    load_stage<__nv_bfloat16, 128, depth, pitch>(xs, x, x_stride, m0, M, k, K, x_packed);
-    load_stage<__nv_bfloat16, 128, depth, pitch>(ws, w, w_stride, n0, N, k, K, w_packed);
-    __syncthreads();  // x and w of the K step are in shared memory
-#pragma unroll
-    for (int step = 0; step < depth; step += 16) {
-      uint32_t a[2][4], b[4][2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) a[i][j] = pair(&xs[wm + i * 16 + g + j % 2 * 8][step + 2 * t + j / 2 * 8]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 2; ++j) b[i][j] = pair(&ws[wn + i * 8 + g][step + 2 * t + j * 8]);
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) mma::mma_bf16(sum[i][j], a[i], b[j]);
-    }
-    __syncthreads();  // all warps have read them
-    // End of a chunk: add it to the total.
-    const bool chunk_ends = (k + depth) % gemm_cuda_chunk == 0 || k + depth >= K;
-    if (!chunk_ends) continue;
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          total[i][j][e] = k < gemm_cuda_chunk ? sum[i][j][e] : total[i][j][e] + sum[i][j][e];
-          sum[i][j][e] = 0;
-        }
-  }
-#pragma unroll
-  // Epilogue.
-  for (int i = 0; i < 2; ++i)
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int64_t m = m0 + wm + i * 16 + g + e / 2 * 8, n = n0 + wn + j * 8 + 2 * t + e % 2;
-        if (m < M && n < N) epilogue.store(total[i][j][e], m, n);
-      }
-}
-
-// Each of 256 threads computes 4 x 4 elements.
-__global__ void __launch_bounds__(256)
-    f32_kernel(const float* x, const float* w, int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t w_stride,
-               bool x_packed, bool w_packed, GemmEpilogue epilogue) {
-  constexpr int depth = 32, pitch = depth + 4;
-  __shared__ alignas(16) float xs[tile][pitch], ws[tile][pitch];
-  const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
-  const int row = static_cast<int>(threadIdx.x) / 16, column = static_cast<int>(threadIdx.x) % 16;
-  float sum[4][4] = {}, total[4][4] = {};
-  for (int64_t k = 0; k < K; k += depth) {
-    load_stage<float, 256, depth, pitch>(xs, x, x_stride, m0, M, k, K, x_packed);
-    load_stage<float, 256, depth, pitch>(ws, w, w_stride, n0, N, k, K, w_packed);
-    __syncthreads();  // x and w of the K step are in shared memory
-#pragma unroll 2
-    for (int step = 0; step < depth; step += 4) {
-      float a[4][4], b[4][4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) load_vec(a[i], &xs[row + 16 * i][step]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) load_vec(b[i], &ws[column + 16 * i][step]);
-#pragma unroll
-      for (int s = 0; s < 4; ++s)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-          for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(a[i][s], b[j][s], sum[i][j]);
-    }
-    __syncthreads();  // all warps have read them
-    // End of a chunk: add it to the total.
-    const bool chunk_ends = (k + depth) % gemm_cuda_chunk == 0 || k + depth >= K;
-    if (!chunk_ends) continue;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        total[i][j] = k < gemm_cuda_chunk ? sum[i][j] : total[i][j] + sum[i][j];
-        sum[i][j] = 0;
-      }
-  }
-#pragma unroll
-  // Epilogue.
-  for (int i = 0; i < 4; ++i)
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int64_t m = m0 + row + 16 * i, n = n0 + column + 16 * j;
-      if (m < M && n < N) epilogue.store(total[i][j], m, n);
-    }
-}
-
-// Unlike packs(), allows any row length: the end of a row is read element by element.
 template <class T>
-bool rows_aligned(const Tensor& x) {
-  return x.row_stride % vec_size<T> == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
-}
-
-template <class T, class Kernel>
-void launch(Context& context, Kernel* kernel, int threads, const Tensor& y, const Tensor& x, const Tensor& w,
-            const Tensor& bias, const Tensor& residual) {
-  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
-  const dim3 grid(static_cast<unsigned>((M + tile - 1) / tile), static_cast<unsigned>((N + tile - 1) / tile));
-  kernel<<<grid, threads, 0, cuda_stream(context)>>>(numbers<const T>(x), numbers<const T>(w), M, N, K, x.row_stride,
-                                                     w.row_stride, rows_aligned<T>(x), rows_aligned<T>(w),
-                                                     GemmEpilogue(y, bias, residual));
+__global__ void __launch_bounds__(gemm_tile_threads<T>) tiles_kernel(GemmOperands<T> of, GemmEpilogue epilogue) {
+  compute_gemm_tile(of, int64_t{blockIdx.x} * gemm_tile, int64_t{blockIdx.y} * gemm_tile, epilogue);
 }
 
 void forward(Context& context, const GemmForward& args) {
   check_gemm_forward_cuda(args);
   if (args.y.size() == 0 || run_gemm_forward_fast(context, args)) return;
-  if (args.x.dtype == DType::bf16)
-    launch<__nv_bfloat16>(context, bf16_kernel, 128, args.y, args.x, args.w, args.bias, args.residual);
-  else
-    launch<float>(context, f32_kernel, 256, args.y, args.x, args.w, args.bias, args.residual);
+  with_storage(gemm_forward, args.x.dtype, [&](auto type) {
+    using T = decltype(type);
+    GemmOperands<T> of{};
+    of.x = numbers<const T>(args.x);
+    of.w = numbers<const T>(args.w);
+    of.M = args.x.dim(0);
+    of.N = args.w.dim(0);
+    of.K = args.w.dim(1);
+    of.x_stride = args.x.row_stride;
+    of.w_stride = args.w.row_stride;
+    of.x_packed = gemm_rows_aligned<T>(args.x);
+    of.w_packed = gemm_rows_aligned<T>(args.w);
+    const dim3 grid(static_cast<unsigned>((of.M + gemm_tile - 1) / gemm_tile),
+                    static_cast<unsigned>((of.N + gemm_tile - 1) / gemm_tile));
+    tiles_kernel<T>
+        <<<grid, gemm_tile_threads<T>, 0, cuda_stream(context)>>>(of, GemmEpilogue(args.y, args.bias, args.residual));
+  });
   check_launch(gemm_forward);
 }
 

@@ -2,6 +2,7 @@
 // Gradients need those of the full vocabulary, in the model's dtype, as an operand of two GEMMs. Scratch memory is
 // bounded for any batch.
 #include "kernels/check_shape.h"
+#include "kernels/elementwise/softcap.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.cuh"
@@ -16,10 +17,12 @@ constexpr int64_t row_multiple = 128, column_multiple = 64;
 
 struct Head {
   Tensor hidden, w, targets;
-  float inv_temperature = 1;
+  float inv_temperature = 1, softcap = 0;
   int64_t R() const { return hidden.dim(0); }
   int64_t V() const { return w.dim(0); }
   int64_t D() const { return w.dim(1); }
+  // The kernels that keep logits in registers know no soft-cap.
+  bool is_direct(const Tensor& block) const { return softcap == 0 && head_is_direct(block, w); }
 };
 
 int64_t rounded_up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
@@ -58,8 +61,9 @@ int64_t piece_columns(int64_t rows, int64_t V) {
 
 // Calls visit(first column, logits of the rows) for each part of the vocabulary.
 template <class Visit>
-void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Visit visit) {
+void for_each_piece(Context& context, const Head& head, const Tensor& hidden, Visit visit) {
   const ScratchScope scope(context);
+  const Tensor& w = head.w;
   const int64_t V = w.dim(0), columns_at_once = piece_columns(hidden.dim(0), V);
   const Tensor memory = context.scratch().take(DType::f32, {hidden.dim(0), columns_at_once});
   for (int64_t first = 0; first < V; first += columns_at_once) {
@@ -69,6 +73,7 @@ void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Vis
     product.x = hidden;
     product.w = w.rows(first, logits.dim(1));
     gemm_forward(context, product);
+    if (head.softcap > 0) softcap_forward(context, logits, head.softcap);
     visit(first, logits);
   }
 }
@@ -88,7 +93,7 @@ HeadRows take_rows(Context& context, const Head& head, int64_t rows, bool entrop
 Tensor rows_of(const Tensor& x, int64_t first, int64_t count) { return x ? x.rows(first, count) : Tensor(); }
 
 void forward(Context& context, const LogprobForward& args) {
-  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   const int64_t R = head.R();
   check_head_cuda(logprob_forward, head);
   check_shape(logprob_forward, "logp", args.logp, {R});
@@ -107,10 +112,10 @@ void forward(Context& context, const LogprobForward& args) {
     rows.entropy = rows_of(args.entropy, first, count);
     rows.hit = rows_of(args.hit, first, count);
     const Tensor block = args.hidden.rows(first, count);
-    if (head_is_direct(block, args.w))
+    if (head.is_direct(block))
       lm_head_direct->sums(context, rows, block, args.w);
     else
-      for_each_piece(context, block, args.w,
+      for_each_piece(context, head, block,
                      [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
     head_finish(context, rows, head.V());
   }
@@ -135,7 +140,7 @@ Tensor take_gradient(Context& context, const Head& head, int64_t rows) {
 }
 
 void backward(Context& context, const LogprobBackward& args) {
-  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   const int64_t R = head.R();
   check_head_cuda(logprob_backward, head);
   check_gradient_cuda(logprob_backward, head, args.dhidden, args.dw, args.grad);
@@ -159,11 +164,12 @@ void backward(Context& context, const LogprobBackward& args) {
     rows.inv_temperature = args.inv_temperature;
     rows.z_loss = args.grad.z_loss;
     const Tensor block = args.hidden.rows(first, count), gradient = gradients.rows(0, count);
-    if (head_is_direct(block, args.w))
+    if (head.is_direct(block))
       lm_head_direct->gradient(context, rows, gradient, block, args.w);
     else
-      for_each_piece(context, block, args.w, [&](int64_t column, const Tensor& logits) {
+      for_each_piece(context, head, block, [&](int64_t column, const Tensor& logits) {
         head_gradient(context, rows, gradient, logits, column);
+        if (head.softcap > 0) softcap_backward(context, gradient.columns(column, logits.dim(1)), logits, head.softcap);
       });
     gemm_backward_input(context, args.dhidden.rows(first, count), gradient, args.w);
     if (args.dw) gemm_backward_weight(context, args.dw, {}, gradient, block);
@@ -171,7 +177,7 @@ void backward(Context& context, const LogprobBackward& args) {
 }
 
 void fused(Context& context, const LogprobFused& args) {
-  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   const int64_t R = head.R(), D = head.D();
   check_head_cuda(logprob_fused, head);
   check_gradient_cuda(logprob_fused, head, args.dhidden, args.dw, args.grad);
@@ -181,8 +187,8 @@ void fused(Context& context, const LogprobFused& args) {
   if (R == 0) return;
   const ScratchScope scope(context);
   Arena& arena = context.scratch();
-  if (args.grad.entropy) {  // the entropy's gradient is not a multiple of p
-    const Tensor entropy = arena.take(DType::f32, {R});
+  if (args.grad.entropy || args.softcap > 0) {  // the gradient is not a multiple of p
+    const Tensor entropy = args.grad.entropy ? arena.take(DType::f32, {R}) : Tensor();
     forward(context, forward_of(args, entropy));
     return backward(context, backward_of(args, entropy));
   }
@@ -206,10 +212,10 @@ void fused(Context& context, const LogprobFused& args) {
     rows.lse = args.lse.rows(first, count);
     rows.hit = rows_of(args.hit, first, count);
     rows.guess = guess.rows(first, count);
-    if (head_is_direct(block, args.w))
+    if (head.is_direct(block))
       lm_head_direct->exponentials(context, rows, gradient, block, args.w);
     else
-      for_each_piece(context, block, args.w, [&](int64_t column, const Tensor& logits) {
+      for_each_piece(context, head, block, [&](int64_t column, const Tensor& logits) {
         head_exponentials(context, rows, gradient, logits, column);
       });
     head_finish(context, rows, head.V());
@@ -229,7 +235,7 @@ struct Scratch {
     return 4 * static_cast<size_t>(step * ((entropy ? 3 : 2) * num_logsumexp_chunks(head.V()) + 1));
   }
   size_t pieces() const {
-    const bool direct = head_is_direct(head.hidden.rows(0, step), head.w);
+    const bool direct = head.is_direct(head.hidden.rows(0, step));
     return direct ? 0 : 4 * static_cast<size_t>(step * piece_columns(step, head.V()));
   }
   size_t gradient() const {
@@ -242,22 +248,22 @@ struct Scratch {
 
 size_t forward_scratch(const LogprobForward& args) {
   if (args.hidden.dim(0) == 0) return 0;
-  const Scratch of{{args.hidden, args.w, args.targets}, block_rows(args.hidden.dim(0), most_rows)};
+  const Scratch of{{args.hidden, args.w, args.targets, 1, args.softcap}, block_rows(args.hidden.dim(0), most_rows)};
   return of.rows(static_cast<bool>(args.entropy)) + of.pieces();
 }
 size_t backward_scratch(const LogprobBackward& args) {
   if (args.hidden.dim(0) == 0) return 0;
-  const Head head{args.hidden, args.w, args.targets};
+  const Head head{args.hidden, args.w, args.targets, 1, args.softcap};
   const Scratch of{head, gradient_rows(head)};
   return of.gradient() + std::max(of.pieces(), of.products());
 }
 size_t fused_scratch(const LogprobFused& args) {
   if (args.hidden.dim(0) == 0) return 0;
   const size_t row = 4 * static_cast<size_t>(args.hidden.dim(0));
-  if (args.grad.entropy)
+  if (args.grad.entropy || args.softcap > 0)
     return row + std::max(forward_scratch(forward_of(args, args.grad.entropy)),
                           backward_scratch(backward_of(args, args.grad.entropy)));
-  const Head head{args.hidden, args.w, args.targets};
+  const Head head{args.hidden, args.w, args.targets, 1, args.softcap};
   const Scratch of{head, gradient_rows(head)};
   return row + of.gradient() + of.blocks_of_hidden() + of.rows(false) + std::max(of.pieces(), of.products());
 }

@@ -1,6 +1,7 @@
 #pragma once
 // The lm_head: from hidden [R, D] and w [V, D] to log-probabilities and back, by ranges of rows. [R, V] never exists.
-// logits = hidden . w^T (gemm_forward's sums), z = logits * inv_temperature, lse = log sum exp z over fixed chunks of
+// logits = hidden . w^T (gemm_forward's sums), soft-capped if softcap > 0 (kernels/elementwise/softcap.h),
+// z = logits * inv_temperature, lse = log sum exp z over fixed chunks of
 // the vocabulary, merged in ascending order. Row-invariant.
 #include "kernels/op.h"
 
@@ -17,6 +18,7 @@ struct LogprobForward {
   Tensor w;          // [V, D]
   Tensor targets;    // [R] i32
   float inv_temperature;
+  float softcap = 0;
   static constexpr auto access =
       op_access(written(&LogprobForward::logp, &LogprobForward::lse, &LogprobForward::entropy, &LogprobForward::hit),
                 read(&LogprobForward::hidden, &LogprobForward::w, &LogprobForward::targets));
@@ -31,7 +33,7 @@ struct LogprobGrad {
   float z_loss = 0;
   static constexpr auto access = op_access(read(&LogprobGrad::logp, &LogprobGrad::entropy));
 };
-// dlogits = dz * inv_temperature with
+// dlogits = dz * inv_temperature, times the soft-cap's derivative, with
 //   dz[r, v] = dlogp[r] * (onehot(targets[r]) - p_v) - dentropy[r] * p_v * (log p_v + entropy[r])
 //              + 2 * z_loss * |dlogp[r]| * lse[r] * p_v
 struct LogprobBackward {
@@ -42,6 +44,7 @@ struct LogprobBackward {
   Tensor entropy{};  // of logprob_forward, if grad.entropy is there
   Tensor hidden, w, targets;
   float inv_temperature;
+  float softcap = 0;
   static constexpr auto access =
       op_access(written(&LogprobBackward::dhidden), added(&LogprobBackward::dw), parts(&LogprobBackward::grad),
                 read(&LogprobBackward::lse, &LogprobBackward::entropy, &LogprobBackward::hidden, &LogprobBackward::w,
@@ -59,6 +62,7 @@ struct LogprobFused {
   LogprobGrad grad;
   Tensor hidden, w, targets;
   float inv_temperature;
+  float softcap = 0;
   static constexpr auto access =
       op_access(written(&LogprobFused::logp, &LogprobFused::lse, &LogprobFused::hit, &LogprobFused::dhidden),
                 added(&LogprobFused::dw), parts(&LogprobFused::grad),

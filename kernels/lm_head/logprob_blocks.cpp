@@ -4,6 +4,7 @@
 
 #include "core/base/parallel_for.h"
 #include "kernels/cpu/features.h"
+#include "kernels/elementwise/softcap.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.h"
@@ -19,7 +20,7 @@ struct Columns {
 
 struct Head {
   Tensor hidden, w, targets;
-  float inv_temperature = 1;
+  float inv_temperature = 1, softcap = 0;
 };
 
 // Calls visit(first row, logits) for each block of rows.
@@ -32,6 +33,7 @@ void for_each_block(Context& context, const Head& head, Visit visit) {
     const ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {std::min(most_rows, R - first), V});
     gemm_forward(context, {.y = logits, .x = head.hidden.rows(first, logits.dim(0)), .w = head.w});
+    if (head.softcap > 0) softcap_forward(context, logits, head.softcap);
     visit(first, logits);
   }
 }
@@ -60,6 +62,12 @@ void write_columns(const Head& head, int64_t first, const Tensor& logits, const 
 
 void add_gradients(Context& context, const Head& head, int64_t first, const Tensor& logits, const Columns& columns,
                    const LogprobGrad& grad, Tensor dhidden, Tensor dw) {
+  const ScratchScope scope(context);
+  Tensor capped;  // the logits, which their gradient replaces
+  if (head.softcap > 0) {
+    capped = context.scratch().take(DType::f32, logits.dims());
+    context.copy(capped, logits);
+  }
   for_each_row(logits, [&](int64_t r) {
     const int64_t at = first + r;
     const float dlogp = grad.logp.ptr<float>()[at], lse = columns.lse.ptr<float>()[at];
@@ -77,13 +85,14 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
     else
       head_row_gradient(logits.row<float>(r), logits.dim(1), row);
   });
+  if (capped) softcap_backward(context, logits, capped, head.softcap);
   gemm_backward_input(context, dhidden.rows(first, logits.dim(0)), logits, head.w);
   if (dw) gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
 }
 
 void forward(Context& context, const LogprobForward& args) {
   check_logprob_forward(args);
-  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
     write_columns(head, first, logits, {args.logp, args.lse, args.entropy, args.hit});
   });
@@ -91,7 +100,7 @@ void forward(Context& context, const LogprobForward& args) {
 
 void backward(Context& context, const LogprobBackward& args) {
   check_logprob_backward(args);
-  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
     add_gradients(context, head, first, logits, {{}, args.lse, args.entropy, {}}, args.grad, args.dhidden, args.dw);
   });
@@ -100,7 +109,7 @@ void backward(Context& context, const LogprobBackward& args) {
 void fused(Context& context, const LogprobFused& args) {
   check_logprob_fused(args);
   const ScratchScope scope(context);
-  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   const Columns columns{args.logp, args.lse,
                         args.grad.entropy ? context.scratch().take(DType::f32, {args.hidden.dim(0)}) : Tensor(),
                         args.hit};

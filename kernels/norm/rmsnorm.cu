@@ -29,7 +29,7 @@ constexpr int forward_blocks = P > 4 ? 2 : 3;  // per SM
 struct Forward {
   int64_t rows, y_stride, x_stride;
   int dim, warps;
-  float eps;
+  float eps, offset;
 };
 
 // Each group of warps loops over rows; it loads the next row while it computes one.
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
       in.get(p, v);
       weight.get(p, factor);
 #pragma unroll
-      for (int j = 0; j < N; ++j) v[j] = rms_normed(v[j], scale, factor[j]);
+      for (int j = 0; j < N; ++j) v[j] = rms_normed(v[j], scale, factor[j] + s.offset);
       NormRow<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
     }
     if (rstd && at.thread == 0) rstd[row] = scale;
@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
 struct Backward {
   int64_t rows, dx_stride, dy_stride, x_stride;
   int dim, warps, rows_a_block, stages;
+  float offset;
 };
 constexpr size_t backward_static_bytes = 256;
 
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
       grad.get(p, g);
       weight.get(p, factor);
 #pragma unroll
-      for (int j = 0; j < N; ++j) part[j % 2] = fmaf(g[j] * factor[j], v[j], part[j % 2]);
+      for (int j = 0; j < N; ++j) part[j % 2] = fmaf(g[j] * (factor[j] + s.offset), v[j], part[j % 2]);
     }
     const float pull = row_sum(part[0] + part[1], at, shared[parity]) * scale * scale / static_cast<float>(s.dim);
     // dx of the row; this thread's columns of dw.
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
       if (accumulate) before.get(p, value);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        value[j] += scale * fmaf(-pull, v[j], g[j] * factor[j]);
+        value[j] += scale * fmaf(-pull, v[j], g[j] * (factor[j] + s.offset));
         dw[p][j] = fmaf(g[j], v[j] * scale, dw[p][j]);
       }
       NormRow<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     add_groups<T, P, whole>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
 }
 
-void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
+void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps, float offset) {
   const int64_t rows = x.dim(0), dim = x.dim(1);
   check_shape(rmsnorm_forward, "x", x, {rows, dim}, x.dtype);
   check_shape(rmsnorm_forward, "y", y, {rows, dim}, x.dtype);
@@ -175,7 +176,7 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
   with_storage(rmsnorm_forward, x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = RmsNormRows::shape(dim, vec_size<T>);
-    const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps};
+    const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps, offset};
     const int groups = forward_warps / shape.warps;
     with_shape<most_packs>(shape, packs<T>(x) && packs<T>(y) && begins_pack(w), [&](auto P, auto whole) {
       const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_sms()} * forward_blocks<P>);
@@ -209,7 +210,8 @@ void backward(Context& context, const RmsnormBackward& args) {
                static_cast<int>(dim),
                shape.warps,
                blocks.rows_a_block,
-               1};
+               1,
+               args.offset};
     const bool whole_rows = packs<T>(args.dx) && packs<T>(args.dy) && packs<T>(args.x) && begins_pack(args.w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
       const auto kernel = args.accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;

@@ -12,8 +12,7 @@ void check_range(const OpBase& op, const ParamRange& range) {
   check_shape(op, "grad", range.grad, {count});
   check_optional(op, "decays", range.decays, {(count + param_granule - 1) / param_granule}, DType::u8);
   check_shape(op, "clip", range.clip, {1});
-  HONE_CHECK(range.first >= 0 && range.first % 4 == 0, op.name(), ": first is ", range.first,
-             ", wants a multiple of 4");
+  HONE_CHECK(range.first >= 0, op.name(), ": first is ", range.first, ", wants 0 or more");
 }
 
 void check_pieces(const Tensor& pieces, const Tensor& x, int64_t size) {
@@ -31,6 +30,10 @@ void check_moments(const ParamRange& range, const Tensor& m, const Tensor& v) {
   const DType dtype = m.dtype == DType::bf16 ? DType::bf16 : DType::f32;
   check_shape(adamw_update, "m", m, {range.value.dim(0)}, dtype);
   check_shape(adamw_update, "v", v, {range.value.dim(0)}, dtype);
+}
+
+void check_mean(const OpBase& op, const Tensor& m, int64_t count) {
+  check_shape(op, "m", m, {count}, m.dtype == DType::bf16 ? DType::bf16 : DType::f32);
 }
 
 }  // namespace hone

@@ -47,16 +47,6 @@ void publish(const ParamRange& range, int64_t i) {
   if (range.rounded) range.rounded.ptr<bf16>()[i] = to_bf16(master(range, i));
 }
 
-float read(const Tensor& moment, int64_t i) {
-  return moment.dtype == DType::bf16 ? to_float(moment.ptr<bf16>()[i]) : moment.ptr<float>()[i];
-}
-void write(const Tensor& moment, int64_t i, float x, uint32_t noise) {
-  if (moment.dtype == DType::bf16)
-    moment.ptr<bf16>()[i] = to_bf16(stochastic_bf16(x, noise));
-  else
-    moment.ptr<float>()[i] = x;
-}
-
 void adamw(Context&, const AdamwUpdate& args) {
   check_range(adamw_update, args.range);
   check_moments(args.range, args.m, args.v);
@@ -65,20 +55,17 @@ void adamw(Context&, const AdamwUpdate& args) {
               rest2 = static_cast<float>(1 - double{args.step.beta2});
   const float rate = static_cast<float>(double{args.step.learning_rate} / args.step.correction1),
               root = static_cast<float>(std::sqrt(double{args.step.correction2}));
-  const int64_t first_draw = args.range.first / 4;
   parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float g = clipped(args.range, i), old1 = read(args.m, i), old2 = read(args.v, i);
+      const float g = clipped(args.range, i), old1 = read_moment(args.m, i), old2 = read_moment(args.v, i);
       const float first = old1 + rest1 * (g - old1), second = old2 * args.step.beta2 + rest2 * g * g;
       float& x = master(args.range, i);
       x = x * (decays(args.range, i) ? keep : 1) - rate * first / (std::sqrt(second) / root + args.step.eps);
       publish(args.range, i);
       const uint32_t noise =
-          args.m.dtype == DType::bf16
-              ? philox(args.step.seed, args.step.stream, static_cast<uint64_t>(first_draw + i / 4)).word[i % 4]
-              : 0;
-      write(args.m, i, first, noise);
-      write(args.v, i, second, noise >> 16);
+          args.m.dtype == DType::bf16 ? rounding_noise(args.step.seed, args.step.stream, args.range.first + i) : 0;
+      write_moment(args.m, i, first, noise);
+      write_moment(args.v, i, second, noise >> 16);
     }
   });
 }
@@ -116,12 +103,50 @@ void rmsprop(Context&, const RmspropUpdate& args) {
   });
 }
 
+void adagrad(Context&, const AdagradUpdate& args) {
+  check_range(adagrad_update, args.range);
+  check_shape(adagrad_update, "sum", args.sum, {args.range.value.dim(0)});
+  float* sum = args.sum.ptr<float>();
+  parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float& x = master(args.range, i);
+      const float g = clipped(args.range, i) + (decays(args.range, i) ? args.step.weight_decay : 0) * x;
+      sum[i] = (args.step.first ? args.step.initial : sum[i]) + g * g;
+      x -= args.step.learning_rate * (g / (std::sqrt(sum[i]) + args.step.eps));
+      publish(args.range, i);
+    }
+  });
+}
+
+void lion(Context&, const LionUpdate& args) {
+  check_range(lion_update, args.range);
+  check_mean(lion_update, args.m, args.range.value.dim(0));
+  const float keep = static_cast<float>(1 - double{args.step.learning_rate} * args.step.weight_decay);
+  const float rest1 = static_cast<float>(1 - double{args.step.beta1}),
+              rest2 = static_cast<float>(1 - double{args.step.beta2});
+  parallel_for(args.range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float g = clipped(args.range, i), mean = read_moment(args.m, i);
+      const float mix = mean * args.step.beta1 + g * rest1;
+      const float sign = mix > 0 ? 1.0f : mix < 0 ? -1.0f : mix;  // 0 and NaN stay
+      float& x = master(args.range, i);
+      x = x * (decays(args.range, i) ? keep : 1) - args.step.learning_rate * sign;
+      publish(args.range, i);
+      const uint32_t noise =
+          args.m.dtype == DType::bf16 ? rounding_noise(args.step.seed, args.step.stream, args.range.first + i) : 0;
+      write_moment(args.m, i, mean * args.step.beta2 + g * rest2, noise);
+    }
+  });
+}
+
 [[maybe_unused]] const bool added = sum_squares.add({"specification", DeviceKind::cpu, squares_of_pieces}) &&
                                     sum_pieces.add({"specification", DeviceKind::cpu, add_pieces}) &&
                                     clip_factor.add({"specification", DeviceKind::cpu, clip_of}) &&
                                     adamw_update.add({"specification", DeviceKind::cpu, adamw}) &&
                                     sgd_update.add({"specification", DeviceKind::cpu, sgd}) &&
-                                    rmsprop_update.add({"specification", DeviceKind::cpu, rmsprop});
+                                    rmsprop_update.add({"specification", DeviceKind::cpu, rmsprop}) &&
+                                    adagrad_update.add({"specification", DeviceKind::cpu, adagrad}) &&
+                                    lion_update.add({"specification", DeviceKind::cpu, lion});
 
 }  // namespace
 }  // namespace hone

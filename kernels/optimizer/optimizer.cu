@@ -1,6 +1,6 @@
 // Optimizer updates on a GPU (sum of squares and clipping: grad_norm.cu).
 //
-// Use       adamw_update, sgd_update, rmsprop_update; every alignment.
+// Use       adamw_update, sgd_update, rmsprop_update, adagrad_update, lion_update; every alignment.
 // Tile      one group of 4 (f32 states) or 8 (bf16 states) elements per thread, 256 threads per block.
 // Roles     all threads alike.
 // Pipeline  none.
@@ -71,6 +71,34 @@ struct RmspropRule {
   }
 };
 
+struct AdagradRule {
+  static constexpr int num_states = 1;
+  AdagradStep step;
+  __device__ void operator()(float& x, float (&sum)[1], float gradient, bool decays) const {
+    const float g = gradient + (decays ? step.weight_decay : 0) * x;
+    sum[0] = (step.first ? step.initial : sum[0]) + g * g;
+    x -= step.learning_rate * (g / (sqrtf(sum[0]) + step.eps));
+  }
+};
+
+struct LionRule {
+  static constexpr int num_states = 1;
+  float keep, rate, beta1, rest1, beta2, rest2;
+  explicit LionRule(const LionStep& step)
+      : keep(static_cast<float>(1 - double{step.learning_rate} * step.weight_decay)),
+        rate(step.learning_rate),
+        beta1(step.beta1),
+        rest1(static_cast<float>(1 - double{step.beta1})),
+        beta2(step.beta2),
+        rest2(static_cast<float>(1 - double{step.beta2})) {}
+  __device__ void operator()(float& x, float (&mean)[1], float g, bool decays) const {
+    const float mix = mean[0] * beta1 + g * rest1;
+    const float sign = mix > 0 ? 1.0f : mix < 0 ? -1.0f : mix;
+    x = x * (decays ? keep : 1) - rate * sign;
+    mean[0] = mean[0] * beta2 + g * rest2;
+  }
+};
+
 template <class Rule>
 constexpr int state_slots = Rule::num_states > 0 ? Rule::num_states : 1;
 
@@ -138,11 +166,16 @@ __device__ void update_group(const Update<Rule, State>& a) {
 #pragma unroll
     for (int k = 0; k < slots; ++k) state[k] = s[k][i];
     a.rule(x[i], state, g[i] * clip, decays);
-    if (sizeof(State) == 2 && i % 4 == 0)
-      noise = philox(a.seed, a.stream, static_cast<uint64_t>((a.first + begin + i) / 4));
+    uint32_t word = 0;
+    if (sizeof(State) == 2 && a.first % 4 == 0) {
+      if (i % 4 == 0) noise = philox(a.seed, a.stream, static_cast<uint64_t>((a.first + begin + i) / 4));
+      word = noise.word[i % 4];
+    } else if (sizeof(State) == 2) {  // a range that begins inside of a draw
+      word = rounding_noise(a.seed, a.stream, a.first + begin + i);
+    }
 #pragma unroll
     for (int k = 0; k < slots; ++k)
-      s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
+      s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], word >> (16 * k)) : state[k];
   }
   // Store the group.
   store_group<whole>(a.value + begin, x, left);
@@ -212,9 +245,26 @@ void rmsprop(Context& context, const RmspropUpdate& args) {
   update<float>(context, rmsprop_update, args.range, RmspropRule{args.step}, {args.square});
 }
 
+void adagrad(Context& context, const AdagradUpdate& args) {
+  check_range(adagrad_update, args.range);
+  check_shape(adagrad_update, "sum", args.sum, {args.range.value.dim(0)});
+  update<float>(context, adagrad_update, args.range, AdagradRule{args.step}, {args.sum});
+}
+
+void lion(Context& context, const LionUpdate& args) {
+  check_range(lion_update, args.range);
+  check_mean(lion_update, args.m, args.range.value.dim(0));
+  with_storage(lion_update, args.m.dtype, [&](auto type) {
+    update<decltype(type)>(context, lion_update, args.range, LionRule(args.step), {args.m}, args.step.seed,
+                           args.step.stream);
+  });
+}
+
 [[maybe_unused]] const bool added = adamw_update.add({"elementwise", DeviceKind::cuda, adamw}) &&
                                     sgd_update.add({"elementwise", DeviceKind::cuda, sgd}) &&
-                                    rmsprop_update.add({"elementwise", DeviceKind::cuda, rmsprop});
+                                    rmsprop_update.add({"elementwise", DeviceKind::cuda, rmsprop}) &&
+                                    adagrad_update.add({"elementwise", DeviceKind::cuda, adagrad}) &&
+                                    lion_update.add({"elementwise", DeviceKind::cuda, lion});
 
 }  // namespace
 }  // namespace hone

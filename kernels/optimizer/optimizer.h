@@ -27,8 +27,8 @@ struct ParamRange {
   Tensor grad;       // f32 [n]
   Tensor decays{};   // u8 [ceil(n / param_granule)]: 0 = no weight decay; empty: all granules decay
   Tensor clip;       // f32 [1]: factor on each gradient, from clip_factor
-  // Place of element 0 in the optimizer's whole list of parameters, a multiple of 4. Random draws depend on it, so a
-  // part of the list draws as the whole does.
+  // Place of element 0 in the optimizer's whole list of parameters. Random draws depend on it, so a part of the list
+  // draws as the whole does.
   int64_t first = 0;
   static constexpr auto access = op_access(updated(&ParamRange::value), written(&ParamRange::rounded),
                                            read(&ParamRange::grad, &ParamRange::decays, &ParamRange::clip));
@@ -74,5 +74,33 @@ struct RmspropUpdate {
   static constexpr auto access = op_access(parts(&RmspropUpdate::range), updated(&RmspropUpdate::square));
 };
 inline constinit Op<RmspropUpdate> rmsprop_update{"rmsprop_update"};
+
+struct AdagradStep {
+  float learning_rate = 0, eps = 1e-10f, weight_decay = 0;
+  float initial = 0;   // the sum before the first step
+  bool first = false;  // the sum is set to `initial` before the update
+};
+// Adagrad (Duchi et al. 2011) as torch.optim.Adagrad has it; learning_rate is already decayed.
+struct AdagradUpdate {
+  ParamRange range;
+  Tensor sum;  // f32 [n], updated
+  AdagradStep step;
+  static constexpr auto access = op_access(parts(&AdagradUpdate::range), updated(&AdagradUpdate::sum));
+};
+inline constinit Op<AdagradUpdate> adagrad_update{"adagrad_update"};
+
+struct LionStep {
+  float learning_rate = 0, beta1 = 0.9f, beta2 = 0.99f, weight_decay = 0;
+  uint64_t seed = 0, stream = 0;  // of the rounding of a bf16 mean, which draws as adamw_update's m does
+};
+// Lion (Chen et al. 2023) in the order of google/automl's lion_pytorch.py: the value moves by the sign of a mix of mean
+// and gradient.
+struct LionUpdate {
+  ParamRange range;
+  Tensor m;  // [n], updated: f32 or bf16
+  LionStep step;
+  static constexpr auto access = op_access(parts(&LionUpdate::range), updated(&LionUpdate::m));
+};
+inline constinit Op<LionUpdate> lion_update{"lion_update"};
 
 }  // namespace hone

@@ -49,7 +49,7 @@ void forward(Context&, const QkvForward& args) {
           for (int64_t i = 0; i < dim; ++i) squares += double{in[i]} * in[i];
           const float scale =
               static_cast<float>(1 / std::sqrt(squares / static_cast<double>(dim) + double{args.shape.norm_eps}));
-          for (int64_t i = 0; i < dim; ++i) out[i] = in[i] * scale * weight[i];
+          for (int64_t i = 0; i < dim; ++i) out[i] = in[i] * scale * (weight[i] + args.shape.norm_offset);
           if (args.rstd) args.rstd.row<float>(t)[h] = scale;
         }
         if (half) rotate(out, args.cos_sin.row<float>(args.positions.ptr<int32_t>()[t]), half, 1.0f);
@@ -65,11 +65,12 @@ void forward(Context&, const QkvForward& args) {
 
 // Backward of one head's norm, in place. On entry grad is the gradient of the normed head; on return it is the gradient
 // of the head before the norm.
-void norm_gradient(float* grad, const float* x, const float* weight, double scale, int64_t dim) {
+void norm_gradient(float* grad, const float* x, const float* weight, float offset, double scale, int64_t dim) {
   double dot = 0;
-  for (int64_t i = 0; i < dim; ++i) dot += double{grad[i]} * weight[i] * x[i];
+  for (int64_t i = 0; i < dim; ++i) dot += double{grad[i]} * (weight[i] + offset) * x[i];
   const double pull = dot * scale * scale / static_cast<double>(dim);
-  for (int64_t i = 0; i < dim; ++i) grad[i] = static_cast<float>(scale * (double{grad[i]} * weight[i] - pull * x[i]));
+  for (int64_t i = 0; i < dim; ++i)
+    grad[i] = static_cast<float>(scale * (double{grad[i]} * (weight[i] + offset) - pull * x[i]));
 }
 
 void backward(Context& context, const QkvBackward& args) {
@@ -96,7 +97,7 @@ void backward(Context& context, const QkvBackward& args) {
           float* sum = partial.row<float>(begin / tokens_per_piece) + (is_query ? 0 : dim);
           for (int64_t i = 0; i < dim; ++i) sum[i] += out[i] * x[i] * scale;
         }
-        norm_gradient(out, x, (is_query ? args.q_norm : args.k_norm).ptr<float>(), scale, dim);
+        norm_gradient(out, x, (is_query ? args.q_norm : args.k_norm).ptr<float>(), args.shape.norm_offset, scale, dim);
       }
   });
   if (!weights) return;

@@ -29,17 +29,17 @@ struct Forward {
   const int32_t *positions, *slots;
   int64_t q_stride, k_stride, rstd_stride, qkv_stride, cos_sin_stride, cache_k_stride, cache_v_stride, k_scale_stride,
       v_scale_stride;
-  float eps;
+  float eps, norm_offset;
 };
 
 template <int P, int N>
-__device__ void scale_head(HeadPart<P, N>& x, float scale, const HeadPart<P, N>& weight) {
+__device__ void scale_head(HeadPart<P, N>& x, float scale, const HeadPart<P, N>& weight, float offset) {
 #pragma unroll
   for (int n = 0; n < N; ++n)
 #pragma unroll
     for (int i = 0; i < P; ++i) {
-      x[n][0][i] *= scale * weight[n][0][i];
-      x[n][1][i] *= scale * weight[n][1][i];
+      x[n][0][i] *= scale * (weight[n][0][i] + offset);
+      x[n][1][i] *= scale * (weight[n][1][i] + offset);
     }
 }
 
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
       const float scale = 1 / sqrtf(head_sum(squares, layout.lanes) / static_cast<float>(layout.dim) + a.eps);
       HeadPart<P, N> weight;
       convert<P, N>(weight, load_head<P, N>(chunk.is_query ? a.q_norm : a.k_norm, layout, lane, true));
-      scale_head<P, N>(x, scale, weight);
+      scale_head<P, N>(x, scale, weight, a.norm_offset);
       if (a.rstd && lane == 0 && here) a.rstd[t * a.rstd_stride + chunk.column + r] = scale;
     }
     // RoPE.
@@ -179,6 +179,7 @@ void forward(Context& context, const QkvForward& args) {
         a.k_scale_stride = args.cache.k_scale.row_stride;
         a.v_scale_stride = args.cache.v_scale.row_stride;
         a.eps = args.shape.norm_eps;
+        a.norm_offset = args.shape.norm_offset;
         const dim3 grid = chunk_grid(layout, args.shape, heads_at_once<N()>, args.cache.k ? 2 : 1, a.tokens);
         launch_pdl(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
       });

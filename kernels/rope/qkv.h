@@ -10,7 +10,9 @@ struct QkvShape {
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   // Leading dims of a head that rotate, even; 0 = no rotary positions. Dim i is paired with i + rotary_dim / 2.
   int64_t rotary_dim = 0;
-  float norm_eps = 0;  // of the per-head norm
+  // Of the per-head norm; norm_offset is added to its weight (kernels/norm/rmsnorm.h). The fused ops of
+  // kernels/decoder_layer take no offset.
+  float norm_eps = 0, norm_offset = 0;
 };
 
 // One layer of a paged KV cache. A slot is the place of one token: block * block_size + offset. All empty: nothing is

@@ -26,6 +26,7 @@ struct Backward {
   const T *dq, *dk, *qkv, *q_norm, *k_norm;
   const float *rstd, *cos_sin;
   const int32_t* positions;
+  float norm_offset;
   float* partial = nullptr;  // [heads + kv_heads, ranges, dim]: weight gradients of each block
   int64_t dqkv_stride, dq_stride, dk_stride, rstd_stride, qkv_stride, cos_sin_stride;
 };
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
 #pragma unroll
         for (int i = 0; i < P; ++i) {
           dweight[n][side][i] = fmaf(g[n][side][i], x[n][side][i] * scale, dweight[n][side][i]);
-          g[n][side][i] *= weight[n][side][i];
+          g[n][side][i] *= weight[n][side][i] + a.norm_offset;
           dot = fmaf(g[n][side][i], x[n][side][i], dot);
         }
     // Gradient of the head before the norm.
@@ -163,6 +164,7 @@ void backward(Context& context, const QkvBackward& args) {
         a.rstd = numbers<const float>(args.rstd);
         a.cos_sin = numbers<const float>(args.cos_sin);
         a.positions = numbers<const int32_t>(args.positions);
+        a.norm_offset = args.shape.norm_offset;
         a.dqkv_stride = args.dqkv.row_stride;
         a.dq_stride = args.dq.row_stride;
         a.dk_stride = args.dk.row_stride;

@@ -1,4 +1,4 @@
-// The table of RoPE cosines and sines, with the scalings of Hugging Face (linear, llama3, yarn).
+// The table of RoPE cosines and sines, with the scalings of Hugging Face (linear, llama3, yarn, longrope).
 #include "kernels/rope/rope.h"
 
 #include <algorithm>
@@ -61,6 +61,17 @@ double yarn(const RopeConfig& config, std::span<double> frequencies) {
              : temperature(1);
 }
 
+double longrope(const RopeConfig& config, std::span<double> frequencies) {
+  HONE_CHECK(config.short_factor.size() == frequencies.size(), "rope scaling longrope: short_factor has ",
+             config.short_factor.size(), " numbers, wants ", frequencies.size());
+  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= config.short_factor[i];
+  if (config.attention_factor > 0) return config.attention_factor;
+  if (config.factor <= 1) return 1;
+  HONE_CHECK(config.original_max_position > 1, "rope scaling longrope: original_max_position_embeddings is ",
+             config.original_max_position, "; it must be above 1");
+  return std::sqrt(1 + std::log(config.factor) / std::log(config.original_max_position));
+}
+
 }  // namespace
 
 Registry<RotaryScaling>& rope_scalings() {
@@ -70,6 +81,7 @@ Registry<RotaryScaling>& rope_scalings() {
     known.add("linear", linear);
     known.add("llama3", llama3);
     known.add("yarn", yarn);
+    known.add("longrope", longrope);
     return known;
   }();
   return registry;

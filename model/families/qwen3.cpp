@@ -6,7 +6,7 @@ namespace {
 
 std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
-  LlamaLikeConfig decoder = read_llama_like(config, "Qwen3ForCausalLM", 128);
+  LlamaLikeConfig decoder = read_llama_like(config, "Qwen3ForCausalLM", {.head_dim = 128});
   decoder.qk_norm = true;
   decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
   if (config.flag("use_sliding_window", false))

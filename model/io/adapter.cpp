@@ -97,18 +97,20 @@ static Json generation_config_of(const fs::path& from) {
   return Tokenizer::is_in(folder) ? with_stop_ids(config, Tokenizer::load(folder)) : config;
 }
 
+DType dtype_of_files(const fs::path& model) {
+  check_model_path(model);
+  const std::unique_ptr<TensorFile> file = open_weights(base_folder(model));
+  const std::vector<std::string> names = file->names();
+  return !names.empty() && file->outline(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
+}
+
 void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {
-  if (!dtype) {
-    check_model_path(from);
-    const std::unique_ptr<TensorFile> file = open_weights(base_folder(from));
-    const std::vector<std::string> names = file->names();
-    dtype = !names.empty() && file->outline(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
-  }
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);
   const std::unique_ptr<Model> model = load_model(context, from);
   if (model->lora()) merge_lora(context, *model);
-  save_model(context, *model, to, *dtype, generation_config_of(from), load_value_head(context, from));
+  save_model(context, *model, to, dtype ? *dtype : dtype_of_files(from), generation_config_of(from),
+             load_value_head(context, from));
 }
 
 }  // namespace hone

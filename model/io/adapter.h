@@ -49,5 +49,7 @@ class AdapterValues {
 // Writes a model folder with its adapters merged (in f32 on the CPU). dtype: f32 or bf16; none: that of the base's
 // files.
 void export_model(const std::filesystem::path& from, const std::filesystem::path& to, std::optional<DType> dtype);
+// bf16 if the weights of the model, or of an adapter's base, are bf16; else f32.
+DType dtype_of_files(const std::filesystem::path& model);
 
 }  // namespace hone

@@ -31,6 +31,9 @@ Json read_config(const GgufKeys& keys, bool tied) {
 }
 
 void write_keys(const Json& config, GgufWriter& out) {
+  const std::string& activation = config.at("activation_function", "config.json").as_string("activation_function");
+  HONE_CHECK(activation == "gelu_new" || activation == "gelu_pytorch_tanh", "config.json: activation_function '",
+             activation, "' has no key in GGUF; gpt2 uses gelu_new");
   const auto count = [&](const char* name) { return config.at(name, "config.json").as_int(name); };
   out.count("context_length", count("n_positions"));
   out.count("embedding_length", count("n_embd"));

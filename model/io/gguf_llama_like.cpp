@@ -71,6 +71,9 @@ Json read_qwen3(const GgufKeys& keys, bool tied) {
 }
 
 void write_keys(const Json& config, GgufWriter& out) {
+  const std::string& activation = config.at("hidden_act", "config.json").as_string("hidden_act");
+  HONE_CHECK(activation == "silu" || activation == "swish", "config.json: hidden_act '", activation,
+             "' has no key in GGUF; these architectures use silu");
   const auto count = [&](const char* name) { return config.at(name, "config.json").as_int(name); };
   const int64_t head_dim = count("head_dim");
   out.count("context_length", count("max_position_embeddings"));

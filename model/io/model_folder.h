@@ -11,4 +11,8 @@ namespace hone {
 // names and shapes of the weights' files included, and throws the same Errors.
 std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora = {});
 
+// As load_model(), after changes to members of config.json.
+std::unique_ptr<Model> load_changed_model(Context& context, const std::filesystem::path& folder,
+                                          const LoadOptions& options, const JsonObject& config_changes);
+
 }  // namespace hone

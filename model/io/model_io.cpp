@@ -57,10 +57,13 @@ struct OpenedModel {
   std::vector<FileSlice> slices;
 };
 
-OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lora) {
+OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lora, const JsonObject& changes = {}) {
   check_model_path(folder);
   const std::filesystem::path base = base_folder(folder);
-  std::unique_ptr<Model> model = make_model(read_model_config(base), config_source(base));
+  Json config = read_model_config(base);
+  if (config.is_object())
+    for (const auto& [key, value] : changes) config.set(key, value);
+  std::unique_ptr<Model> model = make_model(config, config_source(base));
   add_adapters(*model, folder, base, lora);
   std::unique_ptr<TensorFile> file = open_weights(base);
   std::vector<FileSlice> slices = match_slices(*model, *file, base);
@@ -74,7 +77,12 @@ std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, co
 }
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {
-  OpenedModel opened = open_model(folder, options.lora);
+  return load_changed_model(context, folder, options, {});
+}
+
+std::unique_ptr<Model> load_changed_model(Context& context, const std::filesystem::path& folder,
+                                          const LoadOptions& options, const JsonObject& config_changes) {
+  OpenedModel opened = open_model(folder, options.lora, config_changes);
   std::unique_ptr<Model> model = std::move(opened.model);
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());

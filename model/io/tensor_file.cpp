@@ -1,6 +1,7 @@
 #include "model/io/tensor_file.h"
 
 #include "core/io/safetensors.h"
+#include "model/io/fused_experts.h"
 #include "model/io/gguf_model.h"
 #include "model/io/model_files.h"
 
@@ -31,7 +32,9 @@ std::unique_ptr<TensorFile> open_safetensors(const std::filesystem::path& path) 
 std::unique_ptr<TensorFile> open_weights(const std::filesystem::path& model) {
   if (is_gguf(model)) return std::make_unique<GgufModel>(model);
   check_weights(model);
-  return open_safetensors(model);
+  const Json config = read_model_config(model);
+  const Json* type = config.is_object() ? config.find("model_type") : nullptr;
+  return split_fused_experts(open_safetensors(model), type && type->is_string() && type->as_string() == "mixtral");
 }
 
 }  // namespace hone

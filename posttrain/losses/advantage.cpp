@@ -1,6 +1,9 @@
 #include "posttrain/losses/advantage.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 namespace hone {
 
@@ -71,6 +74,50 @@ void group_advantages(std::span<Group> groups, const GroupBaseline& baseline) {
     for (size_t i = 0; i < known.samples.size(); ++i)
       set_advantage(*known.samples[i], (known.rewards[i] - moments.mean) * factor);
   }
+}
+
+// The rewards of one name; NaN where a sample does not have it.
+static std::vector<double> rewards_named(const std::string& name, const Metrics& weights,
+                                         std::span<Sample* const> samples) {
+  std::vector<double> out;
+  for (const Sample* sample : samples) {
+    const Metrics& parts = sample->reward_parts;
+    if (!name.empty()) {
+      const auto score = parts.find(name);
+      out.push_back(score == parts.end() ? std::numeric_limits<double>::quiet_NaN() : score->second);
+      continue;
+    }
+    out.push_back(sample->reward);
+    for (const auto& [part, score] : parts)
+      if (const auto weight = weights.find(part); weight != weights.end()) out.back() -= weight->second * score;
+  }
+  return out;
+}
+
+void normalize_then_sum(std::span<Group> groups, const std::map<std::string, Metrics>& weights, double eps) {
+  static const Metrics one_reward = {{"", 1}};
+  std::vector<Sample*> all;
+  std::vector<double> totals;
+  for (Group& group : groups) {
+    const std::vector<Sample*> samples = scored(group).samples;
+    const size_t first = all.size();
+    all.insert(all.end(), samples.begin(), samples.end());
+    totals.resize(all.size());
+    const auto found = weights.find(group.task.source);
+    const Metrics& own = found == weights.end() ? one_reward : found->second;
+    for (const auto& [name, weight] : own) {
+      const std::vector<double> rewards = rewards_named(name, own, samples);
+      std::vector<double> known;
+      std::ranges::copy_if(rewards, std::back_inserter(known), [](double r) { return !std::isnan(r); });
+      const Moments moments = moments_of(known);
+      for (size_t i = 0; i < rewards.size(); ++i)
+        if (!std::isnan(rewards[i]))
+          totals[first + i] += weight * (rewards[i] - moments.mean) / (moments.deviation + eps);
+    }
+  }
+  const Moments moments = moments_of(totals);
+  for (size_t i = 0; i < all.size(); ++i)
+    set_advantage(*all[i], (totals[i] - moments.mean) / (moments.deviation + eps));
 }
 
 std::vector<double> leave_one_out(std::span<const double> rewards) {

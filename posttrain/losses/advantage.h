@@ -1,5 +1,6 @@
 #pragma once
 // Computes advantages from rewards: the parts of objectives' compute_advantages().
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,13 @@ struct GroupBaseline {
 // Gives every token of a scored sample the advantage (reward - mean of the group) / (deviation + eps). In a group of
 // one it is 0.
 void group_advantages(std::span<Group> groups, const GroupBaseline& baseline);
+
+// Several rewards, each normalized by itself (GDPO, Liu et al. 2026; TRL's normalize_then_sum). In its group a reward
+// becomes (reward - mean) / (deviation + eps). The weighted sum of a sample's rewards is its total. Every token of a
+// scored sample gets the advantage (total - mean of the batch) / (deviation of the batch + eps). A sample without one
+// of the rewards (the reward skipped it) does not count in its mean and deviation. `weights` is
+// RunFacts::reward_weights; for a source without weights, the sample's reward is the only one.
+void normalize_then_sum(std::span<Group> groups, const std::map<std::string, Metrics>& weights, double eps);
 
 // Mean and standard deviation (n - 1; 0 for fewer than two values).
 struct Moments {

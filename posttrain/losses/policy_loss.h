@@ -4,15 +4,21 @@
 #include <string>
 
 #include "posttrain/losses/importance.h"
+#include "posttrain/losses/length_penalty.h"
+#include "posttrain/losses/rejection.h"
 #include "posttrain/losses/surrogate.h"
+#include "posttrain/losses/top_entropy.h"
 
 namespace hone {
 
-// The loss of a token is w * surrogate(ratio, advantage) + beta * KL - entropy_coef * entropy, where w is the
-// importance correction. `loss_type` selects the surrogate, and what token losses are averaged over.
+// The loss of a token is w * surrogate(ratio, advantage) + beta * KL - entropy_coef * entropy. w is the importance
+// correction, and 0 for tokens that the off-policy sequence mask or top_entropy leaves out; these still count in the
+// average. `loss_type` selects the surrogate. It also selects what token losses are averaged over, unless
+// `loss_agg_mode` does.
 struct PolicyLoss {
   double epsilon = 0.2, epsilon_high = -1, delta = 0;
-  std::string loss_type = "dapo", importance_sampling_level = "token";
+  std::string loss_type = "dapo", loss_agg_mode = "auto", importance_sampling_level = "token";
+  double sapo_temperature_pos = 1, sapo_temperature_neg = 1.05;
   int64_t max_completion_length = 0;
   double beta = 0;
   std::string kl_loss_type = "k3";
@@ -20,6 +26,12 @@ struct PolicyLoss {
   double entropy_coef = 0;
   bool mask_truncated_completions = false;
   ImportanceCorrection correction = {};
+  // Off-policy sequence mask (DeepSeek-V3.2 2025, eq. 9): the policy terms with a negative advantage of a sequence with
+  // a greater mean of behavior_logp - logp are 0. 0: no mask.
+  double off_policy_mask_threshold = 0;
+  RejectionSampling rejection = {};
+  TopEntropy top_entropy = {};
+  LengthPenalty length_penalty = {};
 
   // Two keys have other names in some objectives: cliprange in TRL's PPO; verl's kl_loss_coef in objectives whose
   // `beta` is KL in the reward.
@@ -29,19 +41,28 @@ struct PolicyLoss {
   void fields(Fields& f, Keys keys);
   void fields(Fields& f) { fields(f, Keys()); }
 
-  // behavior_logp and advantage; old_logp with a correction; reference_logp with beta; the entropy, for its metric.
+  // behavior_logp and advantage; old_logp with a correction or rejection; reference_logp with beta; columns of
+  // top_entropy; the entropy, for its metric.
   Needs needs() const;
-  // True if all trained tokens of the sample have advantage 0, and the loss has no other term.
+  // True if all trained tokens of the sample have advantage 0 or are not selected, and the loss has no other term.
   bool has_no_gradient(const Sample& sample) const;
   // Sentences about settings that contradict each other or the run.
   std::vector<std::string> warnings(const RunFacts& facts) const;
   // With mask_truncated_completions: takes completions that were cut off at the length limit out of the loss.
   void mask_truncated(std::span<Group> groups) const;
+  // Objective::select_tokens() of objectives with this loss.
+  void select_tokens(std::span<Group> groups, MetricSums& metrics) const;
   // The weight of a masked token of sequence s in the step's loss: scale times the average of the loss type.
   double token_weight(const TokenBatch& batch, size_t s) const;
   // The loss. Writes grad.logp and, with an entropy bonus, grad.entropy. Adds TRL's clip_ratio/*, cispo_clip_ratio, kl,
-  // entropy and sampling/*, and verl's actor/pg_clipfrac for cispo_relative.
+  // entropy and sampling/*, verl's actor/pg_clipfrac for cispo_relative and dppo_*, verl's actor/ppo_kl for sapo and
+  // dppo_*, and opsm_clipfrac with an off-policy sequence mask.
   double evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const;
+
+ private:
+  void require_sense(Fields& f, Keys keys) const;
+  // The factor of each token's policy term in sequence s.
+  std::vector<double> policy_weights(const TokenBatch& batch, size_t s, MetricSums& metrics) const;
 };
 
 // Settings of an objective with a PolicyLoss; Derived is the settings' own type.
@@ -61,6 +82,7 @@ class PolicyGradient : public Objective {
  public:
   Needs needs() const override { return policy_.needs(); }
   bool has_no_gradient(const Sample& sample) const override { return policy_.has_no_gradient(sample); }
+  void select_tokens(std::span<Group> groups, MetricSums& metrics) override { policy_.select_tokens(groups, metrics); }
   void compute_advantages(std::span<Group> groups, MetricSums& metrics) final;
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     return policy_.evaluate(batch, grad, metrics);
@@ -70,7 +92,8 @@ class PolicyGradient : public Objective {
   PolicyGradient(PolicyLoss policy, const RunFacts& facts) : policy_(std::move(policy)) {
     policy_.correction.resolve(facts.off_policy);
   }
-  // Writes the advantages (and returns) of scored samples. Those of other samples stay 0.
+  // Writes the advantages (and returns) of scored samples. Those of other samples stay 0. Rewards include the length
+  // penalty.
   virtual void fill_advantages(std::span<Group> groups, MetricSums& metrics) = 0;
 
   PolicyLoss policy_;

@@ -82,11 +82,17 @@ class Distill : public TeacherObjective {
     return out;
   }
 
-  void compute_advantages(std::span<Group> groups, MetricSums&) override {
+  void select_tokens(std::span<Group> groups, MetricSums& metrics) override {
+    if (settings_.has_policy_loss()) return policy_.select_tokens(groups, metrics);
+    policy_.mask_truncated(groups);
+  }
+  void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {
+    select_tokens(groups, metrics);
     for (Group& group : groups)
       for (Sample& sample : group.samples) set_advantage(sample, 0);
-    policy_.mask_truncated(groups);
-    if (settings_.reward_weight > 0) group_advantages(groups, {.scale = RewardScale::group, .eps = 1e-4});
+    if (settings_.reward_weight == 0) return;
+    const ShapedRewards shaped(policy_.length_penalty, groups, metrics);
+    group_advantages(groups, {.scale = RewardScale::group, .eps = 1e-4});
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {

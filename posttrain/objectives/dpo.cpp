@@ -5,6 +5,7 @@
 #include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
 #include "posttrain/losses/preference_loss.h"
+#include "posttrain/losses/surrogate.h"
 
 namespace hone {
 namespace {
@@ -151,6 +152,7 @@ class Dpo : public Objective {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) sum += pair_loss(batch, s, step, grad, metrics);
     add_entropy(metrics, batch);
+    add_sampling_difference(batch, metrics);
     return sum * batch.scale;
   }
 

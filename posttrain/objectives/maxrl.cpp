@@ -11,6 +11,8 @@ struct MaxRlSettings : PolicyGradientSettings<MaxRlSettings> {
   void fields(Fields& f) override {
     f("advantage_eps", advantage_eps, "added to the group's mean reward");
     policy.fields(f);
+    f.require("length_penalty", !policy.length_penalty.on(),
+              "maxrl needs rewards of 0 or more, and a length penalty makes some negative: no length_penalty");
     f.require("advantage_eps", advantage_eps > 0, "advantage_eps must be above 0");
   }
   bool compares_group() const override { return true; }

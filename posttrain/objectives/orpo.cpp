@@ -4,6 +4,7 @@
 
 #include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
+#include "posttrain/losses/surrogate.h"
 
 namespace hone {
 namespace {
@@ -64,6 +65,7 @@ class Orpo : public Objective {
       metrics.add("log_odds_chosen", ratio, 1);
       metrics.add("log_odds_ratio", -pair.loss, 1);
     }
+    add_sampling_difference(batch, metrics);
     return sum * batch.scale;
   }
 

@@ -1,6 +1,7 @@
 // The objective "simpo" (Meng et al. 2024), for pairs of completions. It needs no reference.
 #include "data/source_column.h"
 #include "posttrain/losses/pair_loss.h"
+#include "posttrain/losses/surrogate.h"
 
 namespace hone {
 namespace {
@@ -48,6 +49,7 @@ class Simpo : public Objective {
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);
     }
+    add_sampling_difference(batch, metrics);
     return sum * batch.scale;
   }
 

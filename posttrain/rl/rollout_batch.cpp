@@ -7,6 +7,7 @@
 #include "data/trajectory.h"
 #include "model/token_logprobs.h"
 #include "posttrain/losses/advantage.h"
+#include "posttrain/losses/top_entropy.h"
 #include "train/shared_scores.h"
 
 namespace hone {
@@ -55,8 +56,25 @@ void RolloutBatch::set_old_logp(Context& context, Model& model, double temperatu
   for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->columns.set(columns::old_logp, std::move(scores[i].logp));
 }
 
+void RolloutBatch::set_old_entropy(Context& context, Model& model, double temperature, const Ranks& ranks) {
+  std::vector<Sample*> samples;
+  std::vector<std::vector<int32_t>> sequences;
+  for (Group& group : groups)
+    for (Sample& sample : group.samples) {
+      samples.push_back(&sample);
+      sequences.push_back(sample.tokens);
+    }
+  std::vector<TokenLogprobs> scores =
+      shared_logprobs(ranks, context, model, sequences, {.temperature = temperature, .entropy = true});
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i]->columns.set(columns::old_logp, std::move(scores[i].logp));
+    samples[i]->columns.set(columns::old_entropy, std::move(scores[i].entropy));
+  }
+}
+
 std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count, LossUnit unit, uint64_t seed,
                                                                    uint64_t pass) const {
+  if (groups.empty()) return {};
   if (count == 1) return {samples()};
   std::vector<std::vector<const Sample*>> units;
   for (const Group& group : groups) {

@@ -16,6 +16,13 @@ class RolloutBatch {
   // Drops completions that could not be sampled, and groups without completions. An Error if nothing is left.
   explicit RolloutBatch(std::vector<Group> scored_groups);
 
+  // Of pairs, which may be none.
+  static RolloutBatch of_pairs(std::vector<Group> pairs) {
+    RolloutBatch out;
+    out.groups = std::move(pairs);
+    return out;
+  }
+
   std::vector<Group> groups;
 
   // Every sample, group by group.
@@ -27,8 +34,11 @@ class RolloutBatch {
   // copied. The other samples take a scoring pass, which the ranks share.
   void set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
                     bool exact_sampler = true, const Ranks& ranks = {});
+  // Writes old_logp and old_entropy of all samples by a scoring pass, which the ranks share: log-probs and entropies
+  // under the model as it is now.
+  void set_old_entropy(Context& context, Model& model, double temperature, const Ranks& ranks = {});
   // One epoch: the samples in a random order of (seed, pass), cut into `count` updates. If `unit` is pair, groups stay
-  // together and in order. A single update keeps the samples' own order.
+  // together and in order. A single update keeps the samples' own order. An update without samples is left out.
   std::vector<std::vector<const Sample*>> mini_batches(int64_t count, LossUnit unit, uint64_t seed,
                                                        uint64_t pass) const;
 
@@ -47,6 +57,8 @@ class RolloutBatch {
   std::vector<Json> sample_rows(int64_t step, int64_t count) const;
 
  private:
+  RolloutBatch() = default;
+
   Metrics dropped_counts_;  // of completions that could not be sampled
 };
 

@@ -86,4 +86,16 @@ RewardSpec reward_of_sources(const std::map<std::string, RewardSpec>& by_source)
   return out;
 }
 
+std::map<std::string, Metrics> weights_by_source(const std::map<std::string, RewardSpec>& by_source,
+                                                 const EnvironmentConfig& environment) {
+  std::map<std::string, Metrics> out;
+  for (const auto& [source, spec] : by_source) {
+    Metrics& weights = out[source];
+    if (spec.reward) weights = spec.reward->part_weights();
+    if (spec.reward && weights.empty()) weights[""] = 1;
+    if (environment) weights[environment.label()] = environment.reward_weight;
+  }
+  return out;
+}
+
 }  // namespace hone

@@ -1,4 +1,5 @@
-// Reinforcement learning on rewards: sample completions, score them, compute advantages, update the policy.
+// Learning from completions that the policy samples and a reward scores. Stage "rl": advantages of single completions.
+// Stage "online_dpo": preference pairs of a prompt's completions (Guo et al. 2024).
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -8,9 +9,9 @@
 #include "core/config/choice.h"
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
-#include "data/first_rows.h"
-#include "data/sources.h"
 #include "posttrain/data_completions.h"
+#include "posttrain/losses/group_pairs.h"
+#include "posttrain/losses/top_entropy.h"
 #include "posttrain/reference.h"
 #include "posttrain/rl/replica_backend.h"
 #include "posttrain/rl/reward_watch.h"
@@ -20,6 +21,7 @@
 #include "posttrain/rl/shared_rollouts.h"
 #include "posttrain/rl/source_reward.h"
 #include "posttrain/rl/worker_source.h"
+#include "posttrain/rl_sources.h"
 #include "train/loop.h"
 #include "train/objective.h"
 #include "train/parallel/zero.h"
@@ -54,33 +56,6 @@ StepReport combine(const std::vector<StepReport>& updates) {
   return out;
 }
 
-// What a source of tasks has of its own.
-struct RlSource : TaskSource {
-  PromptFormat format;
-  RewardSpec reward;
-};
-
-// The tasks of a source. An id begins with the name of its source, since two sources may read the same rows.
-std::vector<Task> load_source(const DataSource<RlSource>& source) {
-  std::vector<Task> out = load_tasks(source.settings);
-  if (source.name.empty()) return out;
-  for (Task& task : out) {
-    task.source = source.name;
-    task.id = concat(source.name, ":", task.id);
-  }
-  return out;
-}
-
-// Tokens of the longest prompt.
-int64_t longest_prompt(const std::vector<DataSource<RlSource>>& sources, const Tokenizer& tokenizer) {
-  int64_t out = 0;
-  for (const DataSource<RlSource>& source : sources) {
-    PromptEncoder encoder(source.settings.format, tokenizer);
-    for (const Task& task : load_source(source)) out = std::max(out, std::ssize(encoder.prompt(task)));
-  }
-  return out;
-}
-
 // The run-time objects of one run of the stage.
 struct Learning {
   StageContext& stage;
@@ -95,7 +70,13 @@ struct Learning {
 
 class Rl : public Stage {
  public:
-  Rl() { loop_.schedule = linear_decay(default_learning_rate); }
+  // learns_from: rewarded completions, or pairs of them.
+  explicit Rl(TrainingData learns_from) : learns_from_(learns_from) {
+    loop_.schedule = linear_decay(makes_pairs() ? online_dpo_learning_rate : default_learning_rate);
+    if (!makes_pairs()) return;
+    objective_ = Choice<ObjectiveSettings>("dpo");
+    actor_.num_generations = 2;
+  }
   void fields(Fields& f) override {
     tasks_.fields(f);
     rounds_.fields(f);
@@ -108,12 +89,15 @@ class Rl : public Stage {
     f("keep_rollouts", keep_rollouts_,
       "true: write all completions of a step with token ids, log-probs and advantages to rollouts/step-N.jsonl.gz");
     actor_.fields(f);
-    sources_.fields(f, own_source(), [](Fields& g, RlSource& source) { source_fields(g, source); });
+    sources_.fields(f, own_source(), [](Fields& g, RlSource& source) { source.source_fields(g); });
     objective_.fields(f, "objective", "what is optimized (hone list objectives)");
-    require_data(f, objective_.kind(), *objective_, TrainingData::rewarded);
-    f("critic", loop_.trainer.critic,
-      "value model of objectives that need values (ppo); their default learning_rate is 3e-6");
-    if (objective_->make({})->needs().critic) f.default_if_absent("learning_rate", ppo_learning_rate);
+    require_data(f, objective_.kind(), *objective_, learns_from_);
+    const Needs needs = objective_->make({})->needs();
+    if (makes_pairs())
+      pairs_.fields(f);
+    else
+      critic_fields(f, needs);
+    sync_.fields(f, needs.has(columns::reference_logp));
     loop_.fields(f, "rollout batches; each makes num_iterations * num_mini_batches optimizer updates");
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
     f.require("log_samples", log_samples_ >= -1, "log_samples must be -1 (all), 0 (none) or more");
@@ -122,11 +106,13 @@ class Rl : public Stage {
               "num_mini_batches must be in [1, prompts_per_step * num_generations]");
     f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1,
               "filter_groups needs num_generations above 1");
+    f.require("num_generations", !makes_pairs() || actor_.num_generations > 1,
+              "a pair needs two completions of a prompt: set num_generations to 2 or more");
     require_fit(f, "num_generations", {.group_size = actor_.num_generations});
     require_fit(f, "sampling", facts());
   }
-  std::string default_name() const override { return objective_.kind(); }
-  int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_all()); }
+  std::string default_name() const override { return concat(makes_pairs() ? "online_" : "", objective_.kind()); }
+  int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_rl_tasks(all_sources())); }
   PlannedStep planned_step(const ModelShape& model, const Tokenizer* tokenizer) const override {
     int64_t length = model.max_positions;
     if (tokenizer) {
@@ -134,19 +120,22 @@ class Rl : public Stage {
       length = length > 0 && longest > 0 ? std::min(length, longest) : std::max(length, longest);
     }
     const std::shared_ptr<const Objective> objective = objective_->make(facts());
-    return {
-        .sequences = (rounds_.prompts_per_step * actor_.num_generations + num_mini_batches_ - 1) / num_mini_batches_,
-        .length = length,
-        .updates = num_iterations_ * num_mini_batches_,
-        .objective = objective,
-        .trainer = &loop_.trainer,
-        .reference = objective->needs().has(columns::reference_logp),
-        .rollout = true,
-        .dealt_prompts =
-            rollouts_.max_staleness == 0 || rollouts_.deterministic ? rounds_.prompts_per_step : int64_t{0},
-        .scores_samples = facts().off_policy,
-        .evaluates = loop_.eval_steps > 0,
-        .max_versions_in_flight = rollouts_.max_versions_in_flight()};
+    const int64_t sampled = rounds_.prompts_per_step * actor_.num_generations,
+                  pairs = std::min(pairs_.pairs_per_prompt, actor_.num_generations / 2),
+                  units = makes_pairs() ? rounds_.prompts_per_step * pairs : sampled;
+    return {.sequences = (units + num_mini_batches_ - 1) / num_mini_batches_ * (makes_pairs() ? 2 : 1),
+            .length = length,
+            .updates = num_iterations_ * num_mini_batches_,
+            .sampled = makes_pairs() ? sampled : 0,
+            .objective = objective,
+            .trainer = &loop_.trainer,
+            .reference = objective->needs().has(columns::reference_logp),
+            .rollout = true,
+            .dealt_prompts =
+                rollouts_.max_staleness == 0 || rollouts_.deterministic ? rounds_.prompts_per_step : int64_t{0},
+            .scores_samples = facts().off_policy || objective->needs().has(columns::old_entropy),
+            .evaluates = loop_.eval_steps > 0,
+            .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
   void resolve(const StageSettings& settings) override {
     exact_engine_ = settings.rollout->exact();
@@ -155,13 +144,17 @@ class Rl : public Stage {
   std::vector<std::string> warnings() const override {
     std::vector<std::string> out = loop_.warnings();
     std::ranges::copy(objective_->warnings(facts()), std::back_inserter(out));
+    if (loop_.steps > 0 && critic_warmup_ >= loop_.steps)
+      out.push_back(
+          concat("critic_warmup = ", critic_warmup_, " of ", loop_.steps, " steps: the policy's weights never change"));
     return out;
   }
   void check(const StageCheck& check) const override {
     check.problems.attempt("", [&] { check_device(check.settings); });
     check.problems.attempt("", [&] { check_workers(*check.settings.rollout); });
+    sync_.check(check);
     check.problems.attempt("critic", [&] { check_critic(loop_.trainer.critic, vocab_size(check)); });
-    for (const DataSource<RlSource>& source : all_sources()) check_source(check, source);
+    check_rl_sources(check, all_sources(), actor_.environment);
   }
 
   const PromptFormat* prompt_format() const override {
@@ -169,27 +162,12 @@ class Rl : public Stage {
   }
   // The prompts of the first tasks.
   std::vector<ShownSample> show(const ShowRequest& request) const override {
-    std::vector<ShownSample> out;
-    std::vector<DataSource<RlSource>> sources = all_sources();
-    for (DataSource<RlSource>& source : sources) {
-      RowSource& rows = source.settings.rows;
-      if (rows.limit == 0 || rows.limit > request.rows) rows.limit = request.rows;
-      PromptEncoder encoder(source.settings.format, request.tokenizer);
-      for (const Task& task : load_source(source)) {
-        ShownSample shown{.where = task.id, .part = "prompt", .sample = {}, .roles = encoder.prompt_roles(task)};
-        shown.sample.tokens = encoder.prompt(task);
-        shown.sample.columns.assign(columns::mask, shown.sample.tokens.size(), 0);
-        shown.full_length = std::ssize(shown.sample.tokens);
-        if (!task.answer.empty()) shown.note = "answer: " + task.answer;
-        out.push_back(std::move(shown));
-      }
-    }
-    return out;
+    return show_prompts(all_sources(), request);
   }
 
   void run(StageContext& stage) const override {
     std::vector<MixturePart> parts;
-    const std::vector<Task> tasks = load_all(&parts);
+    const std::vector<Task> tasks = load_rl_tasks(all_sources(), &parts);
     log::info("rl: ", tasks.size(), " tasks");
     if (parts.size() > 1)
       for (const MixturePart& part : parts) log::info("rl: source ", part.name, ": ", part.count);
@@ -198,18 +176,14 @@ class Rl : public Stage {
     log_distribution(objective.needs());
     auto* const taught = dynamic_cast<TeacherObjective*>(made.get());
     if (taught) taught->load_teacher(stage);
-    const uint64_t seed = stage.seed;
     CollectorConfig actor_config = actor_;
-    std::map<std::string, RewardSpec> source_rewards;
-    for (const DataSource<RlSource>& source : all_sources()) {
+    for (const DataSource<RlSource>& source : all_sources())
       actor_config.source_formats[source.name] = source.settings.format;
-      source_rewards[source.name] = source.settings.reward;
-    }
-    actor_config.reward = reward_of_sources(source_rewards);
+    actor_config.reward = reward_of_sources(rewards_by_source());
     actor_config.max_positions = stage.model->shape().max_positions;
     if (actor_config.reward.reward)
       actor_config.reward.reward->begin({.folder = stage.run_folder, .rank = stage.ranks.rank()});
-    actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
+    actor_config.sampling.seed ^= static_cast<int64_t>(stage.sampling_seed >> 1);
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
     loop.trainer.temperature = temperature();
@@ -219,7 +193,7 @@ class Rl : public Stage {
     std::unique_ptr<Reference> reference;
     if (objective.needs().has(columns::reference_logp))
       reference = std::make_unique<Reference>(stage, loop.trainer.temperature);
-    TaskSchedule rounds(rounds_, tasks, seed, parts);
+    TaskSchedule rounds(rounds_, tasks, stage.data_seed, parts);
     WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
     const bool dealt = deals_rollouts(stage);
@@ -240,6 +214,7 @@ class Rl : public Stage {
                       .rollouts = rollouts,
                       .exact = stage.rollout->exact() && actor_.sampling.distribution_changes().empty()};
     std::map<std::string, Stateful*> sections{{"objective", &objective}};
+    if (sync_.sync_ref_model) sections["reference"] = reference.get();
     if (rollouts.queue()) sections["rounds"] = rollouts.queue();
     train_loop(stage, loop, trainer, sections,
                [&](int64_t step, double learning_rate) { return make_step(learning, step, learning_rate); });
@@ -248,6 +223,18 @@ class Rl : public Stage {
   }
 
  private:
+  bool makes_pairs() const { return learns_from_ == TrainingData::pairs; }
+  void critic_fields(Fields& f, const Needs& needs) {
+    f("critic", loop_.trainer.critic,
+      "value model of objectives that need values (ppo); their default learning_rate is 3e-6");
+    if (needs.critic) f.default_if_absent("learning_rate", ppo_learning_rate);
+    f("critic_warmup", critic_warmup_,
+      "first steps that train the critic alone: the policy samples and is measured, and its weights and optimizer "
+      "states do not change");
+    f.require("critic_warmup", critic_warmup_ >= 0, "critic_warmup must be 0 or more");
+    f.require("critic_warmup", critic_warmup_ == 0 || needs.critic,
+              concat(objective_.kind(), " has no critic to warm up: remove critic_warmup, or use objective ppo"));
+  }
   static void check_workers(const RolloutConfig& rollout) {
     if (const std::string& file = rollout.pool.worker_key_file; !file.empty()) read_keys(expand_path(file));
     HONE_CHECK(
@@ -274,85 +261,18 @@ class Rl : public Stage {
     out.reward = actor_.reward;
     return out;
   }
-  static void source_fields(Fields& f, RlSource& source) {
-    source.fields(f);
-    source.format.fields(f);
-    // Read into a reward of its own, so that an absent kind leaves the stage's.
-    f.table(
-        "reward",
-        [&](Fields& g) {
-          if (g.reading()) source.reward = {};
-          source.reward.fields(g, true);
-        },
-        "scores the completions; absent = the stage's reward");
-  }
   std::vector<DataSource<RlSource>> all_sources() const { return sources_.all(own_source()); }
-  // The tasks of all sources, source by source.
-  std::vector<Task> load_all(std::vector<MixturePart>* parts = nullptr) const {
-    std::vector<Task> out;
-    for (const DataSource<RlSource>& source : all_sources()) {
-      std::vector<Task> tasks = load_source(source);
-      if (parts) parts->push_back({.name = source.name, .count = std::ssize(tasks), .weight = source.weight});
-      std::ranges::move(tasks, std::back_inserter(out));
-    }
-    return out;
-  }
-
-  void check_source(const StageCheck& check, const DataSource<RlSource>& source) const {
-    const Problems problems =
-        check.problems.below(source.key, source.name.empty() ? "" : concat("source ", source.name, ": "));
-    const std::optional<Task> first = first_task(problems, check.tokenizer, source);
-    const EnvironmentConfig& environment = actor_.environment;
-    check.problems.attempt("environment", [&] {
-      environment.check(first ? &*first : nullptr);
-      if (environment && check.tokenizer)
-        TrajectoryEncoder(source.settings.format, *check.tokenizer, environment.tool_parser)
-            .check(first ? &*first : nullptr);
-    });
-    problems.attempt("reward", [&] {
-      const RewardSpec& reward = source.settings.reward;
-      if (environment && !reward.reward) return check_no_rewards();
-      HONE_CHECK(reward.reward,
-                 "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
-      reward.check({.task = first ? &*first : nullptr, .is_made_earlier = check.is_made_earlier});
-    });
-  }
-
-  // An environment's rewards suffice, but a source without a reward cannot stand beside one with a reward.
-  void check_no_rewards() const {
-    for (const DataSource<RlSource>& source : all_sources())
-      HONE_CHECK(!source.settings.reward.reward, "rl: source ", source.name,
-                 " has a reward and another source has none: give all of them a reward, or none");
-  }
-
-  // Reads and encodes the first task of each file, and reads the others. Returns the first task that has no problem.
-  static std::optional<Task> first_task(const Problems& problems, const Tokenizer* tokenizer,
-                                        const DataSource<RlSource>& source) {
-    std::optional<PromptEncoder> encoder;
-    if (tokenizer)
-      problems.attempt(source.settings.format.key(), [&] { encoder.emplace(source.settings.format, *tokenizer); });
-    std::optional<Task> first;
-    const RowSource& all_rows = source.settings.rows;
-    const char* key = all_rows.files.empty() ? "generator" : "files";
-    const size_t before = problems.size();
-    each_first_row(all_rows, [&](const RowSource& rows) {
-      problems.attempt(key, [&] {
-        DataSource<RlSource> one = source;
-        one.settings.rows = rows;
-        Task task = load_source(one).front();
-        if (encoder) encoder->prompt(task);
-        if (!first) first = std::move(task);
-      });
-    });
-    if (problems.size() == before) problems.attempt(key, [&] { check_all_rows(all_rows); });
-    return first;
-  }
-
   RunFacts facts() const {
     const SamplingParams& sampling = actor_.sampling;
     return {.off_policy = rollouts_.max_staleness > 0 || !exact_engine_ || !sampling.distribution_changes().empty(),
             .temperature = sampling.top_k == 1 ? 0 : sampling.temperature,
-            .group_size = actor_.num_generations};
+            .group_size = actor_.num_generations,
+            .reward_weights = weights_by_source(rewards_by_source(), actor_.environment)};
+  }
+  std::map<std::string, RewardSpec> rewards_by_source() const {
+    std::map<std::string, RewardSpec> out;
+    for (const DataSource<RlSource>& source : all_sources()) out[source.name] = source.settings.reward;
+    return out;
   }
   // Validates the objective under these facts.
   void require_fit(Fields& f, const char* key, const RunFacts& facts) const {
@@ -414,29 +334,46 @@ class Rl : public Stage {
     }
   }
 
-  StepReport learn(Learning& of, RolloutBatch& experience, int64_t step, double learning_rate) const {
+  // Fills the columns that the objective needs, and computes advantages.
+  void credit(Learning& of, RolloutBatch& batch, int64_t step, MetricSums& metrics) const {
     StageContext& stage = of.stage;
     const Needs needs = of.objective.needs();
-    of.watch.observe(experience.groups);
     if (of.taught && of.taught->sampled_share() < 1)
-      use_data_completions(experience.groups, of.taught->sampled_share(), *stage.tokenizer, stage.seed,
+      use_data_completions(batch.groups, of.taught->sampled_share(), *stage.tokenizer, stage.data_seed,
                            static_cast<uint64_t>(step));
-    if (needs.has(columns::teacher_logp)) of.taught->write_teacher_logp(stage, experience.groups, temperature());
-    if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
-      experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact, stage.ranks);
-    if (of.reference) of.reference->score_into(experience.groups);
-    if (needs.critic) experience.set_values(shared_values(stage.ranks, of.trainer, experience.samples()));
-    MetricSums credit;
-    of.objective.compute_advantages(experience.groups, credit);
+    if (needs.has(columns::teacher_logp)) of.taught->write_teacher_logp(stage, batch.groups, temperature());
+    if (needs.has(columns::old_entropy))
+      batch.set_old_entropy(stage.context, *stage.model, temperature(), stage.ranks);
+    else if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
+      batch.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact, stage.ranks);
+    if (of.reference) of.reference->score_into(batch.groups);
+    if (needs.critic) batch.set_values(shared_values(stage.ranks, of.trainer, batch.samples()));
+    of.objective.compute_advantages(batch.groups, metrics);
+  }
+
+  // A step without a pair makes no update.
+  StepReport learn(Learning& of, RolloutBatch& experience, int64_t step, double learning_rate) const {
+    StageContext& stage = of.stage;
+    of.watch.observe(experience.groups);
+    MetricSums credited;
+    Metrics paired;
+    std::optional<RolloutBatch> pairs;
+    if (makes_pairs()) pairs = RolloutBatch::of_pairs(make_pairs(experience.groups, pairs_, paired));
+    RolloutBatch& trained = pairs ? *pairs : experience;
+    credit(of, trained, step, credited);
     if (keep_rollouts_ && stage.ranks.is_first())
       write_rollouts(stage.run_folder, stage.first_step + step + 1, experience.groups);
+    const Updated updated = step < critic_warmup_ ? Updated::critic : Updated::all;
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-      for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.unit, stage.seed,
-                                                      static_cast<uint64_t>(step * num_iterations_ + epoch)))
-        updates.push_back(of.trainer.step(mini, of.objective, learning_rate));
+      for (const auto& mini : trained.mini_batches(num_mini_batches_, of.objective.needs().unit, stage.data_seed,
+                                                   static_cast<uint64_t>(step * num_iterations_ + epoch)))
+        updates.push_back(of.trainer.step(mini, of.objective, learning_rate, updated));
+    if (sync_.due(step + 1)) of.reference->move_toward(*stage.model, sync_.ref_model_mixup_alpha);
     StepReport report = combine(updates);
-    report.metrics.merge(credit.means());
+    report.learning_rate = learning_rate;
+    report.metrics.merge(credited.means());
+    report.metrics.merge(paired);
     report.metrics.merge(experience.metrics());
     for (const Json& row : experience.sample_rows(stage.first_step + step + 1, log_samples_)) stage.log.sample(row);
     return report;
@@ -467,21 +404,29 @@ class Rl : public Stage {
   }
 
   // TRL's.
-  static constexpr double default_learning_rate = 1e-6, ppo_learning_rate = 3e-6;
+  static constexpr double default_learning_rate = 1e-6, ppo_learning_rate = 3e-6, online_dpo_learning_rate = 5e-7;
 
+  const TrainingData learns_from_;
   TaskSource tasks_;
   Sources<RlSource> sources_;
   TaskScheduleConfig rounds_;
   RolloutQueueConfig rollouts_;
   CollectorConfig actor_;
   Choice<ObjectiveSettings> objective_{"grpo"};
+  PairRules pairs_;
+  ReferenceSync sync_;
   bool exact_engine_ = true;  // [rollout] samples with the learner's arithmetic
   LoopConfig loop_;
-  int64_t num_iterations_ = 1, num_mini_batches_ = 1, log_samples_ = 64;
+  int64_t num_iterations_ = 1, num_mini_batches_ = 1, log_samples_ = 64, critic_warmup_ = 0;
   bool keep_rollouts_ = false;
 };
 
-[[maybe_unused]] const bool added = stages().add("rl", [] { return std::unique_ptr<Stage>(new Rl); });
+template <TrainingData learns_from>
+std::unique_ptr<Stage> make_stage() {
+  return std::make_unique<Rl>(learns_from);
+}
+[[maybe_unused]] const bool added = stages().add("rl", make_stage<TrainingData::rewarded>) &&
+                                    stages().add("online_dpo", make_stage<TrainingData::pairs>);
 
 }  // namespace
 }  // namespace hone

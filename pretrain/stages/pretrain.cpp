@@ -76,7 +76,7 @@ class Pretrain : public Stage {
     loop.trainer.micro_batch_multiple = stage.micro_batch_multiple;
     const std::unique_ptr<StepExchange> exchange = make_exchange(stage.ranks, stage.zero);
     Trainer trainer(stage.context, *stage.model, loop.trainer, exchange.get());
-    const uint64_t seed = stage.seed;
+    const uint64_t seed = stage.data_seed;
     TokenLoader windows(tokens, max_length_, seed);
     IndexLoader documents(tokens.num_documents(), seed);
     std::vector<Sample> samples(static_cast<size_t>(batch_size_));

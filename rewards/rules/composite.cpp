@@ -114,6 +114,11 @@ class Composite : public Reward {
   bool on_host() const override {
     return std::all_of(parts_.begin(), parts_.end(), [](const CompositePart& part) { return part.reward->on_host(); });
   }
+  Metrics part_weights() const override {
+    Metrics out;
+    for (size_t p = 0; p < names_.size(); ++p) out[names_[p]] = parts_[p].weight;
+    return out;
+  }
   int64_t concurrency() const override {
     int64_t most = 0;
     for (const CompositePart& part : parts_) most = std::max(most, part.reward->concurrency());

@@ -107,6 +107,33 @@ TEST(JudgeRun, HoneRewardComparesTheRowsOfAProblem) {
   EXPECT_EQ(scores, (std::vector<Json>{0.0, 1.0, 0.5, nullptr}));
 }
 
+// The judge prefers the longer of two completions: a completion's reward is the share of comparisons that it wins.
+TEST(JudgeRun, OnlineDpoMakesPairsByAPairwiseJudge) {
+  const TemporaryFolder folder;
+  const JudgeServer server([](const std::string& question, const Json&) {
+    const size_t a = between(question, "<response_A>\n", "\n</response_A>").size();
+    const size_t b = between(question, "<response_B>\n", "\n</response_B>").size();
+    return judge_response(a == b ? "[[C]]" : a > b ? "[[A]]" : "[[B]]");
+  });
+  write_rows(folder.path());
+  std::string text = recipe(
+      concat("steps = 2\nkeep_rollouts = true\nreward = {kind = 'judge', mode = 'pairwise', ", server.keys(), "}\n"));
+  text.replace(text.find("kind = \"rl\"\nobjective = \"grpo\""), 30, "kind = \"online_dpo\"");
+  std::ofstream(folder.path() / "recipe.toml") << in_folder(text, folder.path());
+  const Finished done =
+      run_hone({"run", (folder.path() / "recipe.toml").string(), "runs=" + folder.path().string(), "name=run"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  std::vector<double> margins;
+  read_jsonl(folder.path() / "run/metrics.jsonl", [&](const Json& row, int64_t) {
+    if (const Json* margin = row.find("objective/scores_margin")) margins.push_back(margin->as_double());
+  });
+  ASSERT_FALSE(margins.empty());
+  for (const double margin : margins) {
+    EXPECT_GT(margin, 0);
+    EXPECT_LE(margin, 1);
+  }
+}
+
 class JudgeResume : public WholeRun {
  protected:
   JudgeResume() : WholeRun(recipe("steps = 6\nsave_steps = 2\n")) { write_rows(folder.path()); }

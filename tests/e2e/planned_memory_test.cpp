@@ -49,6 +49,8 @@ num_generations = 8
 micro_batch_tokens = 512
 steps = 2
 beta = 0.1   # gives equal rewards a gradient
+sync_ref_model = true
+ref_model_sync_steps = 1
 sampling = { max_tokens = 63, ignore_eos = true }   # the model's positions end each completion
 reward = { kind = "number" }
 )";

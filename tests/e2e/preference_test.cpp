@@ -95,6 +95,17 @@ TEST_F(PreferenceRecipes, KtoLearnsFromSingleReplies) {
   for (const double kl : kto.values("kl")) EXPECT_GE(kl, 0);
 }
 
+TEST(OnlineDpoRecipe, RewardsRiseAndTheSamplersLogProbsAreTheLearners) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const RecipeRun run(data, "preference/online_dpo", {"stage.0.steps=60"});
+  const auto [first, last] = run.first_and_last("reward", 10);
+  EXPECT_GT(last, 1.5 * first);
+  EXPECT_EQ(run.values("sampling/sampling_logp_difference/max"), std::vector<double>(60, 0.0));
+  for (const double share : run.values("pairs/prompts_ratio")) EXPECT_GT(share, 0);
+  for (const double margin : run.values("objective/scores_margin")) EXPECT_GT(margin, 0);
+  EXPECT_EQ(run.values("logps/chosen").size(), 60u);
+}
+
 TEST_F(PreferenceRecipes, KilledAndResumedIsTheUninterruptedRun) {
   HONE_SHARED_OR_SKIP(data, "data");
   for (const char* name : {"dpo", "kto"}) {

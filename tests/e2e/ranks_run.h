@@ -102,7 +102,8 @@ reward = { kind = "length", limit = 6, target = 3 }
 // A test with that recipe and its files, on a device: "cpu" or "cuda".
 class RanksRun : public WholeRun {
  protected:
-  explicit RanksRun(const std::string& device) : WholeRun(ranks_recipe), device_(device) {
+  explicit RanksRun(const std::string& device, const std::string& recipe = ranks_recipe)
+      : WholeRun(recipe), device_(device) {
     std::ofstream pairs(folder.path() / "pairs.jsonl");
     for (int i = 0; i < 9; ++i)
       pairs << R"({"prompt": "1+)" << i << R"(=", "chosen": ")" << i + 1 << R"(", "rejected": "0"})" << '\n';

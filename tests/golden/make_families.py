@@ -1,4 +1,4 @@
-"""Writes logits and gradients of tiny models as transformers computes them: python3 make_families.py FOLDER (needs torch and transformers).
+"""Writes logits and gradients of tiny models as transformers computes them: python3 make_families.py FOLDER [FAMILY...] (needs torch and transformers).
 
 A weight is a function of its name and place, here and in tests/core/model/golden.h, so that the files hold results alone. The loss is the mean negative
 log-likelihood of every token but a sequence's first.
@@ -9,11 +9,28 @@ from safetensors.torch import save_file
 M = 2**32
 LLAMA = dict(vocab_size=48, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
              max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=100.0, tie_word_embeddings=False, hidden_act='silu')
+GEMMA = {k: v for k, v in LLAMA.items() if k not in ('hidden_act', 'tie_word_embeddings')}
+GEMMA |= dict(hidden_activation='gelu_pytorch_tanh', tie_word_embeddings=True, query_pre_attn_scalar=12, sliding_window=5)
 CONFIGS = {
     'llama': dict(LLAMA, model_type='llama'),
     'qwen2': dict(LLAMA, model_type='qwen2', tie_word_embeddings=True, use_sliding_window=False),
     'qwen3': dict(LLAMA, model_type='qwen3', tie_word_embeddings=True, use_sliding_window=False),
     'mistral': dict(LLAMA, model_type='mistral', sliding_window=5),
+    'olmo2': dict(LLAMA, model_type='olmo2'),
+    'smollm3': dict(LLAMA, model_type='smollm3', tie_word_embeddings=True, num_hidden_layers=3, no_rope_layers=[1, 0, 1], use_sliding_window=True,
+                    sliding_window=5),
+    'phi3': dict(LLAMA, model_type='phi3', sliding_window=6, original_max_position_embeddings=32, partial_rotary_factor=0.5,
+                 rope_scaling=dict(type='longrope', short_factor=[1.1, 1.7], long_factor=[2.0, 4.0])),
+    'gemma2': dict(GEMMA, model_type='gemma2', attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    'gemma3_text': dict(GEMMA, model_type='gemma3_text', num_hidden_layers=3, sliding_window_pattern=2, rope_local_base_freq=50.0,
+                        rope_scaling=dict(rope_type='linear', factor=2.0)),
+    'qwen3_moe': dict(LLAMA, model_type='qwen3_moe', num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=10,
+                      norm_topk_prob=True, mlp_only_layers=[1], router_aux_loss_coef=0.5),
+    'qwen2_moe': dict(LLAMA, model_type='qwen2_moe', num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10, shared_expert_intermediate_size=14,
+                      router_aux_loss_coef=0.5),
+    'olmoe': dict(LLAMA, model_type='olmoe', intermediate_size=12, num_experts=8, num_experts_per_tok=3, router_aux_loss_coef=0.5),
+    'mixtral': dict(LLAMA, model_type='mixtral', intermediate_size=16, num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.5,
+                    sliding_window=None),
     'gpt2': dict(model_type='gpt2', vocab_size=48, n_embd=24, n_inner=40, n_layer=2, n_head=3, n_positions=64, layer_norm_epsilon=1e-5,
                  activation_function='gelu_new', tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
 }
@@ -36,32 +53,57 @@ def weight(name, shape):
     return (1 + 0.4 * u if name.endswith('.weight') else 0.4 * u).float()
 
 
+def parts(model, key, p):
+    """The tensors of the file that a parameter stands for, as (name, view): experts are apart in the file."""
+    if '.mlp.experts.' not in key: return [(key.replace('.mlp.gate.', '.block_sparse_moe.gate.') if model == 'mixtral' else key, p)]
+    mixtral = model == 'mixtral'
+    prefix = key.rsplit('.', 1)[0].replace('.mlp.', '.block_sparse_moe.') if mixtral else key.rsplit('.', 1)[0]
+    out = []
+    for e in range(p.shape[0]):
+        if key.endswith('down_proj'): out.append((f'{prefix}.{e}.{"w2" if mixtral else "down_proj"}.weight', p[e]))
+        else:
+            gate, up = p[e].chunk(2)
+            out += [(f'{prefix}.{e}.{"w1" if mixtral else "gate_proj"}.weight', gate), (f'{prefix}.{e}.{"w3" if mixtral else "up_proj"}.weight', up)]
+    return out
+
+
 def worst(actual, expected): return ((actual - expected).abs().max() / expected.abs().max()).item()
 
 
-def main(folder):
+def main(folder, names):
     folder.mkdir(parents=True, exist_ok=True)
     ids = torch.tensor([[(7 * t * t + 11 * s + 3 * t) % 48 for t in range(14)] for s in range(2)])
-    for name, keys in CONFIGS.items():
-        config = transformers.AutoConfig.for_model(**keys, bos_token_id=None, eos_token_id=None)
+    for name in names or CONFIGS:
+        keys = CONFIGS[name]
+        config = transformers.AutoConfig.for_model(**keys, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+        config._experts_implementation = 'eager'
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation='eager').float().eval()
         with torch.no_grad():
-            for key, p in model.named_parameters(): p.copy_(weight(key, p.shape))
-        logits = model(ids, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 48), ids[:, 1:].reshape(-1))
-        loss.backward()
+            for key, p in model.named_parameters():
+                for part, view in parts(name, key, p): view.copy_(weight(part, view.shape))
+        def run():
+            """Logits, the auxiliary loss of the routers, and the gradient of the loss."""
+            result = model(ids, use_cache=False, **({'output_router_logits': True} if 'router_aux_loss_coef' in keys else {}))
+            aux = result.aux_loss if 'router_aux_loss_coef' in keys else torch.zeros(())
+            logits = result.logits.float()
+            loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 48), ids[:, 1:].reshape(-1))
+            (loss + keys.get('router_aux_loss_coef', 0) * aux).backward()
+            return logits, loss, aux
+        logits, loss, aux = run()
         out = {'input_ids': ids.int(), 'logits': logits.detach(), 'loss': loss.detach().reshape(1)}
-        for key, p in model.named_parameters(): out['grad.' + key] = p.grad.clone()
+        if 'router_aux_loss_coef' in keys: out['aux_loss'] = aux.detach().reshape(1)
+        for key, p in model.named_parameters():
+            for part, grad in parts(name, key, p.grad): out['grad.' + part] = grad.clone()
         # How far plain bf16 is from that, by the measure of the tests.
         model.zero_grad()
         model.bfloat16()
-        logits = model(ids, use_cache=False).logits.float()
-        torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 48), ids[:, 1:].reshape(-1)).backward()
+        logits = run()[0]
         rounded = {'logits': worst(logits.detach(), out['logits']),
-                   'gradients': max(worst(p.grad.float(), out['grad.' + key]) for key, p in model.named_parameters())}
+                   'gradients': max(worst(grad.float(), out['grad.' + part]) for key, p in model.named_parameters()
+                                    for part, grad in parts(name, key, p.grad))}
         save_file({k: v.contiguous() for k, v in out.items()}, str(folder / f'{name}.safetensors'),
-                  metadata={'config': json.dumps(keys), 'bf16_errors': json.dumps(rounded)})
+                  metadata={'config': json.dumps(keys | ({'router_aux_loss_scope': 'micro_batch'} if 'router_aux_loss_coef' in keys else {})), 'bf16_errors': json.dumps(rounded)})
         print(rounded, name, loss.item(), sum(p.numel() for p in model.parameters()))
 
 
-if __name__ == '__main__': main(pathlib.Path(sys.argv[1]))
+if __name__ == '__main__': main(pathlib.Path(sys.argv[1]), sys.argv[2:])

@@ -2,11 +2,13 @@
 // straight into its sum then (kernels/adds_once.h).
 #include "kernels/elementwise/embedding.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/moe/grouped_gemm.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/qkv.h"
 #include "tests/gpu/gpu_check.h"
 #include "tests/kernels/adds_once_check.h"
+#include "tests/kernels/moe/experts.h"
 
 namespace hone::test {
 namespace {
@@ -47,6 +49,19 @@ void check_products() {
                                 {8192, 1536, 8960},
                                 {8192, 6144, 4096}})
     check_product(DType::bf16, M, N, K);
+}
+
+void check_grouped_product() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [tokens, N, K] : {std::array<int64_t, 3>{3, 24, 40}, {2000, 200, 136}, {500, 33, 7}}) {
+      const int64_t E = 5, k = 2, rows = tokens * k;
+      const Dispatched sorted(random_experts(tokens, k, E, 1), E);
+      const OnGpu x(rounded(normals({rows, K}, 1), dtype), dtype), dy(rounded(normals({rows, N}, 2), dtype), dtype),
+          offsets(sorted.offsets);
+      check({Floats({E, N, K})}, [&](auto& grads) {
+        grouped_gemm_backward_weight(*gpu(), {.dw = grads[0], .dy = dy, .x = x, .offsets = offsets});
+      });
+    }
 }
 
 void check_rmsnorm() {
@@ -114,6 +129,7 @@ void check_embedding() {
 TEST(AddsOnceOnGpu, DeclaredOpsDo) {
   HONE_GPU_OR_SKIP();
   expect_declared_ops_add_once(DeviceKind::cuda, {{"gemm_backward_weight", check_products},
+                                                  {"grouped_gemm_backward_weight", check_grouped_product},
                                                   {"rmsnorm_backward", check_rmsnorm},
                                                   {"layernorm_backward", check_layernorm},
                                                   {"qkv_backward", check_qkv},

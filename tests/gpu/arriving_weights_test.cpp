@@ -70,7 +70,7 @@ TEST(ArrivingWeightsOnGpu, ANormReadsThemWhole) {
   const OnGpu x(normals({rows, dim}, 1), DType::bf16);
   ArrivingWeights weights(normals({dim}, 2), DType::bf16);
   weights.expect_same(OnGpu::poisoned({rows, dim}, DType::bf16),
-                      [&](const OnGpu& y, const OnGpu& w) { rmsnorm_forward(*gpu(), y, Tensor(), x, w, 1e-6f); });
+                      [&](const OnGpu& y, const OnGpu& w) { rmsnorm_forward(*gpu(), y, Tensor(), x, w, 1e-6f, 0.0f); });
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ inline Json gpu_config(const std::string& family, int64_t dim = 16) {
                                     {"head_dim", dim},
                                     {"max_position_embeddings", 512},
                                     {"sliding_window", 37},
+                                    {"query_pre_attn_scalar", dim},
+                                    {"attn_logit_softcapping", 2.0},
+                                    {"final_logit_softcapping", 4.0},
                                     {"n_embd", width},
                                     {"n_head", 3},
                                     {"n_positions", 512}});

@@ -36,7 +36,8 @@ Outcome outcome(Context& context, Model& model, const std::vector<std::vector<in
                             .hidden = hidden,
                             .w = head.value,
                             .targets = targets,
-                            .inv_temperature = 0.8f});
+                            .inv_temperature = 0.8f,
+                            .softcap = model.shape().logit_softcap});
   model.zero_grad(context);
   const LogprobGrad grad{upload(context, arena, std::span<const float>(weights)),
                          upload(context, arena, std::span<const float>(entropy_weights))};
@@ -48,7 +49,8 @@ Outcome outcome(Context& context, Model& model, const std::vector<std::vector<in
                              .hidden = hidden,
                              .w = head.value,
                              .targets = targets,
-                             .inv_temperature = 0.8f});
+                             .inv_temperature = 0.8f,
+                             .softcap = model.shape().logit_softcap});
   pass.backward(dhidden);
   return {on_host(context, logp), on_host(context, entropy), on_host(context, model.flat_grads())};
 }

@@ -165,6 +165,35 @@ TEST(RmspropOnGpu, HasTheSpecificationsBits) {
         });
 }
 
+TEST(AdagradOnGpu, HasTheSpecificationsBits) {
+  HONE_GPU_OR_SKIP();
+  for (const int64_t n : sizes)
+    for (const bool first : {false, true})
+      expect_equal_bits(n, {magnitudes(n, 2)}, DType::f32,
+                        [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
+                          adagrad_update(
+                              context,
+                              {.range = range,
+                               .sum = states[0],
+                               .step = {.learning_rate = 0.1f, .weight_decay = 0.1f, .initial = 0.5f, .first = first}});
+                        });
+}
+
+TEST(LionOnGpu, HasTheSpecificationsBits) {
+  HONE_GPU_OR_SKIP();
+  for (const int64_t n : sizes)
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t place : {0, 6})  // a draw begins at a multiple of 4
+        expect_equal_bits(
+            n, {rounded(normals({n}, 2), dtype)}, dtype,
+            [&](Context& context, ParamRange range, const std::vector<Tensor>& states) {
+              range.first = place;
+              lion_update(context, {.range = range,
+                                    .m = states[0],
+                                    .step = {.learning_rate = 0.1f, .weight_decay = 0.1f, .seed = 3, .stream = 4}});
+            });
+}
+
 // `count` f64 numbers on the GPU.
 class Pieces {
  public:

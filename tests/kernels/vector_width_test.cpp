@@ -52,11 +52,11 @@ std::vector<Floats> row_results() {
   const Floats x = normals({R, D}, 1), w = normals({D}, 2), dy = normals({R, D}, 3);
   Floats y = poisoned({R, D}), rstd = poisoned({R}), dx = y, dw({D}), activated = poisoned({R, D / 2}), gelu = y,
          dgate_up = y;
-  rmsnorm_forward(cpu(), y, rstd, x, w, 1e-5f);
+  rmsnorm_forward(cpu(), y, rstd, x, w, 1e-5f, 0.0f);
   rmsnorm_backward(cpu(), {.dx = dx, .dw = dw, .dy = dy, .x = x, .rstd = rstd, .w = w, .accumulate = false});
-  swiglu_forward(cpu(), activated, x);
-  swiglu_backward(cpu(), dgate_up, Tensor(), activated, x);
-  gelu_forward(cpu(), gelu, x);
+  glu_forward(cpu(), activated, x, Activation::silu);
+  glu_backward(cpu(), dgate_up, Tensor(), activated, x, Activation::silu);
+  activation_forward(cpu(), gelu, x, Activation::gelu_tanh);
   double squares = 0;
   sum_squares(cpu(), Tensor(&squares, DType::f64, DeviceKind::cpu, {1}), x.tensor().view({R * D}), 8192);
   return {y, rstd, dx, dw, activated, dgate_up, gelu, Floats({1}, static_cast<float>(squares))};

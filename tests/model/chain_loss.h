@@ -11,7 +11,8 @@
 
 namespace hone::test {
 
-// A loss that reads every log-prob and entropy with a different weight, and its gradient.
+// A loss that reads every log-prob and entropy with a different weight, plus the losses made inside layers, and its
+// gradient.
 class ChainLoss {
  public:
   ChainLoss(Context& context, Model& model, std::span<const BatchPart> parts)
@@ -24,7 +25,9 @@ class ChainLoss {
     targets_ = upload(context, arena_, std::span<const int32_t>(targets));
     for (int64_t t = 0; t < count; ++t)
       weights_.push_back(std::sin(static_cast<float>(t) + 1)),
-          entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t)));
+          entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t))),
+          token_weights_.push_back(t % 5 == 1 ? 0 : 1.0f / static_cast<float>(count + t));
+    sums_.resize(static_cast<size_t>(model.num_aux_sums()));
   }
   double value(const std::optional<DropoutStream>& draws = {}) {
     ScratchScope scope(context_);
@@ -36,17 +39,18 @@ class ChainLoss {
                                .hidden = infer(context_, model_, batch_, rows_, nullptr),
                                .w = model_.lm_head().value,
                                .targets = targets_,
-                               .inv_temperature = 0.8f});
+                               .inv_temperature = 0.8f,
+                               .softcap = model_.shape().logit_softcap});
     double sum = 0;
     for (size_t t = 0; t < weights_.size(); ++t)
       sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
-    return sum;
+    return sum + aux_value(draws);
   }
   void gradient(Recompute recompute, const std::optional<DropoutStream>& draws = {}) {
     ScratchScope scope(context_);
     TrainingPass pass(context_, model_, recompute);
     const Outputs out = outputs();
-    const Tensor hidden = pass.forward(batch_, rows_, {}, draws),
+    const Tensor hidden = pass.forward(batch_, rows_, {}, draws, aux()),
                  dhidden = context_.scratch().take(DType::f32, hidden.dims());
     logprob_forward(context_, {.logp = out.logp,
                                .lse = out.lse,
@@ -54,7 +58,8 @@ class ChainLoss {
                                .hidden = hidden,
                                .w = model_.lm_head().value,
                                .targets = targets_,
-                               .inv_temperature = 0.8f});
+                               .inv_temperature = 0.8f,
+                               .softcap = model_.shape().logit_softcap});
     model_.zero_grad(context_);
     logprob_backward(context_, {.dhidden = dhidden,
                                 .dw = model_.lm_head().grad,
@@ -64,11 +69,24 @@ class ChainLoss {
                                 .hidden = hidden,
                                 .w = model_.lm_head().value,
                                 .targets = targets_,
-                                .inv_temperature = 0.8f});
+                                .inv_temperature = 0.8f,
+                                .softcap = model_.shape().logit_softcap});
     pass.backward(dhidden);
   }
 
  private:
+  AuxLoss aux() {
+    if (sums_.empty()) return {};
+    std::ranges::fill(sums_, 0.0f);
+    return {.weights = host_view(std::span(token_weights_)), .sums = host_view(std::span(sums_))};
+  }
+  // The losses made inside layers.
+  double aux_value(const std::optional<DropoutStream>& draws) {
+    if (sums_.empty()) return 0;
+    TrainingPass pass(context_, model_, Recompute::none);
+    pass.forward(batch_, rows_, {}, draws, aux());
+    return model_.end_step(context_, std::vector<double>(sums_.begin(), sums_.end())).loss;
+  }
   struct Outputs {
     Tensor logp, lse, entropy;
   };
@@ -83,6 +101,7 @@ class ChainLoss {
   Batch batch_;
   Tensor rows_, targets_;
   std::vector<float> weights_, entropy_weights_;
+  std::vector<float> token_weights_, sums_;  // AuxLoss
 };
 
 // Compares the gradient of each trained parameter slice with central differences along a direction that is half the

@@ -28,6 +28,31 @@ std::vector<Case> cases() {
   out.push_back({"llama_yarn", with(tiny_config("llama"),
                                     {{"rope_parameters",
                                       JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
+  for (const char* activation : {"gelu", "gelu_pytorch_tanh", "relu", "relu2"})
+    out.push_back({std::string("llama_") + activation, with(tiny_config("llama"), {{"hidden_act", activation}})});
+  out.push_back({"olmo2_biases", with(tiny_config("olmo2"), {{"attention_bias", true}})});
+  out.push_back(
+      {"smollm3_nope", with(tiny_config("smollm3"),
+                            {{"no_rope_layers", JsonArray{1, 0}}, {"use_sliding_window", true}, {"mlp_bias", true}})});
+  out.push_back({"phi3_longrope",
+                 with(tiny_config("phi3"), {{"head_dim", 8},
+                                            {"partial_rotary_factor", 0.5},
+                                            {"original_max_position_embeddings", 32},
+                                            {"rope_scaling", JsonObject{{"type", "longrope"},
+                                                                        {"short_factor", JsonArray{1.5, 2.0}},
+                                                                        {"long_factor", JsonArray{3.0, 4.0}}}}})});
+  out.push_back({"gemma2_caps", with(tiny_config("gemma2"), {{"attn_logit_softcapping", 0.5},
+                                                             {"final_logit_softcapping", 2.0},
+                                                             {"query_pre_attn_scalar", 3}})});
+  out.push_back({"gemma2_no_caps", with(tiny_config("gemma2"),
+                                        {{"attn_logit_softcapping", Json()}, {"final_logit_softcapping", Json()}})});
+  out.push_back({"gemma3_layers",
+                 with(tiny_config("gemma3_text"), {{"layer_types", JsonArray{"full_attention", "sliding_attention"}},
+                                                   {"rope_local_base_freq", 10.0}})});
+  out.push_back({"qwen3_moe_dense_first",
+                 with(tiny_config("qwen3_moe"),
+                      {{"mlp_only_layers", JsonArray{0}}, {"norm_topk_prob", true}, {"router_z_loss_coef", 0.05}})});
+  out.push_back({"olmoe_micro_batch", with(tiny_config("olmoe"), {{"router_aux_loss_scope", "micro_batch"}})});
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "kernels/elementwise/cast.h"
+#include "kernels/elementwise/noise.h"
 #include "kernels/lm_head/logprob.h"
 #include "model/forward.h"
 #include "tests/model/tiny_model.h"
@@ -75,9 +76,10 @@ class Golden {
     const Json errors = parse_json(file_.metadata().at("bf16_errors"), "bf16_errors");
     return errors.at(of).as_double();
   }
-  // The largest error of the logits, and of any parameter's gradient, relative to its largest number.
+  // The largest error of the logits, and of any parameter's gradient, relative to its largest number. aux_loss: the
+  // error of the routers' balance loss, which is part of the loss that the gradients are of.
   struct Errors {
-    double logits = 0, gradients = 0;
+    double logits = 0, gradients = 0, aux_loss = 0;
     std::string worst;
   };
   Errors errors(Recompute recompute = Recompute::none) {
@@ -107,7 +109,15 @@ class Golden {
     model_->zero_grad(context_);
     TrainingPass pass(context_, *model_, recompute);
     const auto count = static_cast<int64_t>(rows.size());
-    const Tensor hidden = pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows))),
+    // transformers' mean is over all tokens of the batch.
+    AuxLoss aux;
+    if (const int64_t sums = model_->num_aux_sums(); sums > 0) {
+      const std::vector<float> weights(static_cast<size_t>(S * T), 1 / static_cast<float>(S * T));
+      aux = {.weights = upload(context_, arena, std::span<const float>(weights)),
+             .sums = arena.take(DType::f32, {sums})};
+      context_.zero(aux.sums);
+    }
+    const Tensor hidden = pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows)), {}, {}, aux),
                  dhidden = arena.take(hidden.dtype, hidden.dims());
     const std::vector<float> dlogp(rows.size(), -1 / static_cast<float>(count));
     const LogprobGrad grad{.logp = upload(context_, arena, std::span<const float>(dlogp)), .entropy = {}};
@@ -121,8 +131,15 @@ class Golden {
                              .hidden = hidden,
                              .w = head.value,
                              .targets = upload(context_, arena, std::span<const int32_t>(targets)),
-                             .inv_temperature = 1});
+                             .inv_temperature = 1,
+                             .softcap = model_->shape().logit_softcap});
     pass.backward(dhidden);
+    if (aux.sums) {
+      const std::vector<float> sums = download(context_, aux.sums);
+      const AuxReport report = model_->end_step(context_, std::vector<double>(sums.begin(), sums.end()));
+      const double expected = double{numbers<float>("aux_loss")[0]} * config().at("router_aux_loss_coef").as_double();
+      out.aux_loss = std::fabs(report.loss - expected) / expected;
+    }
     for (const Param* param : model_->params()) {
       if (!param->grad) continue;
       const std::vector<float> actual = download(context_, param->grad.view({param->grad.size()}));
@@ -165,6 +182,8 @@ class Golden {
   std::unique_ptr<Model> model_;
 };
 
-inline constexpr const char* golden_families[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+inline constexpr const char* golden_families[] = {"gemma2",    "gemma3_text", "gpt2",      "llama",  "mistral",
+                                                  "mixtral",   "olmo2",       "olmoe",     "phi3",   "qwen2",
+                                                  "qwen2_moe", "qwen3",       "qwen3_moe", "smollm3"};
 
 }  // namespace hone::test

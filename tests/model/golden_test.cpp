@@ -11,6 +11,7 @@ TEST(GoldenFamilies, LogitsAndGradientsAreThoseOfTransformers) {
     const Golden::Errors errors = Golden(context, family, DType::f32).errors();
     EXPECT_LE(errors.logits, 1e-4) << family;
     EXPECT_LE(errors.gradients, 1e-4) << family << ": " << errors.worst;
+    EXPECT_LE(errors.aux_loss, 1e-4) << family;
   }
 }
 

@@ -100,7 +100,7 @@ TEST_F(ReferenceTest, NanoGptSort) {
   model->embed(context_, batch, x);
   expect_near(x.as<float>(), "x");
   for (const char* name : {"block0", "block1", "block2"}) {
-    model->forward_layer(name[5] - '0', context_, batch, x, x, nullptr, nullptr);
+    model->forward_layer(name[5] - '0', context_, {.batch = batch}, x, x);
     expect_near(x.as<float>(), name);
   }
   const std::vector<float> hidden = hidden_of(context_, *model, parts);

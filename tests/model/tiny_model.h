@@ -28,6 +28,11 @@ inline Json tiny_config(const std::string& family) {
                     {"rope_theta", 100.0},
                     {"tie_word_embeddings", false},
                     {"sliding_window", 5},
+                    {"num_experts", 4},
+                    {"num_experts_per_tok", 2},
+                    {"moe_intermediate_size", 10},
+                    {"shared_expert_intermediate_size", 14},
+                    {"router_aux_loss_coef", 0.1},
                     {"n_embd", 12},
                     {"n_layer", 2},
                     {"n_head", 4},
@@ -44,18 +49,22 @@ inline Json with(Json config, const JsonObject& changes) {
   return config;
 }
 
-// Makes a model in which every parameter differs from its neutral value, norms and biases too. Adapters do not change
-// the other weights.
+// Gives a model weights in which every parameter differs from its neutral value, norms and biases too. Adapters do not
+// change the other weights.
+inline void make_weights(Context& context, Model& model, bool gradients) {
+  model.allocate(context, DType::f32, gradients);
+  model.initialize(context, 7);
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 0.1f);
+  for (Param* param : model.params())
+    for (float& value : param->value.as<float>()) value += normal(random);
+}
+
 inline std::unique_ptr<Model> make_tiny(Context& context, const Json& config, bool gradients = true,
                                         const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
   if (lora.r > 0) model->add_lora(lora);
-  model->allocate(context, DType::f32, gradients);
-  model->initialize(context, 7);
-  std::mt19937 random(3);
-  std::normal_distribution<float> normal(0, 0.1f);
-  for (Param* param : model->params())
-    for (float& value : param->value.as<float>()) value += normal(random);
+  make_weights(context, *model, gradients);
   return model;
 }
 

@@ -3,6 +3,7 @@
 #include "model/lora.h"
 #include "model/token_logprobs.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 #include "tests/train/stage_context.h"
 
@@ -89,6 +90,66 @@ TEST_F(ReferenceTest, IsTheAdapterThatTheStageBeganWith) {
   const std::vector<float> values = download(context_, stage.model->flat_values());
   EXPECT_EQ(scored(reference), scores_of(start));
   EXPECT_EQ(download(context_, stage.model->flat_values()), values);
+}
+
+// TRL's SyncRefModelCallback: ref.mul_(1 - alpha).add_(policy, alpha=alpha).
+TEST_F(ReferenceTest, MovesTowardThePolicyByTrlsFormula) {
+  StageContext& stage = start_from(base_, {});
+  Reference reference(stage, 0.7);
+  std::vector<float> expected = download(context_, stage.model->flat_values());
+  for (const double alpha : {0.6, 0.25}) {
+    change(*stage.model);
+    const std::vector<float> policy = download(context_, stage.model->flat_values());
+    reference.move_toward(*stage.model, alpha);
+    for (size_t i = 0; i < expected.size(); ++i)
+      expected[i] = static_cast<float>((1 - alpha) * expected[i] + alpha * policy[i]);
+    EXPECT_EQ(download(context_, stage.model->flat_values()), policy);
+  }
+  StateSection section;
+  reference.save_state(section);
+  const auto model = load_model(context_, base_, {.gradients = false});
+  ASSERT_EQ(section.tensors.size(), model->params().size());
+  size_t at = 0, compared = 0;
+  for (const Param* param : model->params()) {
+    const auto saved = std::ranges::find(section.tensors, param->slices.front().name, &NamedTensor::name);
+    ASSERT_NE(saved, section.tensors.end());
+    const std::span<const float> values = saved->tensor.as<float>();
+    for (size_t i = 0; i < values.size(); ++i, ++compared)
+      ASSERT_NEAR(values[i], expected[at + i], 1e-6) << saved->name;
+    at += static_cast<size_t>(param->padded_elements());
+  }
+  EXPECT_GT(compared, 1000u);
+}
+
+TEST_F(ReferenceTest, WithAlphaOneItIsThePolicy) {
+  StageContext& stage = start_from(base_, {});
+  Reference reference(stage, 0.7);
+  change(*stage.model);
+  reference.move_toward(*stage.model, 1);
+  const std::filesystem::path policy = folder_.path() / "policy";
+  save_model(context_, *stage.model, policy, DType::f32);
+  EXPECT_EQ(scored(reference), scores_of(policy));
+}
+
+TEST_F(ReferenceTest, ResumesBitForBitAndNamesWhatIsMissing) {
+  StageContext& stage = start_from(base_, {});
+  Reference moved(stage, 0.7), resumed(stage, 0.7);
+  change(*stage.model);
+  moved.move_toward(*stage.model, 0.6);
+  StateSection section;
+  moved.save_state(section);
+  EXPECT_NE(scored(resumed), scored(moved));
+  resumed.load_state(section);
+  EXPECT_EQ(scored(resumed), scored(moved));
+  const std::string name = section.tensors.back().name;
+  section.tensors.pop_back();
+  EXPECT_EQ(error_of([&] { resumed.load_state(section); }), "reference state: " + name + " is missing");
+}
+
+TEST_F(ReferenceTest, WithAdaptersItDoesNotMove) {
+  StageContext& stage = start_from(base_, {.r = 2});
+  Reference reference(stage, 0.7);
+  EXPECT_THROW(reference.move_toward(*stage.model, 0.6), Error);
 }
 
 }  // namespace

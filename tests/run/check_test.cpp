@@ -119,6 +119,40 @@ TEST_F(RecipeCheck, AnUnknownColumnHasTheLineOfItsTemplate) {
   expect({"stage.rl.prompt='{question'"}, {"a { without }"});
 }
 
+// Names of parameters are known before the weights are.
+TEST_F(RecipeCheck, ParameterGroupsMatchTensorsOfTheModel) {
+  const auto with_group = [&](const std::string& match, const std::string& more = "") {
+    std::string text = with_folder(recipe_text);
+    const std::string before = "[[stage]]\nkind = \"sft\"";
+    text.insert(text.find(before), concat("[[stage.groups]]\nmatch = \"", match, "\"\n", more));
+    return test::error_of([&] { check_recipe(read_recipe(Config::from_text(text, "recipe.toml"))); });
+  };
+  EXPECT_EQ(with_group("*q_proj*"), "no error");
+  const std::string none = with_group("*qproj*");
+  for (const char* word : {"recipe.toml:19:9: stage pretrain: '*qproj*' matches no trained parameter; near it are ",
+                           "model.layers.0.self_attn.q_proj.weight"})
+    EXPECT_NE(none.find(word), std::string::npos) << none;
+  const std::string malformed = with_group("(q_proj");
+  EXPECT_NE(malformed.find("recipe.toml:19:9: match = '(q_proj' is no regular expression"), std::string::npos)
+      << malformed;
+  const std::string taken = with_group("*", "[[stage.groups]]\nmatch = \"*norm*\"\n");
+  EXPECT_NE(taken.find("recipe.toml:21:9: stage pretrain: '*norm*' takes no parameter: groups before it"),
+            std::string::npos)
+      << taken;
+}
+
+TEST_F(RecipeCheck, AnOptimizerGoesOnWithOneOfItsKind) {
+  EXPECT_EQ(error_of({"stage.sft.optimizer_from=previous"}), "no error");
+  expect({"stage.sft.optimizer_from=previous", "stage.sft.optimizer=muon"},
+         {"stage sft: optimizer_from = previous: the optimizer of stage pretrain is adamw, and this stage's is muon"});
+  expect({"stage.pretrain.optimizer_from=previous"},
+         {"stage pretrain: optimizer_from = previous: no stage before this one trains, and the recipe has no "
+          "model.path"});
+  expect({"stage.sft.optimizer_from=first"}, {"optimizer_from is 'first': it must be previous, or empty"});
+  expect({"stage.sft.optimizer_from=previous", "model.lora.r=2"},
+         {"stage pretrain trains weights, and this stage trains the others"});
+}
+
 TEST_F(RecipeCheck, AllProblemsAreReportedAtOnce) {
   const std::string error = error_of({"stage.sft.prompt='{quesion}'", "stage.rl.files=FOLDER/none.jsonl",
                                       "eval.0.task=gsm8kk", "runs=FOLDER/train.jsonl/runs"});
@@ -222,6 +256,38 @@ TEST_F(RecipeCheck, RewardsAreTried) {
           "{kind = 'library', path = 'FOLDER/none.so'}]}"},
          {"composite: library: ", "none.so"});
   expect({"stage.rl.reward={kind = 'reward_model', path = 'FOLDER/none'}"}, {"no such folder"});
+}
+
+TEST_F(RecipeCheck, ReferencesThatCannotFollowThePolicy) {
+  EXPECT_EQ(error_of({"stage.rl.beta=0.1", "stage.rl.sync_ref_model=true"}), "no error");
+  expect({"stage.rl.sync_ref_model=true"},
+         {"override 'stage.rl.sync_ref_model=true'", "the stage's objective keeps none"});
+  expect({"stage.rl.beta=0.1", "stage.rl.sync_ref_model=true", "model.lora.r=2"},
+         {"override 'stage.rl.sync_ref_model=true': stage grpo: sync_ref_model updates a reference with weights of its "
+          "own; with adapters (model.lora)"});
+  expect({"stage.rl.beta=0.1", "stage.rl.sync_ref_model=true", "stage.rl.ref_model_mixup_alpha=1.5"},
+         {"ref_model_mixup_alpha must be in [0, 1]"});
+  expect({"stage.rl.ref_model_sync_steps=0"}, {"ref_model_sync_steps must be positive"});
+}
+
+TEST_F(RecipeCheck, KeysOfOnlinePairsAndOfAWarmUp) {
+  expect({"stage.rl.critic_warmup=2"}, {"override 'stage.rl.critic_warmup=2'", "grpo has no critic to warm up"});
+  expect({"stage.rl.objective=ppo", "stage.rl.critic_warmup=-1"}, {"critic_warmup must be 0 or more"});
+  EXPECT_EQ(error_of({"stage.rl.objective=ppo", "stage.rl.critic_warmup=1"}), "no error");
+  const auto online = [](std::vector<std::string> keys) {
+    for (std::string& key : keys) key = "stage.3." + key;
+    keys.insert(keys.begin(), "stage.3.kind=online_dpo");
+    return keys;
+  };
+  EXPECT_EQ(error_of(online({})), "no error");
+  EXPECT_EQ(error_of(online({"objective=simpo", "margin=-1", "pairs_per_prompt=2"})), "no error");
+  expect(online({"num_generations=1"}), {"override 'stage.3.num_generations=1'", "a pair needs two completions"});
+  expect(online({"margin=-0.5"}), {"margin must be 0 or more, or -1"});
+  expect(online({"pairs_per_prompt=0"}), {"pairs_per_prompt must be positive"});
+  expect(online({"missing_eos_penalty=-1"}), {"missing_eos_penalty must be 0 or more"});
+  expect(online({"objective=grpo"}), {"grpo learns from", "its objectives are dpo, orpo, simpo"});
+  expect(online({"critic_warmup=1"}), {"critic_warmup"});
+  expect({"stage.rl.objective=dpo"}, {"dpo learns from pairs", "kind = \"online_dpo\" samples them"});
 }
 
 TEST_F(RecipeCheck, PythonFunctionsAreImportedAndTheirParametersCompared) {

@@ -67,6 +67,39 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   EXPECT_EQ(stages[0].at("memory").at("kv_cache").as_int(), 0);
 }
 
+// Muon has one state for each number of the layers' matrices, Adafactor one for each row and column.
+TEST(PlanRecipe, CountsTheStatesOfEachOptimizer) {
+  const auto bytes = [](std::vector<std::string> overrides) {
+    return plan_recipe(read(overrides)).at("stages").as_array()[0].at("memory").at("optimizer").as_int();
+  };
+  const int64_t matrices = 2 * (4 * 32 * 32 + 3 * 32 * 64), rest = 270 * 32 + 5 * 64;  // norms begin at multiples of 64
+  EXPECT_EQ(bytes({"stage.pretrain.optimizer=adamw"}), 4 * 2 * (matrices + rest));
+  EXPECT_EQ(bytes({"stage.pretrain.optimizer=muon"}), 4 * (matrices + 2 * rest));
+  EXPECT_EQ(bytes({"stage.pretrain.optimizer=muon", "stage.pretrain.moments=bf16"}), 2 * (matrices + 2 * rest));
+  EXPECT_EQ(bytes({"stage.pretrain.optimizer=lion"}), 4 * (matrices + rest));
+  EXPECT_LT(bytes({"stage.pretrain.optimizer=adafactor"}), 4 * (matrices + rest) / 5);
+}
+
+// The stage samples 4 * 6 completions and trains on two pairs of each prompt.
+TEST(PlanRecipe, OnlinePairsAreFewerThanTheCompletions) {
+  const auto stage = [](std::vector<std::string> keys) {
+    for (std::string& key : keys) key = "stage.2." + key;
+    keys.insert(keys.begin(), {"stage.2.kind=online_dpo", "stage.2.num_generations=6", "stage.2.num_mini_batches=1",
+                               "stage.2.num_iterations=1"});
+    return plan_recipe(read(keys)).at("stages").as_array().at(1);
+  };
+  EXPECT_EQ(stage({"pairs_per_prompt=2"}).at("tokens_per_step").as_int(), 4 * 2 * 2 * 64);
+  EXPECT_EQ(stage({"pairs_per_prompt=9"}).at("tokens_per_step").as_int(), 4 * 3 * 2 * 64);
+  const auto bytes = [&](const std::vector<std::string>& keys, const char* name) {
+    return stage(keys).at("memory").at(name).as_int();
+  };
+  EXPECT_EQ(bytes({}, "engine_buffers"), bytes({"pairs_per_prompt=3"}, "engine_buffers"));
+  // A reference that moves takes the memory of one that does not.
+  EXPECT_EQ(bytes({}, "reference"), bytes({}, "weights"));
+  EXPECT_EQ(bytes({"sync_ref_model=true"}, "total"), bytes({}, "total"));
+  EXPECT_EQ(bytes({"objective=simpo"}, "reference"), 0);
+}
+
 TEST(PlanRecipe, SamplesLongerThanAMicroBatchArePlannedFor) {
   const auto activations = [](const std::vector<std::string>& overrides, size_t stage) {
     return plan_recipe(read(overrides)).at("stages").as_array()[stage].at("memory").at("activations").as_int();

@@ -114,6 +114,8 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
       {"sft", "dpo", "this stage trains on single completions"},
       {"sft", "grpo", "grpo learns from completions that the stage itself samples"},
       {"preference", "sft", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "grpo", "this stage trains on pairs of a chosen"},
+      {"online_dpo", "sft", "its objectives are dpo, orpo, simpo"},
       {"preference", "kto", "this stage trains on pairs"},
       {"preference", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"preference", "ppo", "ppo learns from completions that the stage itself samples"},
@@ -140,11 +142,32 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   for (const auto& [kind, objective] : {std::pair{"rl", "rft"},
                                         {"preference", "simpo"},
                                         {"preference", "orpo"},
+                                        {"online_dpo", "dpo"},
+                                        {"online_dpo", "simpo"},
                                         {"unpaired_preference", "kto"},
                                         {"sft", "sft"},
                                         {"reward_model", "bradley_terry"}})
     EXPECT_EQ(error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); }), "no error")
         << kind << objective;
+}
+
+TEST(ContradictingSettings, OfPolicyLossesAreRefusedWithTheirLine) {
+  const auto refused = [](const std::string& more, const std::string& words) {
+    const std::string error = error_of([&] { read(rl_with(more)); });
+    EXPECT_NE(error.find("recipe.toml:5:"), std::string::npos) << error;
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  };
+  refused("rollout_rs = \"seq_mean_k1\"\n", "needs bounds");
+  refused("top_entropy_quantile = 20\n", "must be in [0, 1]");
+  refused("multi_objective_aggregation = \"normalise\"\n", "sum_then_normalize or normalize_then_sum");
+  refused("loss_agg_mode = \"mean\"\n", "token-mean");
+  EXPECT_NE(error_of([] {
+              read(
+                  "kind = \"rl\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\nreward = { kind = "
+                  "\"composite\", parts = [ { kind = \"number\", name = \"length_penalty\" } ] }\nlength_penalty = "
+                  "0.1\n");
+            }).find("give it another name"),
+            std::string::npos);
 }
 
 TEST(ContradictingSettings, AreRefused) {
@@ -178,6 +201,9 @@ TEST(SeldomMeantSettings, AreWarnedOf) {
                        "weigh more"))
         << type;
   EXPECT_FALSE(warns(read(rl), "weigh more"));
+  EXPECT_FALSE(
+      warns(read(rl_with("importance_sampling_level = \"sequence\"\nloss_agg_mode = \"seq-mean-token-mean\"\n")),
+            "weigh more"));
   EXPECT_FALSE(warns(read(rl_with("objective = \"rloo\"\n")), "weigh more"));
   EXPECT_TRUE(warns(read(rl_with("epsilon = 0.0\n")), "epsilon is 0"));
   EXPECT_TRUE(warns(read("kind = \"sft\"\nlearning_rate = 0.0\n"), "learning_rate is 0"));

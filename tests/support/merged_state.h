@@ -1,5 +1,6 @@
 #pragma once
-// The tensors of a checkpoint's trainer, whole: parts of several ranks put together by their names.
+// The tensors of a checkpoint's section (the trainer, a reference), whole: parts of several ranks put together by their
+// names.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,7 +13,8 @@ namespace hone::test {
 
 // By name without a range: the dtype and the bytes. A tensor with a gap or with elements that two ranks have is a
 // failure.
-inline std::map<std::string, std::string> merged_state(const std::filesystem::path& checkpoint) {
+inline std::map<std::string, std::string> merged_state(const std::filesystem::path& checkpoint,
+                                                       const std::string& section = "trainer") {
   struct Part {
     int64_t last;
     std::string dtype, bytes;
@@ -20,7 +22,7 @@ inline std::map<std::string, std::string> merged_state(const std::filesystem::pa
   std::map<std::string, std::map<int64_t, Part>> parts;
   for (const auto& entry : std::filesystem::directory_iterator(checkpoint / "trainer")) {
     const std::string file = entry.path().filename();
-    if (!file.starts_with("trainer") || !file.ends_with(".safetensors")) continue;
+    if (!file.starts_with(section) || !file.ends_with(".safetensors")) continue;
     const SafetensorsReader reader(entry.path());
     for (const std::string& name : reader.names()) {
       const Tensor tensor = reader.at(name);
@@ -48,8 +50,9 @@ inline std::map<std::string, std::string> merged_state(const std::filesystem::pa
   return out;
 }
 
-inline void expect_same_state(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const std::map<std::string, std::string> one = merged_state(a), two = merged_state(b);
+inline void expect_same_state(const std::filesystem::path& a, const std::filesystem::path& b,
+                              const std::string& section = "trainer") {
+  const std::map<std::string, std::string> one = merged_state(a, section), two = merged_state(b, section);
   EXPECT_FALSE(one.empty()) << a;
   EXPECT_EQ(one.size(), two.size()) << a << " " << b;
   for (const auto& [name, bytes] : one) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "tests/train/rig.h"
 
@@ -105,6 +106,88 @@ TEST_P(CriticTrunk, ResumesBitForBit) {
   EXPECT_EQ(a.metrics, b.metrics);
   EXPECT_EQ(uninterrupted.trainer.value_head(), resumed.trainer.value_head());
   EXPECT_EQ(uninterrupted.trainer.values(pointers(samples)), resumed.trainer.values(pointers(samples)));
+}
+
+// Moves the policy, too: each log-prob towards 0.
+struct RegressionAndPolicy : Regression {
+  Needs needs() const override { return {.entropy = true, .critic = true}; }
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
+    double sum = Regression::loss(batch, grad, metrics);
+    for (size_t t = 0; t < batch[columns::mask].size(); ++t) {
+      const double weight = batch.scale * batch[columns::mask][t];
+      sum -= weight * batch[columns::logp][t];
+      grad.logp[t] = static_cast<float>(-weight);
+      metrics.add("logp", batch[columns::mask][t] * batch[columns::logp][t], batch[columns::mask][t]);
+    }
+    return sum;
+  }
+};
+
+// The policy's tensors of a saved trainer, by name.
+std::map<std::string, std::vector<float>> policy_state(const Trainer& trainer) {
+  StateSection section;
+  trainer.save_state(section);
+  std::map<std::string, std::vector<float>> out;
+  for (const NamedTensor& named : section.tensors) {
+    if (named.name.starts_with("critic.")) continue;
+    const std::span<const float> values = named.tensor.as<float>();
+    out[named.name].assign(values.begin(), values.end());
+  }
+  return out;
+}
+
+TEST_P(CriticTrunk, AStepOfTheCriticAloneLeavesThePolicyAsItWas) {
+  Rig rig(with_trunk(GetParam())), direct(with_trunk(GetParam()));
+  const std::vector<Sample> samples = with_returns();
+  const RegressionAndPolicy objective;
+  const std::vector<float> weights = weights_of(*rig.model);
+  rig.trainer.values(pointers(samples));  // makes the critic
+  const std::map<std::string, std::vector<float>> state = policy_state(rig.trainer);
+  EXPECT_FALSE(state.empty());
+  std::vector<Metrics> metrics;
+  for (int i = 0; i < 30; ++i) {
+    const StepReport report = rig.trainer.step(pointers(samples), objective, 0.01, Updated::critic);
+    EXPECT_GT(report.grad_norm, 0);
+    metrics.push_back(report.metrics);
+    EXPECT_EQ(report.metrics.at("logp"), metrics.front().at("logp"));
+  }
+  EXPECT_LT(metrics.back().at("error"), 0.5 * metrics.front().at("error"));
+  EXPECT_EQ(weights_of(*rig.model), weights);
+  EXPECT_EQ(policy_state(rig.trainer), state);
+  EXPECT_EQ(rig.trainer.steps_done(), 30);
+  // The policy's first update is that of a run without a warm-up, if the critic does not share its gradient.
+  const StepReport first = rig.trainer.step(pointers(samples), objective, 0.01),
+                   alone = direct.trainer.step(pointers(samples), objective, 0.01);
+  EXPECT_NE(weights_of(*rig.model), weights);
+  if (std::string(GetParam()) == "separate") {
+    EXPECT_EQ(first.grad_norm, alone.grad_norm);
+    EXPECT_EQ(weights_of(*rig.model), weights_of(*direct.model));
+    EXPECT_EQ(policy_state(rig.trainer), policy_state(direct.trainer));
+  }
+}
+
+TEST_P(CriticTrunk, AWarmUpResumesBitForBit) {
+  const std::vector<Sample> samples = with_returns();
+  const RegressionAndPolicy objective;
+  Rig uninterrupted(with_trunk(GetParam())), resumed(with_trunk(GetParam()));
+  for (int i = 0; i < 3; ++i) uninterrupted.trainer.step(pointers(samples), objective, 0.01, Updated::critic);
+  StateSection section;
+  uninterrupted.trainer.save_state(section);
+  EXPECT_EQ(section.values.at("critic_steps").as_int(), 3);
+  resumed.trainer.load_state(section);
+  for (const Updated updated : {Updated::critic, Updated::all, Updated::all}) {
+    const StepReport a = uninterrupted.trainer.step(pointers(samples), objective, 0.01, updated),
+                     b = resumed.trainer.step(pointers(samples), objective, 0.01, updated);
+    EXPECT_EQ(a.loss, b.loss);
+    EXPECT_EQ(a.metrics, b.metrics);
+  }
+  EXPECT_EQ(weights_of(*uninterrupted.model), weights_of(*resumed.model));
+}
+
+TEST(Critic, AStepOfTheCriticAloneNeedsOne) {
+  Rig rig;
+  const std::vector<Sample> samples = with_returns();
+  EXPECT_THROW(rig.trainer.step(pointers(samples), *make_objective("sft"), 0.01, Updated::critic), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, CriticTrunk, testing::Values("shared", "separate"),

@@ -79,6 +79,7 @@ struct Squares : Objective {
     return is_bad ? std::numeric_limits<double>::quiet_NaN() : sum;
   }
   bool critic;
+  int critic_warmup = 0;  // first steps that update the critic alone
   size_t bad_tokens = 0;  // a micro-batch of this number of tokens has a loss that is not finite
 };
 
@@ -99,7 +100,9 @@ Outcome train(Context& context, const test::RunCase& run, const Objective& objec
   Outcome out;
   for (int step = 0; step < steps; ++step) {
     const std::vector<Sample> samples = samples_of(step);
-    const StepReport report = trainer.step(pointers(samples), objective, 0.01);
+    const auto* squares = dynamic_cast<const Squares*>(&objective);
+    const Updated updated = squares && step < squares->critic_warmup ? Updated::critic : Updated::all;
+    const StepReport report = trainer.step(pointers(samples), objective, 0.01, updated);
     out.numbers.insert(out.numbers.end(), {report.loss, report.grad_norm, report.flops});
     out.metrics.push_back(report.metrics);
   }
@@ -163,6 +166,17 @@ TEST(Zero, CriticsAreShardedAlike) {
     }
 }
 
+TEST(Zero, CriticsWarmUpAlike) {
+  for (const char* trunk : {"shared", "separate"}) {
+    test::RunCase run = test::run_cases().front();
+    run.name += concat(", warm-up of critic ", trunk);
+    run.config.critic.trunk = trunk;
+    Squares objective(true);
+    objective.critic_warmup = 2;
+    expect_ranks_equal_one(run, objective, {2, 3});
+  }
+}
+
 // The numbers of an outcome in f32: losses, norms, weights.
 void expect_close(const Outcome& a, const Outcome& b, double tolerance) {
   ASSERT_EQ(a.numbers.size(), b.numbers.size());
@@ -219,7 +233,7 @@ TEST(Zero3, ValuesAreGatheredAndReleased) {
     const std::unique_ptr<Model> model = test::make_tiny(context, run.model, true, run.lora);
     const std::vector<float> before = test::weights_of(*model);
     Trainer trainer(context, *model, run.config, &exchange);
-    const std::vector<Param*> layer = model->layer_params(1);
+    const std::vector<Param*> layer = model->layer_modules(1).params;
     for (const Param* param : layer) EXPECT_EQ(param->value.data, nullptr);
     EXPECT_NE(model->lm_head().value.data, nullptr);
     EXPECT_EQ(model->flat_values().data, nullptr);
@@ -247,12 +261,12 @@ TEST(Zero3, ReleasedValuesAreTheGatheredOnes) {
     shards.before(context, 1, Direction::forward);
     int64_t at = 0;
     for (const Param* param : model->params()) {
-      if (param == model->layer_params(0).back()) {
+      if (param == model->layer_modules(0).params.back()) {
         EXPECT_EQ(param->value.as<float>()[0], static_cast<float>(at));
       }
       at += param->padded_elements();
     }
-    EXPECT_THROW(shards.own(*model->layer_params(0).front(), 0, int64_t{1} << 40), Error);
+    EXPECT_THROW(shards.own(*model->layer_modules(0).params.front(), 0, int64_t{1} << 40), Error);
     shards.after(context, 1, Direction::forward);
     shards.gather();
     EXPECT_EQ(test::weights_of(*model), changed);
@@ -341,10 +355,8 @@ TEST(Zero3, ACriticScoresWithoutItsWholeTrunk) {
 }
 
 // States that two ranks saved in parts continue on three, and on one, also with another ZeRO stage.
-void expect_states_continue(int64_t saved_with, int64_t continued_with) {
-  SCOPED_TRACE(concat("saved with ZeRO-", saved_with, ", continued with ZeRO-", continued_with));
-  test::RunCase run = test::run_cases()[7];
-  ASSERT_TRUE(test::says(run.name, "bf16 moments"));
+void expect_states_continue(const test::RunCase& run, int64_t saved_with, int64_t continued_with) {
+  SCOPED_TRACE(concat(run.name, ", saved with ZeRO-", saved_with, ", continued with ZeRO-", continued_with));
   const Squares objective(false);
   std::mutex mutex;
   std::vector<std::vector<float>> ends;
@@ -398,10 +410,69 @@ void expect_states_continue(int64_t saved_with, int64_t continued_with) {
 }
 
 TEST(Zero, StatesContinueOnAnotherNumberOfRanksAndWithAnotherStage) {
-  expect_states_continue(2, 2);
-  expect_states_continue(2, 3);
-  expect_states_continue(3, 2);
-  expect_states_continue(3, 3);
+  const test::RunCase run = test::run_cases()[7];
+  ASSERT_TRUE(test::says(run.name, "bf16 moments"));
+  expect_states_continue(run, 2, 2);
+  expect_states_continue(run, 2, 3);
+  expect_states_continue(run, 3, 2);
+  expect_states_continue(run, 3, 3);
+}
+
+// Small shards, so that every rank has parts of matrices.
+test::RunCase run_with(const std::string& family, const std::string& keys) {
+  test::RunCase out{.name = concat(family, ", ", keys), .config = {}, .model = test::tiny_config(family), .lora = {}};
+  Config::from_text(keys, "test").read([&](Fields& f) { out.config.fields(f); });
+  out.config.micro_batch_tokens = 14;
+  out.config.norm_piece = 64;
+  return out;
+}
+
+// Among them Muon and Adafactor, which read whole matrices.
+TEST(Zero, EveryOptimizerGivesTheBitsOfOneRank) {
+  for (const std::string& kind : optimizers().names())
+    for (const char* family : {"llama", "gpt2"})
+      expect_ranks_equal_one(run_with(family, concat("optimizer = \"", kind, "\"\nweight_decay = 0.1")),
+                             *make_objective("sft"), {2, 3, 5});
+  for (const char* keys : {"optimizer = \"muon\"\nmoments = \"bf16\"\nadjust_lr_fn = \"original\"",
+                           "optimizer = \"adafactor\"\nbeta1 = 0.9\nscale_parameter = true\nrelative_step = true"})
+    expect_ranks_equal_one(run_with("qwen3", keys), *make_objective("sft"), {2, 3});
+}
+
+TEST(Zero, MuonTrainsAdaptersAndCriticsOnRanksAsAlone) {
+  test::RunCase adapted = run_with("llama", "optimizer = \"muon\"");
+  adapted.lora = {.r = 2, .target_modules = {"all-linear"}};
+  expect_ranks_equal_one(adapted, *make_objective("sft"), {3});
+  for (const char* trunk : {"shared", "separate"}) {
+    test::RunCase run = run_with("llama", "optimizer = \"muon\"");
+    run.config.critic.trunk = trunk;
+    expect_ranks_equal_one(run, Squares(true), {3});
+  }
+}
+
+TEST(Zero, GroupsGiveTheBitsOfOneRank) {
+  for (const char* kind : {"adamw", "muon", "adafactor"})
+    expect_ranks_equal_one(run_with("llama", concat("optimizer = \"", kind,
+                                                    "\"\n[[groups]]\nmatch = \"*k_proj*\"\nlearning_rate_factor = 0.1\n"
+                                                    "[[groups]]\nmatch = \"norm\\\\.weight\"\nweight_decay = 0.5\n")),
+                           *make_objective("sft"), {3});
+}
+
+TEST(Zero1, RepeatsTheBitsOfWholeMatrixOptimizers) {
+  for (const char* kind : {"muon", "adafactor"}) {
+    const test::RunCase run = run_with("llama", concat("optimizer = \"", kind, "\""));
+    const std::vector<Outcome> first = train_on_ranks(run, Squares(false), 3, 1),
+                               again = train_on_ranks(run, Squares(false), 3, 1);
+    for (const Outcome& outcome : first) expect_same(outcome, first.front());
+    for (const Outcome& outcome : again) expect_same(outcome, first.front());
+  }
+}
+
+TEST(Zero, StatesOfWholeMatrixOptimizersContinueOnAnotherNumberOfRanks) {
+  for (const char* keys :
+       {"optimizer = \"muon\"\nmoments = \"bf16\"", "optimizer = \"adafactor\"\nbeta1 = 0.5\nscale_parameter = true"}) {
+    expect_states_continue(run_with("llama", keys), 2, 3);
+    expect_states_continue(run_with("llama", keys), 3, 2);
+  }
 }
 
 }  // namespace

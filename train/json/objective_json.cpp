@@ -4,27 +4,31 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config/config.h"
 #include "train/json/logits_json.h"
+#include "train/json/rewards_json.h"
 #include "train/objective.h"
 
 namespace hone {
 namespace {
 
-constexpr std::array other_fields = {"rewards", "advantages", "group_size", "config"};
+constexpr std::array other_fields = {"rewards", "reward_weights", "advantages", "group_size", "config"};
 
 // Makes the objective. Its keys in `config` are read as those of a recipe.
-std::unique_ptr<Objective> read_objective(std::string_view name, const Json& input, std::string_view source) {
+std::unique_ptr<Objective> read_objective(std::string_view name, const Json& input, std::string_view source,
+                                          const RunFacts& facts = {}) {
   const std::unique_ptr<ObjectiveSettings> settings = objectives().at(name)();
   std::string toml;
   if (const Json* config = input.find("config"))
     for (const auto& [key, value] : config->as_object("config"))
-      if (!value.is_null()) toml += concat(Json(key).dump(), " = ", value.dump(), "\n");
+      if (!value.is_null() && key != "reward_weights") toml += concat(Json(key).dump(), " = ", value.dump(), "\n");
   Config::from_text(toml, concat(source, ": config")).read([&](Fields& f) { settings->fields(f); });
-  return settings->make({});
+  settings->validate(facts);
+  return settings->make(facts);
 }
 
 float number(const Json& value, std::string_view what) {
@@ -52,12 +56,6 @@ class SequenceReader {
   const Json* field(const std::string& name) const {
     const Json* value = input_.find(name);
     return value && !value->is_null() ? value : nullptr;
-  }
-  // One number for each sequence.
-  std::vector<double> per_sequence(const char* name, const Json& value) const {
-    std::vector<double> out;
-    for (const Json& item : of_sequences(name, value)) out.push_back(item.as_double(name));
-    return out;
   }
   // Reads a column from the field `name`. Older files nest per-sequence columns; their value is then that of the tokens
   // under `mask`.
@@ -177,19 +175,25 @@ Columns read_columns(const SequenceReader& reader, const Needs& needs, std::stri
   return out;
 }
 
-// Runs the objective's compute_advantages() on groups of the file's sequences and copies their columns to `table`.
-void compute_advantages(Objective& objective, const SequenceReader& reader, std::span<const double> rewards,
-                        size_t group_size, Columns& table, MetricSums& metrics) {
+// What the objective does before the epochs, on groups of the file's sequences: computes advantages from rewards, or
+// only selects tokens. Copies their columns to `table`.
+void prepare(Objective& objective, const SequenceReader& reader, const std::optional<GivenRewards>& rewards,
+             size_t group_size, Columns& table, MetricSums& metrics) {
   std::vector<Group> groups(reader.num_sequences() / group_size);
   for (size_t s = 0; s < reader.num_sequences(); ++s) {
     Sample& sample = groups[s / group_size].samples.emplace_back();
     sample.tokens.resize(reader.length(s));
-    sample.reward = rewards[s];
     table.for_each([&](Column column, std::span<const float> values) {
       sample.columns.append(column, reader.of(column, values, s));
     });
+    const std::span<const float> mask = sample.columns.find(columns::mask);
+    sample.completion.ids.resize(static_cast<size_t>(std::ranges::count_if(mask, [](float m) { return m != 0; })));
+    if (rewards) rewards->write(s, sample);
   }
-  objective.compute_advantages(groups, metrics);
+  if (rewards)
+    objective.compute_advantages(groups, metrics);
+  else
+    objective.select_tokens(groups, metrics);
   std::vector<const Sample*> samples;
   for (const Group& group : groups)
     for (const Sample& sample : group.samples) samples.push_back(&sample);
@@ -230,19 +234,25 @@ Json evaluate_objective(std::string_view name, const Json& input, std::string_vi
     return evaluate_on_logits(*taught, input, source);
   }
   const SequenceReader reader(input, source);
-  const std::unique_ptr<Objective> objective = read_objective(name, input, source);
+  std::optional<GivenRewards> rewards;
+  if (const Json* given = input.find("rewards"); given && !given->is_null())
+    rewards.emplace(input, reader.num_sequences(), source);
+  RunFacts facts;
+  if (rewards) facts.reward_weights[""] = rewards->weights();
+  const std::unique_ptr<Objective> objective = read_objective(name, input, source, facts);
   const Needs needs = objective->needs();
-  const Json *rewards = input.find("rewards"), *group_size = input.find("group_size");
+  const Json* group_size = input.find("group_size");
   HONE_CHECK(!rewards || (!input.find("advantages") && !input.find(columns::advantage.name())), source,
              ": has both rewards and advantages; give one");
   Columns table = read_columns(reader, needs, source);
   MetricSums metrics;
-  if (rewards) {
-    const auto total = static_cast<int64_t>(reader.num_sequences());
-    const int64_t size = group_size ? group_size->as_int("group_size") : std::max<int64_t>(total, 1);
-    HONE_CHECK(size > 0 && total % size == 0, source, ": group_size ", size, " does not divide ", total, " sequences");
-    compute_advantages(*objective, reader, reader.per_sequence("rewards", *rewards), static_cast<size_t>(size), table,
-                       metrics);
+  const auto total = static_cast<int64_t>(reader.num_sequences());
+  const int64_t size = rewards && group_size ? group_size->as_int("group_size") : std::max<int64_t>(total, 1);
+  HONE_CHECK(size > 0 && total % size == 0, source, ": group_size ", size, " does not divide ", total, " sequences");
+  try {
+    prepare(*objective, reader, rewards, static_cast<size_t>(size), table, metrics);
+  } catch (const Error& error) {  // adds the file
+    fail(source, ": ", error.what());
   }
 
   double count = 0;

@@ -13,7 +13,7 @@ namespace hone {
 //               Per sequence: a list of numbers. Without mask every token is trained on. Without old_logp and
 //               behavior_logp the policy is the sampler. Without old_value, value takes its place
 //   rewards     one number a sequence: the objective computes the advantages, over groups of group_size (default: all
-//               sequences are one group)
+//               sequences are one group). Several rewards with reward_weights: train/json/rewards_json.h
 //   advantages  a column, instead of rewards. An objective without advantages reads the column that has this alias:
 //               labels (kto), margins (bradley_terry)
 //   config      the objective's own keys, as in a recipe

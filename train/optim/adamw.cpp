@@ -1,59 +1,70 @@
 // The optimizer "adamw" (Loshchilov and Hutter 2019): Adam with decoupled weight decay.
+#include "train/optim/adamw.h"
+
 #include <cmath>
 
 #include "kernels/optimizer/optimizer.h"
-#include "train/optim/optimizer.h"
+#include "train/optim/elementwise.h"
 
 namespace hone {
+
+void adam_fields(Fields& f, AdamwSettings& settings) {
+  f("adam_beta1", settings.beta1, "decay rate of the gradient's running mean");
+  f("adam_beta2", settings.beta2, "decay rate of the squared gradient's running mean");
+  f("adam_epsilon", settings.epsilon, "added to the denominator");
+  f.require("adam_beta1", settings.beta1 >= 0 && settings.beta1 < 1, "adam_beta1 must be in [0, 1)");
+  f.require("adam_beta2", settings.beta2 >= 0 && settings.beta2 < 1, "adam_beta2 must be in [0, 1)");
+  f.require("adam_epsilon", settings.epsilon > 0, "adam_epsilon must be above 0");
+}
+
+void moments_field(Fields& f, std::string& moments, const char* of) {
+  f("moments", moments,
+    concat("f32 | bf16: dtype of ", of, "; bf16 takes half the memory and is rounded stochastically").c_str());
+  f.require("moments", moments == "f32" || moments == "bf16", "moments must be f32 or bf16");
+}
+
+void AdamwSettings::fields(Fields& f) {
+  adam_fields(f, *this);
+  f("weight_decay", weight_decay, "decoupled weight decay of matrices; norms and biases do not decay; 0 = none");
+  moments_field(f, moments, "both running means");
+  f.require("weight_decay", weight_decay >= 0, "weight_decay must not be negative");
+}
+
 namespace {
 
-struct AdamwSettings : OptimizerSettings {
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
-  std::string moments = "f32";
-  void fields(Fields& f) override {
-    f("adam_beta1", beta1, "decay rate of the gradient's running mean");
-    f("adam_beta2", beta2, "decay rate of the squared gradient's running mean");
-    f("adam_epsilon", epsilon, "added to the denominator");
-    f("weight_decay", weight_decay, "decoupled weight decay of matrices; norms and biases do not decay; 0 = none");
-    f("moments", moments,
-      "f32 | bf16: dtype of both running means; bf16 takes half the memory and is rounded stochastically");
-    f.require("adam_beta1", beta1 >= 0 && beta1 < 1, "adam_beta1 must be in [0, 1)");
-    f.require("adam_beta2", beta2 >= 0 && beta2 < 1, "adam_beta2 must be in [0, 1)");
-    f.require("adam_epsilon", epsilon > 0, "adam_epsilon must be above 0");
-    f.require("weight_decay", weight_decay >= 0, "weight_decay must not be negative");
-    f.require("moments", moments == "f32" || moments == "bf16", "moments must be f32 or bf16");
-  }
-  std::unique_ptr<Optimizer> make() const override;
-};
-
-class Adamw : public Optimizer {
+class Adamw : public ElementwiseOptimizer {
  public:
   explicit Adamw(const AdamwSettings& settings) : settings_(settings) {}
 
  protected:
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   DType state_dtype() const override { return settings_.moments == "bf16" ? DType::bf16 : DType::f32; }
-  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t stream,
-                    int64_t step, double learning_rate) const override {
-    const auto steps = static_cast<double>(step);
+  double weight_decay() const override { return settings_.weight_decay; }
+  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states,
+                    const RangeStep& step) const override {
+    const auto steps = static_cast<double>(step.number);
     adamw_update(context, {.range = range,
                            .m = states[0],
                            .v = states[1],
-                           .step = {.learning_rate = static_cast<float>(learning_rate),
+                           .step = {.learning_rate = static_cast<float>(step.learning_rate),
                                     .beta1 = static_cast<float>(settings_.beta1),
                                     .beta2 = static_cast<float>(settings_.beta2),
                                     .eps = static_cast<float>(settings_.epsilon),
-                                    .weight_decay = static_cast<float>(settings_.weight_decay),
+                                    .weight_decay = static_cast<float>(step.weight_decay),
                                     .correction1 = static_cast<float>(1 - std::pow(settings_.beta1, steps)),
                                     .correction2 = static_cast<float>(1 - std::pow(settings_.beta2, steps)),
-                                    .stream = stream}});
+                                    .stream = step.stream}});
   }
 
  private:
   const AdamwSettings settings_;
 };
 
+}  // namespace
+
 std::unique_ptr<Optimizer> AdamwSettings::make() const { return std::make_unique<Adamw>(*this); }
+
+namespace {
 
 [[maybe_unused]] const bool added =
     optimizers().add("adamw", [] { return std::unique_ptr<OptimizerSettings>(new AdamwSettings); });

@@ -1,6 +1,6 @@
 // The optimizer "rmsprop", with PyTorch's settings.
 #include "kernels/optimizer/optimizer.h"
-#include "train/optim/optimizer.h"
+#include "train/optim/elementwise.h"
 
 namespace hone {
 namespace {
@@ -19,20 +19,21 @@ struct RmspropSettings : OptimizerSettings {
   std::unique_ptr<Optimizer> make() const override;
 };
 
-class Rmsprop : public Optimizer {
+class Rmsprop : public ElementwiseOptimizer {
  public:
   explicit Rmsprop(const RmspropSettings& settings) : settings_(settings) {}
 
  protected:
   std::vector<std::string> state_names() const override { return {"square_avg"}; }
-  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t, int64_t,
-                    double learning_rate) const override {
+  double weight_decay() const override { return settings_.weight_decay; }
+  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states,
+                    const RangeStep& step) const override {
     rmsprop_update(context, {.range = range,
                              .square = states[0],
-                             .step = {.learning_rate = static_cast<float>(learning_rate),
+                             .step = {.learning_rate = static_cast<float>(step.learning_rate),
                                       .alpha = static_cast<float>(settings_.alpha),
                                       .eps = static_cast<float>(settings_.eps),
-                                      .weight_decay = static_cast<float>(settings_.weight_decay)}});
+                                      .weight_decay = static_cast<float>(step.weight_decay)}});
   }
 
  private:

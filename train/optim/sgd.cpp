@@ -1,6 +1,6 @@
 // The optimizer "sgd": gradient descent with momentum, with PyTorch's settings.
 #include "kernels/optimizer/optimizer.h"
-#include "train/optim/optimizer.h"
+#include "train/optim/elementwise.h"
 
 namespace hone {
 namespace {
@@ -21,22 +21,23 @@ struct SgdSettings : OptimizerSettings {
   std::unique_ptr<Optimizer> make() const override;
 };
 
-class Sgd : public Optimizer {
+class Sgd : public ElementwiseOptimizer {
  public:
   explicit Sgd(const SgdSettings& settings) : settings_(settings) {}
 
  protected:
   std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
-  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t, int64_t step,
-                    double learning_rate) const override {
+  double weight_decay() const override { return settings_.weight_decay; }
+  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states,
+                    const RangeStep& step) const override {
     sgd_update(context, {.range = range,
                          .buffer = states[0],
-                         .step = {.learning_rate = static_cast<float>(learning_rate),
+                         .step = {.learning_rate = static_cast<float>(step.learning_rate),
                                   .momentum = static_cast<float>(settings_.momentum),
                                   .dampening = static_cast<float>(settings_.dampening),
-                                  .weight_decay = static_cast<float>(settings_.weight_decay),
+                                  .weight_decay = static_cast<float>(step.weight_decay),
                                   .nesterov = settings_.nesterov,
-                                  .first = step == 1}});
+                                  .first = step.number == 1}});
   }
 
  private:

@@ -18,14 +18,14 @@ std::optional<int64_t> number(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() && out >= 0 ? std::optional(out) : std::nullopt;
 }
 
-PartName parse(const std::string& name) {
+PartName parse(const std::string& name, const std::string& of) {
   const size_t open = name.rfind('[');
   if (!name.ends_with(']') || open == std::string::npos) return {.tensor = name};
   const std::string_view range = std::string_view(name).substr(open + 1, name.size() - open - 2);
   const size_t colon = range.find(':');
-  HONE_CHECK(colon != std::string_view::npos, "optimizer state: ", name, " wants a range [first:last]");
+  HONE_CHECK(colon != std::string_view::npos, of, ": ", name, " wants a range [first:last]");
   const std::optional<int64_t> first = number(range.substr(0, colon)), last = number(range.substr(colon + 1));
-  HONE_CHECK(first && last && *first < *last, "optimizer state: ", name, " wants a range [first:last], first < last");
+  HONE_CHECK(first && last && *first < *last, of, ": ", name, " wants a range [first:last], first < last");
   return {name.substr(0, open), *first, *last};
 }
 
@@ -35,39 +35,38 @@ std::string part_name(const std::string& name, int64_t first, int64_t count, int
   return count == size ? name : concat(name, "[", first, ":", first + count, "]");
 }
 
-StateParts::StateParts(const StateSection& section) {
+StateParts::StateParts(const StateSection& section, std::string of) : of_(std::move(of)) {
   for (const NamedTensor& named : section.tensors) {
-    const PartName name = parse(named.name);
+    const PartName name = parse(named.name, of_);
     const bool whole = name.last < 0;
     const int64_t count = named.tensor.size();
-    HONE_CHECK(whole || name.last - name.first == count, "optimizer state: ", named.name, " has ", count, " numbers");
+    HONE_CHECK(whole || name.last - name.first == count, of_, ": ", named.name, " has ", count, " numbers");
     parts_[name.tensor].push_back({name.first, named.tensor.view({count}), whole});
   }
   for (auto& [name, parts] : parts_) {
     std::ranges::sort(parts, {}, &Part::first);
     for (size_t i = 1; i < parts.size(); ++i)
-      HONE_CHECK(parts[i - 1].first + parts[i - 1].tensor.size() <= parts[i].first, "optimizer state: ", name,
-                 " has element ", parts[i].first, " twice");
+      HONE_CHECK(parts[i - 1].first + parts[i - 1].tensor.size() <= parts[i].first, of_, ": ", name, " has element ",
+                 parts[i].first, " twice");
   }
 }
 
 void StateParts::copy(Context& context, const std::string& name, int64_t first, int64_t size, Tensor out) const {
   const auto found = parts_.find(name);
-  HONE_CHECK(found != parts_.end(), "optimizer state: ", name, " is missing");
+  HONE_CHECK(found != parts_.end(), of_, ": ", name, " is missing");
   const int64_t last = first + out.size();
   int64_t at = first;
   for (const Part& part : found->second) {
     const int64_t end = part.first + part.tensor.size();
-    HONE_CHECK(part.tensor.dtype == out.dtype && end <= size && (!part.whole || end == size), "optimizer state: ", name,
-               " has ", end, " ", name_of(part.tensor.dtype), " numbers, the parameter has ", size, " ",
-               name_of(out.dtype));
+    HONE_CHECK(part.tensor.dtype == out.dtype && end <= size && (!part.whole || end == size), of_, ": ", name, " has ",
+               end, " ", name_of(part.tensor.dtype), " numbers, the parameter has ", size, " ", name_of(out.dtype));
     const int64_t begin = std::max(at, part.first), stop = std::min(last, end);
     if (begin >= stop) continue;
-    HONE_CHECK(begin == at, "optimizer state: elements ", at, " to ", begin - 1, " of ", name, " are missing");
+    HONE_CHECK(begin == at, of_, ": elements ", at, " to ", begin - 1, " of ", name, " are missing");
     context.copy(out.rows(begin - first, stop - begin), part.tensor.rows(begin - part.first, stop - begin));
     at = stop;
   }
-  HONE_CHECK(at == last, "optimizer state: elements ", at, " to ", last - 1, " of ", name, " are missing");
+  HONE_CHECK(at == last, of_, ": elements ", at, " to ", last - 1, " of ", name, " are missing");
 }
 
 }  // namespace hone

@@ -187,4 +187,20 @@ Tensor ValueShards::own(const Param& param, int64_t first, int64_t count) const 
   return kept->values.rows(begin - kept->range.first, count);
 }
 
+std::vector<ValuePart> ValueShards::own_parts() const {
+  std::vector<ValuePart> out;
+  const std::vector<Param*> params = model_.params();
+  for (size_t i = 0; i < params.size(); ++i) {
+    const int64_t count = params[i]->num_elements();
+    ElementRange range{0, count};
+    if (const auto layer = layers_.find(params[i]); layer != layers_.end()) {
+      const int64_t begin = places_.at(params[i]) - units_[layer->second].values.first;
+      const ElementRange shard = map_.shard(layer->second, static_cast<size_t>(group_.rank()));
+      range = {std::max<int64_t>(0, shard.first - begin), std::min(count, shard.last - begin)};
+    }
+    if (range.first < range.last) out.push_back({i, range.first, own(*params[i], range.first, range.size())});
+  }
+  return out;
+}
+
 }  // namespace hone

@@ -18,6 +18,13 @@
 
 namespace hone {
 
+// Consecutive elements of a parameter's values.
+struct ValuePart {
+  size_t param = 0;   // its place in Model::params()
+  int64_t first = 0;  // within the parameter
+  Tensor values;      // [n]
+};
+
 // One thread. All ranks make the same calls of gather(), release() and of the hooks.
 class ValueShards : public DividedValues {
  public:
@@ -43,6 +50,8 @@ class ValueShards : public DividedValues {
   // This rank's memory of the parameter's elements [first, first + count), which must lie in its shard. It stays where
   // it is, and is up to date unless is_gathered().
   Tensor own(const Param& param, int64_t first, int64_t count) const;
+  // All values that this rank keeps: its shards of the layers, and the whole of the other parameters.
+  std::vector<ValuePart> own_parts() const;
   int64_t bytes() const {
     return static_cast<int64_t>(kept_bytes_.size() + shard_bytes_.size() + layers_bytes_.size());
   }

@@ -23,7 +23,7 @@ std::vector<uint8_t> trained(const std::vector<GradUnit>& units) {
   return out;
 }
 
-class Zero2 : public GradientSum {
+class Zero2 : public GradientSum, public DividedParams {
  public:
   Zero2(Context& context, std::vector<GradUnit> units, int64_t piece, ProcessGroup& group)
       : context_(context),
@@ -155,6 +155,21 @@ class Zero2 : public GradientSum {
     }
   }
 
+  DividedParams* divided() override { return this; }
+  std::vector<std::vector<const Param*>> params_of_units() const override {
+    std::vector<std::vector<const Param*>> out;
+    for (const GradUnit& unit : units_) out.emplace_back(unit.trained.begin(), unit.trained.end());
+    return out;
+  }
+  void gather(Context& context, size_t unit, Tensor x) override {
+    std::vector<Tensor> all;
+    for (size_t r = 0; r < ranks_; ++r) {
+      const ElementRange shard = map_.shard(unit, r);
+      all.push_back(x.rows(shard.first, shard.size()));
+    }
+    group_.all_gather(context, all, all[rank_], "optimizer");
+  }
+
   std::vector<Tensor> common_values() const override {
     std::vector<Tensor> out;
     for (const GradUnit& unit : units_)
@@ -202,15 +217,25 @@ class Zero2 : public GradientSum {
 
 // A result as bytes: the loss, then the sums.
 std::string pack(const MicroBatchResult& result) {
+  const uint64_t num_sums = result.aux_sums.size();
   std::string out(reinterpret_cast<const char*>(&result.loss), sizeof result.loss);
+  out.append(reinterpret_cast<const char*>(&num_sums), sizeof num_sums);
+  out.append(reinterpret_cast<const char*>(result.aux_sums.data()), num_sums * sizeof(float));
   return out + result.metrics.to_bytes();
 }
 
 MicroBatchResult unpack(std::string_view bytes) {
   MicroBatchResult out;
-  HONE_CHECK(bytes.size() >= sizeof out.loss, "step record: a result of ", bytes.size(), " bytes");
+  uint64_t num_sums = 0;
+  const size_t head = sizeof out.loss + sizeof num_sums;
+  HONE_CHECK(bytes.size() >= head, "step record: a result of ", bytes.size(), " bytes");
   std::memcpy(&out.loss, bytes.data(), sizeof out.loss);
-  out.metrics = MetricSums::from_bytes(bytes.substr(sizeof out.loss));
+  std::memcpy(&num_sums, bytes.data() + sizeof out.loss, sizeof num_sums);
+  HONE_CHECK(num_sums <= (bytes.size() - head) / sizeof(float), "step record: ", num_sums, " sums in ", bytes.size(),
+             " bytes");
+  out.aux_sums.resize(num_sums);
+  std::memcpy(out.aux_sums.data(), bytes.data() + head, num_sums * sizeof(float));
+  out.metrics = MetricSums::from_bytes(bytes.substr(head + num_sums * sizeof(float)));
   return out;
 }
 

@@ -54,6 +54,7 @@ class Zero1 : public GradientSum {
   std::vector<ParamPart> parts() override { return all_->parts(); }
   int64_t num_pieces() const override { return all_->num_pieces(); }
   void square_pieces(Tensor pieces) override { all_->square_pieces(pieces); }
+  DividedParams* divided() override { return all_->divided(); }
   void share_values() override { all_->share_values(); }
   std::vector<Tensor> common_values() const override { return all_->common_values(); }
   GradientBytes bytes() const override {

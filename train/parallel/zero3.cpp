@@ -41,6 +41,7 @@ class Zero3 : public GradientSum {
       if (!is_foreign(*part.param)) part.value = values_.own(*part.param, part.first, part.grad.size());
     return out;
   }
+  DividedParams* divided() override { return gradients_->divided(); }
   bool gathers_values() const override { return true; }
   int64_t num_pieces() const override { return gradients_->num_pieces(); }
   void square_pieces(Tensor pieces) override { gradients_->square_pieces(pieces); }

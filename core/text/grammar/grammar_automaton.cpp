@@ -8,7 +8,8 @@
 namespace hone {
 namespace {
 
-constexpr int32_t kUnseen = -1;                   // an entry of a table that is not computed yet
+constexpr int32_t kUnseen = -1;  // an entry of a table that is not computed yet
+constexpr size_t kMostFirstSteps = 8;
 constexpr GrammarAutomaton::Frame kNoFrame = -2;  // no state of the rule reads the byte
 constexpr GrammarAutomaton::Frame kEndFrame = 0, kUnknownFrame = 1;
 
@@ -239,14 +240,32 @@ GrammarAutomaton::Stack GrammarAutomaton::compute_step(Stack stack, uint8_t byte
 }
 
 GrammarAutomaton::Stack GrammarAutomaton::step(Stack stack, uint8_t byte) {
-  if (!stacks_[static_cast<size_t>(stack)].next) {
-    account(sizeof(Table));
-    stacks_[static_cast<size_t>(stack)].next = new_table();
+  const StackData& data = stacks_[static_cast<size_t>(stack)];
+  if (data.next) {
+    if (const int32_t known = (*data.next)[byte]; known != kUnseen) return known;
+  } else {
+    for (const auto& [read, next] : data.first_steps)
+      if (read == byte) return next;
   }
-  const int32_t known = (*stacks_[static_cast<size_t>(stack)].next)[byte];
-  if (known != kUnseen) return known;
-  const Stack next = compute_step(stack, byte);
-  return (*stacks_[static_cast<size_t>(stack)].next)[byte] = next;
+  const Stack next = compute_step(stack, byte);  // `data` may have moved
+  remember_step(stack, byte, next);
+  return next;
+}
+
+void GrammarAutomaton::remember_step(Stack stack, uint8_t byte, Stack next) {
+  StackData& data = stacks_[static_cast<size_t>(stack)];
+  if (!data.next && data.first_steps.size() < kMostFirstSteps) {
+    account(sizeof data.first_steps.front());
+    data.first_steps.emplace_back(byte, next);
+    return;
+  }
+  if (!data.next) {
+    account(sizeof(Table));
+    data.next = new_table();
+    for (const auto& [read, after] : data.first_steps) (*data.next)[read] = after;
+    data.first_steps = {};
+  }
+  (*data.next)[byte] = next;
 }
 
 bool GrammarAutomaton::can_end(Stack stack) const {

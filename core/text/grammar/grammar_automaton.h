@@ -45,6 +45,8 @@ class GrammarAutomaton {
   bool can_end(Stack stack) const;
   // True if nothing but the end may follow.
   bool must_end(Stack stack) const { return stack == complete; }
+  // The states of a frame, which mean the same after clear().
+  const std::vector<int32_t>& states(Frame frame) const { return frames_[static_cast<size_t>(frame)].states; }
   // The frames on top, by ascending id.
   const std::vector<Item>& items(Stack stack) const { return stacks_[static_cast<size_t>(stack)].items; }
   int32_t depth(Stack stack) const { return stacks_[static_cast<size_t>(stack)].depth; }
@@ -78,6 +80,8 @@ class GrammarAutomaton {
     int32_t depth = 0;
     bool expanded = false;
     std::vector<Item> tops;  // the frames that read the next byte: items, and the rules that they call
+    // Known steps: the first ones as a list, since most stacks read few bytes; then all in a table.
+    std::vector<std::pair<uint8_t, Stack>> first_steps;
     std::unique_ptr<Table> next;
   };
   struct Hash {
@@ -98,6 +102,7 @@ class GrammarAutomaton {
   void expand(Stack stack);
   Frame start_of(int32_t rule);
   Stack compute_step(Stack stack, uint8_t byte);
+  void remember_step(Stack stack, uint8_t byte, Stack next);
   void account(size_t bytes);
 
   const Grammar& grammar_;

@@ -3,8 +3,9 @@
 namespace hone {
 
 namespace {
-constexpr size_t kMaxMaskBytes = size_t{24} << 20;  // of a grammar's masks
-}
+// Of a grammar's masks.
+constexpr size_t kMaxLocalBytes = size_t{24} << 20, kMaxMaskBytes = size_t{8} << 20;
+}  // namespace
 
 TokenMasks::TokenMasks(Grammar grammar, const TokenTrie& trie)
     : grammar_(std::move(grammar)),
@@ -25,12 +26,20 @@ GrammarPlace TokenMasks::advance(GrammarPlace place, int32_t token) {
 }
 
 void TokenMasks::clear_if_large() {
-  if (automaton_.bytes() < GrammarAutomaton::max_bytes && mask_bytes_ < kMaxMaskBytes) return;
-  automaton_.clear();
-  local_masks_.clear();
-  masks_.clear();
-  mask_bytes_ = 0;
-  ++epoch_;
+  const bool clears_stacks = automaton_.bytes() >= GrammarAutomaton::max_bytes;
+  if (clears_stacks) {
+    automaton_.clear();
+    ++epoch_;
+  }
+  if (clears_stacks || mask_bytes_ >= kMaxMaskBytes) {
+    masks_.clear();
+    mask_bytes_ = 0;
+  }
+  if (clears_stacks || local_bytes_ >= kMaxLocalBytes) frame_masks_.clear();
+  if (local_bytes_ >= kMaxLocalBytes) {
+    local_masks_.clear();
+    local_bytes_ = 0;
+  }
 }
 
 template <class Visit>
@@ -53,8 +62,19 @@ void TokenMasks::allow(std::vector<uint32_t>& bits, const TokenTrie::Node& node)
 }
 
 const TokenMasks::LocalMask& TokenMasks::local_mask(GrammarAutomaton::Frame frame) {
-  const auto found = local_masks_.find(frame);
-  if (found != local_masks_.end()) return found->second;
+  if (const auto known = frame_masks_.find(frame); known != frame_masks_.end()) return *known->second;
+  auto place = local_masks_.find(automaton_.states(frame));
+  if (place == local_masks_.end()) {
+    place = local_masks_.emplace(automaton_.states(frame), compute_local_mask(frame)).first;
+    const LocalMask& made = place->second;
+    local_bytes_ +=
+        4 * (made.bits.size() + made.tokens.size() + made.exits.size() + automaton_.states(frame).size()) + 250;
+  }
+  frame_masks_[frame] = &place->second;
+  return place->second;
+}
+
+TokenMasks::LocalMask TokenMasks::compute_local_mask(GrammarAutomaton::Frame frame) {
   LocalMask out;
   walk(-1, automaton_.local(frame), [&](int32_t i, GrammarAutomaton::Stack stack) {
     const TokenTrie::Node& node = trie_.nodes()[static_cast<size_t>(i)];
@@ -70,8 +90,7 @@ const TokenMasks::LocalMask& TokenMasks::local_mask(GrammarAutomaton::Frame fram
     out.tokens.clear();
   }
   out.tokens.shrink_to_fit();
-  mask_bytes_ += 4 * (out.bits.size() + out.tokens.size() + out.exits.size()) + 200;
-  return local_masks_[frame] = std::move(out);
+  return out;
 }
 
 std::vector<uint32_t> TokenMasks::compute_mask(GrammarAutomaton::Stack stack) {

@@ -1,7 +1,9 @@
 #pragma once
 // TokenMasks: the tokens that a grammar allows next, as bits. What a frame of the grammar allows by itself is computed
 // once by a walk over the vocabulary's tree. It also tells at which nodes of the tree the frame's rule has ended; only
-// there the frames below matter, and their part is read for each new stack. Whole masks are kept by stack.
+// there the frames below matter, and their part is read for each new stack. Three tables are kept, each within its own
+// bound: the automaton's stacks, the masks of frames (the costly ones: milliseconds each), and whole masks by stack.
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -36,7 +38,7 @@ class TokenMasks {
   bool must_end(const GrammarPlace& place) const { return automaton_.must_end(place.stack); }
   // Bit t of word t / 32 is 1 if token t is allowed next. Valid until the next call. The end of the text is not in it.
   std::span<const uint32_t> mask(const GrammarPlace& place);
-  // Clears the tables if they are too large. Places of another epoch must then be computed again from the start.
+  // Clears each table that is too large. Places of another epoch must then be computed again from the start.
   void clear_if_large();
   uint64_t epoch() const { return epoch_; }
 
@@ -48,6 +50,7 @@ class TokenMasks {
     std::vector<int32_t> exits;
   };
   const LocalMask& local_mask(GrammarAutomaton::Frame frame);
+  LocalMask compute_local_mask(GrammarAutomaton::Frame frame);
   // Visits the nodes below `node` (-1: all) whose bytes the stack allows. visit(node, stack after it) says whether to
   // go on below the node.
   template <class Visit>
@@ -58,10 +61,11 @@ class TokenMasks {
   const Grammar grammar_;
   const TokenTrie& trie_;
   GrammarAutomaton automaton_;
-  std::unordered_map<GrammarAutomaton::Frame, LocalMask> local_masks_;
+  std::map<std::vector<int32_t>, LocalMask> local_masks_;                      // by the frame's states
+  std::unordered_map<GrammarAutomaton::Frame, const LocalMask*> frame_masks_;  // of this epoch
   std::unordered_map<GrammarAutomaton::Stack, std::vector<uint32_t>> masks_;
   std::vector<GrammarAutomaton::Stack> path_;  // of walk(): the stack at each depth
-  size_t mask_bytes_ = 0;
+  size_t local_bytes_ = 0, mask_bytes_ = 0;
   uint64_t epoch_ = 1;
 };
 

@@ -282,9 +282,9 @@ void run(Context& context, const AttentionBackward& args) {
 
 bool supports(const AttentionBackward& args) {
   const auto fits = [](const Tensor& x) { return x.dtype == DType::bf16 && packs<Value>(x); };
-  return runs_hopper_bodies() && args.q.rank == 3 && (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) &&
-         fits(args.dk) && fits(args.dv) && fits(args.dout) && fits(args.out) && fits(args.q) && fits(args.k) &&
-         fits(args.v);
+  return args.shape.softcap == 0 && runs_hopper_bodies() && args.q.rank == 3 &&
+         (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) && fits(args.dk) && fits(args.dv) &&
+         fits(args.dout) && fits(args.out) && fits(args.q) && fits(args.k) && fits(args.v);
 }
 
 [[maybe_unused]] const bool added = attention_backward.add({"sm90", DeviceKind::cuda, run, 20, supports});

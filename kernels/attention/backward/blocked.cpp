@@ -156,7 +156,7 @@ void backward(Context& context, const AttentionBackward& args) {
   });
 }
 
-bool supports(const AttentionBackward& args) { return args.q.dim(2) <= 256; }
+bool supports(const AttentionBackward& args) { return args.q.dim(2) <= 256 && args.shape.softcap == 0; }
 
 [[maybe_unused]] const bool added = attention_backward.add({"blocked", DeviceKind::cpu, backward, 10, supports});
 

@@ -92,8 +92,10 @@ void backward(Context& context, const AttentionBackward& args) {
   check_launch(attention_backward);
 }
 
-[[maybe_unused]] const bool added = attention_backward.add(
-    {"mma", DeviceKind::cuda, backward, 10, [](const AttentionBackward& args) { return has_units(args.q); }});
+[[maybe_unused]] const bool added =
+    attention_backward.add({"mma", DeviceKind::cuda, backward, 10, [](const AttentionBackward& args) {
+                              return args.shape.softcap == 0 && has_units(args.q);
+                            }});
 
 [[maybe_unused]] const bool planned =
     launch_plans().add("attention_backward.mma", [](const DeviceLimits& limits, LaunchPlans& out) {

@@ -1,8 +1,8 @@
-// attention_backward for f32: dk and dv (of_keys = true), then dq (of_keys = false). Formulas: backward.cuh. One
-// kernel tiles the query rows and loops over keys (dq), the other tiles the keys and loops over the query rows of all
-// heads of the group. No two thread blocks write the same element.
+// attention_backward for f32, and with a soft-cap of the scores for bf16, too: dk and dv (of_keys = true), then dq
+// (of_keys = false). Formulas: backward.cuh. One kernel tiles the query rows and loops over keys (dq), the other tiles
+// the keys and loops over the query rows of all heads of the group. No two thread blocks write the same element.
 //
-// Use       f32 tensors on any GPU.
+// Use       f32 tensors, or bf16 tensors with a soft-cap, on any GPU.
 // Tile      8 rows of the own side by 128 rows of the other side. Grid: tiles x KV heads.
 // Roles     128 threads. p and ds: one row of the other side per thread. Sums: one or two columns per thread.
 // Pipeline  none.
@@ -54,17 +54,18 @@ __device__ Range keys_seen(const AttentionCall<T>& call, int begin, int end) {
   return {first_seen(begin / call.group, call.window), (end - 1) / call.group + 1};
 }
 
-__device__ float dot(const float* x, const float* y, int dim) {
+template <class T>
+__device__ float dot(const float* x, const T* y, int dim) {
   float sum = 0;
-  for (int d = 0; d < dim; ++d) sum = fmaf(x[d], y[d], sum);
+  for (int d = 0; d < dim; ++d) sum = fmaf(x[d], float(y[d]), sum);
   return sum;
 }
 
-template <bool of_keys>
-__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ BackwardCall<float> call) {
+template <class T, bool of_keys>
+__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ BackwardCall<T> call) {
   constexpr int most_columns = 2;  // columns per thread, for up to 256
   __shared__ float own_first[rows][256], own_second[rows][256], p[rows][threads], ds[rows][threads];
-  const AttentionCall<float>& forward = call.forward;
+  const AttentionCall<T>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, kv_head = static_cast<int>(blockIdx.y),
             thread = static_cast<int>(threadIdx.x);
   const Tile tile =
@@ -72,14 +73,14 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   const Sequence sequence = sequence_of(forward, tile.sequence);
   const int own_begin = tile.first_row, own_end = min(own_begin + rows, sequence.tokens * (of_keys ? 1 : group));
   if (own_begin >= own_end) return;
-  const Side<float> queries = query_side(call, sequence.begin, kv_head), keys = key_side(call, sequence.begin, kv_head);
-  const Side<float>&own = of_keys ? keys : queries, &other = of_keys ? queries : keys;
+  const Side<T> queries = query_side(call, sequence.begin, kv_head), keys = key_side(call, sequence.begin, kv_head);
+  const Side<T>&own = of_keys ? keys : queries, &other = of_keys ? queries : keys;
   const Range range =
       of_keys ? rows_seeing(forward, sequence.tokens, own_begin, own_end) : keys_seen(forward, own_begin, own_end);
   // Prologue: the own rows go to shared memory.
   for (int i = thread; i < (own_end - own_begin) * dim; i += threads) {
-    own_first[i / dim][i % dim] = own.first_row(own_begin + i / dim, dim)[i % dim];
-    own_second[i / dim][i % dim] = own.second_row(own_begin + i / dim, dim)[i % dim];
+    own_first[i / dim][i % dim] = float(own.first_row(own_begin + i / dim, dim)[i % dim]);
+    own_second[i / dim][i % dim] = float(own.second_row(own_begin + i / dim, dim)[i % dim]);
   }
   float first_sum[rows][most_columns] = {}, second_sum[rows][most_columns] = {};
   for (int begin = range.begin; begin < range.end; begin += threads) {
@@ -91,10 +92,15 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       p[r][thread] = ds[r][thread] = 0;
       if (row >= own_end || at >= range.end || key > position || key < first_seen(position, forward.window)) continue;
       const int64_t token = sequence.begin + position, head = kv_head * group + query % group;
-      const float s = dot(own_first[r], other.first_row(at, dim), dim),
-                  mixed = dot(own_second[r], other.second_row(at, dim), dim);
+      float s = dot(own_first[r], other.first_row(at, dim), dim), slope = 1;
+      const float mixed = dot(own_second[r], other.second_row(at, dim), dim);
+      if (forward.cap_in > 0) {
+        const float t = tanhf(s * forward.cap_in);
+        s = forward.cap_out * t;
+        slope = 1 - t * t;
+      }
       p[r][thread] = weight(s, forward.c, -1.44269504f * call.lse[token * call.lse_stride + head]);
-      ds[r][thread] = p[r][thread] * (mixed - call.delta[token * forward.kv_heads * group + head]);
+      ds[r][thread] = p[r][thread] * (mixed - call.delta[token * forward.kv_heads * group + head]) * slope;
     }
     __syncthreads();  // p and ds of 128 rows are complete
     // Add them to this thread's columns.
@@ -103,7 +109,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       for (int i = 0; i < most_columns; ++i) {
         const int column = thread + i * threads;
         if (column >= dim) continue;
-        const float first = other.first_row(begin + j, dim)[column], second = other.second_row(begin + j, dim)[column];
+        const float first = float(other.first_row(begin + j, dim)[column]),
+                    second = float(other.second_row(begin + j, dim)[column]);
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
           first_sum[r][i] = fmaf(ds[r][j], first, first_sum[r][i]);
@@ -123,34 +130,37 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       const int column = head * dim + thread + i * threads;
       if (thread + i * threads >= dim) continue;
       (of_keys ? call.dk + token * call.dk_stride : call.dq + token * call.dq_stride)[column] =
-          first_sum[r][i] * forward.scale;
-      if (of_keys) call.dv[token * call.dv_stride + column] = second_sum[r][i];
+          T(first_sum[r][i] * forward.scale);
+      if (of_keys) call.dv[token * call.dv_stride + column] = T(second_sum[r][i]);
     }
   }
 }
 
-template <bool of_keys>
-void launch(Context& context, const BackwardCall<float>& call) {
-  const AttentionCall<float>& forward = call.forward;
+template <bool of_keys, class T>
+void launch(Context& context, const BackwardCall<T>& call) {
+  const AttentionCall<T>& forward = call.forward;
   const dim3 grid(
       static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
       static_cast<unsigned>(forward.kv_heads));
-  plain_kernel<of_keys><<<grid, threads, 0, cuda_stream(context)>>>(call);
+  plain_kernel<T, of_keys><<<grid, threads, 0, cuda_stream(context)>>>(call);
 }
 
 void backward(Context& context, const AttentionBackward& args) {
   const ScratchScope scope(context);
-  const BackwardCall<float> call = backward_call_of<float>(context, args);
-  if (call.forward.tokens == 0) return;
-  launch_delta<1>(context, call);
-  launch<true>(context, call);
-  launch<false>(context, call);
-  check_launch(attention_backward);
+  with_storage(attention_backward, args.q.dtype, [&](auto type) {
+    const auto call = backward_call_of<decltype(type)>(context, args);
+    if (call.forward.tokens == 0) return;
+    launch_delta<1>(context, call);
+    launch<true>(context, call);
+    launch<false>(context, call);
+    check_launch(attention_backward);
+  });
 }
 
 [[maybe_unused]] const bool added =
     attention_backward.add({"plain", DeviceKind::cuda, backward, 0, [](const AttentionBackward& args) {
-                              return args.q.dtype == DType::f32 && args.q.dim(2) <= 256;
+                              const bool capped = args.q.dtype == DType::bf16 && args.shape.softcap > 0;
+                              return (args.q.dtype == DType::f32 || capped) && args.q.dim(2) <= 256;
                             }});
 
 }  // namespace

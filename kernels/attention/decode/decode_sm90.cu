@@ -78,7 +78,9 @@ void decode(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPar
     launch_rings(stream, call, partials, cache, octets);
 }
 
-bool supports(const AttentionPaged& args) { return runs_hopper_bodies() && has_units(args.q); }
+bool supports(const AttentionPaged& args) {
+  return args.shape.softcap == 0 && runs_hopper_bodies() && has_units(args.q);
+}
 
 [[maybe_unused]] const bool added = attention_paged.add(
     {"sm90", DeviceKind::cuda,

@@ -380,8 +380,8 @@ void paged(Context& context, const AttentionPaged& args) {
 
 bool supports(const AttentionPaged& args) {
   const int64_t unit = args.q.dim(2) > 128 ? 32 : 16;  // elements that the 16-byte loads of a lane group cover
-  return args.cache.k.dtype == DType::u8 && args.q.dtype == DType::bf16 && args.q.dim(2) % unit == 0 &&
-         args.q.dim(2) <= 256;
+  return args.shape.softcap == 0 && args.cache.k.dtype == DType::u8 && args.q.dtype == DType::bf16 &&
+         args.q.dim(2) % unit == 0 && args.q.dim(2) <= 256;
 }
 
 [[maybe_unused]] const bool added = attention_paged.add({"fp8", DeviceKind::cuda, paged, 20, supports});

@@ -55,7 +55,7 @@ void decode(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPar
 [[maybe_unused]] const bool added = attention_paged.add(
     {"mma", DeviceKind::cuda,
      [](Context& context, const AttentionPaged& args) { run_attention_paged(context, args, decode); }, 10,
-     [](const AttentionPaged& args) { return has_units(args.q); }});
+     [](const AttentionPaged& args) { return args.shape.softcap == 0 && has_units(args.q); }});
 
 template <int D, int N, bool alone>
 void plan(LaunchPlans& out) {

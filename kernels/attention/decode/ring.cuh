@@ -171,9 +171,15 @@ __global__ __launch_bounds__(
   hopper::griddep_launch_dependents();
   if (!partials.prefetchable) hopper::griddep_wait();
   const Sequence sequence = sequence_of(call, s);
-  static_assert(P::barriers <= 32 && P::stages <= 32);
-  if (warp == 0 && lane < P::barriers) shared.full[lane].init(Source::full_arrivals);
-  if (warp == 1 && lane < P::stages) shared.empty[lane].init(32 * ring_warps);
+  // One thread initializes all barriers of a kind: a lane each compiles to a loop over the lanes.
+  if (thread == 0) {
+#pragma unroll
+    for (auto& barrier : shared.full) barrier.init(Source::full_arrivals);
+  }
+  if (thread == 32) {
+#pragma unroll
+    for (auto& barrier : shared.empty) barrier.init(32 * ring_warps);
+  }
   source.prepare();
   if (warp >= ring_warps) {
     const int split_begin = split_of(partials, z, P::rows) * split_keys;

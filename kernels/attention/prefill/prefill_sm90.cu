@@ -341,8 +341,9 @@ bool copyable(const Tensor& x) {
 }
 
 bool supports(const AttentionForward& args) {
-  return runs_hopper_bodies() && args.out.rank == 3 && args.q.rank == 3 && args.k.rank == 3 && args.v.rank == 3 &&
-         copyable(args.out) && copyable(args.q) && copyable(args.k) && copyable(args.v);
+  return args.shape.softcap == 0 && runs_hopper_bodies() && args.out.rank == 3 && args.q.rank == 3 &&
+         args.k.rank == 3 && args.v.rank == 3 && copyable(args.out) && copyable(args.q) && copyable(args.k) &&
+         copyable(args.v);
 }
 
 void run(Context& context, const AttentionForward& args) {

@@ -33,8 +33,9 @@ void forward(Context& context, const AttentionForward& args) {
   check_launch(attention_forward);
 }
 
-[[maybe_unused]] const bool added = attention_forward.add(
-    {"mma", DeviceKind::cuda, forward, 10, [](const AttentionForward& args) { return has_units(args.q); }});
+[[maybe_unused]] const bool added =
+    attention_forward.add({"mma", DeviceKind::cuda, forward, 10,
+                           [](const AttentionForward& args) { return args.shape.softcap == 0 && has_units(args.q); }});
 
 [[maybe_unused]] const bool planned = launch_plans().add("attention_forward.mma", [](const DeviceLimits& limits,
                                                                                      LaunchPlans& out) {

@@ -238,11 +238,12 @@ __device__ void store_warp(const GemmEpilogue& to, const MmaShape& shape, float*
   }
 }
 
-// partial: with Split, the partial sums of split_k_join.cuh.
+// Computes the tile of a thread block whose first element is (row, column); rows from shape.M on are not read. partial:
+// with Split, the partial sums of split_k_join.cuh.
 template <class Tile, bool Split>
-__global__ void __launch_bounds__(Tile::threads, Tile::blocks)
-    mma_tiles_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t x_stride, int64_t w_stride,
-                     GemmEpilogue epilogue, float* partial, MmaShape shape) {
+__device__ __forceinline__ void mma_tile(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t x_stride,
+                                         int64_t w_stride, const GemmEpilogue& epilogue, float* partial,
+                                         const MmaShape& shape, int row, int column, int split) {
   using Warp = MmaWarp<Tile>;
   constexpr int steps = Tile::depth / 16, chunk = static_cast<int>(gemm_cuda_chunk);
   static_assert(steps % 2 == 0, "the first mma step of a stage reads operand set 0");
@@ -250,11 +251,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int warps_down = Tile::rows / Tile::warp_rows;
   const int warp_row = warp % warps_down * Tile::warp_rows, warp_column = warp / warps_down * Tile::warp_columns;
-  const int item = static_cast<int>(blockIdx.x), split = Split ? item % shape.splits : 0;
-  int row, column;
-  shape.place(Split ? item / shape.splits : item, row, column);
-  row *= Tile::rows;
-  column *= Tile::columns;
   const int first = split * shape.per_split * chunk,
             end = Split ? min(shape.K, first + shape.per_split * chunk) : shape.K,
             stages = (end - first + Tile::depth - 1) / Tile::depth;
@@ -347,6 +343,17 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
   cp_async_wait<0>();
   __syncthreads();  // all warps have read the stages
   store_warp<Tile>(epilogue, shape, reinterpret_cast<float*>(shared) + warp * 16 * Tile::slab_pitch, total, m, n);
+}
+
+template <class Tile, bool Split>
+__global__ void __launch_bounds__(Tile::threads, Tile::blocks)
+    mma_tiles_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t x_stride, int64_t w_stride,
+                     GemmEpilogue epilogue, float* partial, MmaShape shape) {
+  const int item = static_cast<int>(blockIdx.x), split = Split ? item % shape.splits : 0;
+  int row, column;
+  shape.place(Split ? item / shape.splits : item, row, column);
+  mma_tile<Tile, Split>(x, w, x_stride, w_stride, epilogue, partial, shape, row * Tile::rows, column * Tile::columns,
+                        split);
 }
 
 }  // namespace hone

@@ -14,17 +14,19 @@ namespace {
 
 using namespace test;
 
-// The shape of a call: sequence lengths, heads, KV heads, head dim, window.
+// The shape of a call: sequence lengths, heads, KV heads, head dim, window, soft-cap.
 struct Case {
   std::vector<int32_t> lengths;
   int64_t heads = 1, kv_heads = 1, dim = 8, window = 0;
+  float softcap = 0;
 
   int64_t sequences() const { return static_cast<int64_t>(lengths.size()); }
   int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
   AttentionShape shape() const {
     return {.scale = 1 / std::sqrt(static_cast<float>(dim)),
             .window = window,
-            .max_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)};
+            .max_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths),
+            .softcap = softcap};
   }
   Ids offsets() const {
     Ids out({sequences() + 1});
@@ -44,6 +46,8 @@ const std::vector<Case> cases = {
     {{66}, 2, 1, 256},
     {{50}, 70, 1, 8},
     {{200}, 2, 2, 10, 65},
+    {{7, 64, 1}, 2, 2, 24, 0, 1.5f},
+    {{0, 70}, 6, 2, 16, 17, 0.7f},
 };
 
 struct Call {
@@ -72,8 +76,9 @@ std::vector<double> textbook(const Case& c, const Call& call) {
           double score = 0;
           for (int64_t i = 0; i < c.dim; ++i)
             score += double{call.q[(t * c.heads + h) * c.dim + i]} * call.k[(j * c.kv_heads + kv) * c.dim + i];
-          weights.push_back(
-              c.window > 0 && t - j >= c.window ? 0 : std::exp(score / std::sqrt(static_cast<double>(c.dim))));
+          score /= std::sqrt(static_cast<double>(c.dim));
+          if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
+          weights.push_back(c.window > 0 && t - j >= c.window ? 0 : std::exp(score));
           total += weights.back();
         }
         for (int64_t j = call.offsets[s]; j <= t; ++j)

@@ -71,10 +71,10 @@ TEST(ProjectGated, IsTheNormThenTheProductThenTheGate) {
   for (const bool with_norm : {true, false})
     for (const bool with_bias : {true, false}) {
       Floats in({M, K}), gate_up({M, 2 * F}), expected({M, F}), y = poisoned({M, F}, 1);
-      rmsnorm_forward(cpu(), in, {}, x, weight, 1e-5f);
+      rmsnorm_forward(cpu(), in, {}, x, weight, 1e-5f, 0.0f);
       const Tensor added_bias = with_bias ? bias.tensor() : Tensor();
       gemm_forward(cpu(), {.y = gate_up, .x = with_norm ? in.tensor() : x.tensor(), .w = w, .bias = added_bias});
-      swiglu_forward(cpu(), expected, gate_up);
+      glu_forward(cpu(), expected, gate_up, Activation::silu);
       gate_up_swiglu(
           cpu(), {.y = y, .x = x, .norm = {with_norm ? weight.tensor() : Tensor(), 1e-5f}, .gate_up = {w, added_bias}});
       EXPECT_TRUE(close(y, expected, {0, 0}));
@@ -86,7 +86,7 @@ TEST(GemmNormForward, IsTheProductThenTheNorm) {
                weight = normals({12}, 4);
   Floats expected({4, 12}), expected_normed({4, 12}), y = poisoned({4, 12}), normed = poisoned({4, 12});
   gemm_forward(cpu(), {.y = expected, .x = x, .w = w, .residual = residual});
-  rmsnorm_forward(cpu(), expected_normed, {}, expected, weight, 1e-5f);
+  rmsnorm_forward(cpu(), expected_normed, {}, expected, weight, 1e-5f, 0.0f);
   gemm_rmsnorm(cpu(),
                {.y = y, .normed = normed, .x = x, .product = {w, {}}, .residual = residual, .norm = {weight, 1e-5f}});
   EXPECT_TRUE(close(y, expected, {0, 0}));
@@ -105,7 +105,7 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
   const Ids positions = random_ids(M, 16, 5);
   Ids slots({M});
   for (int64_t t = 0; t < M; ++t) slots[t] = static_cast<int32_t>(2 * t % slots_there);
-  rmsnorm_forward(cpu(), in, {}, x, weight, 1e-6f);
+  rmsnorm_forward(cpu(), in, {}, x, weight, 1e-6f, 0.0f);
   gemm_forward(cpu(), {.y = qkv, .x = in, .w = w, .bias = bias});
   qkv_forward(cpu(), {.q = q_expected,
                       .k = k,

@@ -137,22 +137,29 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
 }
 
 [[maybe_unused]] const bool forward_case = op_cases().add("logprob_forward", [] {
-  for (const Shape& s : shapes) {
-    const Inputs in(s, 3);
-    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), hit = poisoned({s.R});
-    expect_bodies_agree(logprob_forward, {0, 0},
-                        {.logp = logp,
-                         .lse = lse,
-                         .entropy = entropy,
-                         .hit = hit,
-                         .hidden = in.hidden,
-                         .w = in.w,
-                         .targets = in.targets,
-                         .inv_temperature = 0.8f});
-    expect_bodies_agree(
-        logprob_forward, {0, 0},
-        {.logp = logp, .lse = lse, .hidden = in.hidden, .w = in.w, .targets = in.targets, .inv_temperature = 0.8f});
-  }
+  for (const float softcap : {0.0f, 2.0f})
+    for (const Shape& s : shapes) {
+      const Inputs in(s, 3);
+      Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), hit = poisoned({s.R});
+      expect_bodies_agree(logprob_forward, {0, 0},
+                          {.logp = logp,
+                           .lse = lse,
+                           .entropy = entropy,
+                           .hit = hit,
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.8f,
+                           .softcap = softcap});
+      expect_bodies_agree(logprob_forward, {0, 0},
+                          {.logp = logp,
+                           .lse = lse,
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.8f,
+                           .softcap = softcap});
+    }
 });
 
 TEST(LogprobForward, RowsDoNotDependOnTheBatch) {
@@ -200,56 +207,62 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
 }
 
 [[maybe_unused]] const bool backward_case = op_cases().add("logprob_backward", [] {
-  for (const Shape& s : shapes) {
-    const Inputs in(s);
-    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
-           dw = normals({s.V, s.D}, 6, 1, 2);
-    logprob_forward(cpu(), {.logp = logp,
-                            .lse = lse,
-                            .entropy = entropy,
-                            .hidden = in.hidden,
-                            .w = in.w,
-                            .targets = in.targets,
-                            .inv_temperature = 0.8f});
-    expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
-                        {.dhidden = dhidden,
-                         .dw = dw,
-                         .grad = {in.dlogp, in.dentropy, 0.1f},
-                         .lse = lse,
-                         .entropy = entropy,
-                         .hidden = in.hidden,
-                         .w = in.w,
-                         .targets = in.targets,
-                         .inv_temperature = 0.8f});
-    expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
-                        {.dhidden = dhidden,
-                         .dw = dw,
-                         .grad = {in.dlogp, {}, 0},
-                         .lse = lse,
-                         .hidden = in.hidden,
-                         .w = in.w,
-                         .targets = in.targets,
-                         .inv_temperature = 0.8f});
-  }
+  for (const float softcap : {0.0f, 2.0f})
+    for (const Shape& s : shapes) {
+      const Inputs in(s);
+      Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}),
+             dhidden = poisoned({s.R, s.D}, 1), dw = normals({s.V, s.D}, 6, 1, 2);
+      logprob_forward(cpu(), {.logp = logp,
+                              .lse = lse,
+                              .entropy = entropy,
+                              .hidden = in.hidden,
+                              .w = in.w,
+                              .targets = in.targets,
+                              .inv_temperature = 0.8f,
+                              .softcap = softcap});
+      expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
+                          {.dhidden = dhidden,
+                           .dw = dw,
+                           .grad = {in.dlogp, in.dentropy, 0.1f},
+                           .lse = lse,
+                           .entropy = entropy,
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.8f,
+                           .softcap = softcap});
+      expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
+                          {.dhidden = dhidden,
+                           .dw = dw,
+                           .grad = {in.dlogp, {}, 0},
+                           .lse = lse,
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.8f,
+                           .softcap = softcap});
+    }
 });
 
 [[maybe_unused]] const bool fused_case = op_cases().add("logprob_fused", [] {
-  for (const Shape& s : shapes) {
-    const Inputs in(s);
-    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), hit = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
-           dw = normals({s.V, s.D}, 6, 1, 2);
-    expect_bodies_agree(logprob_fused, {1e-4, 1e-4},
-                        {.logp = logp,
-                         .lse = lse,
-                         .hit = hit,
-                         .dhidden = dhidden,
-                         .dw = dw,
-                         .grad = {in.dlogp, {}, 0.1f},
-                         .hidden = in.hidden,
-                         .w = in.w,
-                         .targets = in.targets,
-                         .inv_temperature = 0.8f});
-  }
+  for (const float softcap : {0.0f, 2.0f})
+    for (const Shape& s : shapes) {
+      const Inputs in(s);
+      Floats logp = poisoned({s.R}), lse = poisoned({s.R}), hit = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
+             dw = normals({s.V, s.D}, 6, 1, 2);
+      expect_bodies_agree(logprob_fused, {1e-4, 1e-4},
+                          {.logp = logp,
+                           .lse = lse,
+                           .hit = hit,
+                           .dhidden = dhidden,
+                           .dw = dw,
+                           .grad = {in.dlogp, {}, 0.1f},
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.8f,
+                           .softcap = softcap});
+    }
 });
 
 TEST(LogprobBackward, IsTheGradientInDouble) {
@@ -306,7 +319,7 @@ TEST(LogprobBackward, IsTheGradientInDouble) {
     }
 }
 
-TEST(LogprobBackward, IsTheSlopeOfForward) {
+static void expect_slope(float softcap) {
   const Shape s{3, 19, 4};
   Inputs in(s);
   const float z_loss = 0.1f;
@@ -318,7 +331,8 @@ TEST(LogprobBackward, IsTheSlopeOfForward) {
                             .hidden = in.hidden,
                             .w = in.w,
                             .targets = in.targets,
-                            .inv_temperature = 0.9f});
+                            .inv_temperature = 0.9f,
+                            .softcap = softcap});
     double sum = 0;
     for (int64_t r = 0; r < s.R; ++r) {
       const double g = static_cast<double>(in.dlogp[r]), l = static_cast<double>(lse[r]);
@@ -337,10 +351,14 @@ TEST(LogprobBackward, IsTheSlopeOfForward) {
                            .hidden = in.hidden,
                            .w = in.w,
                            .targets = in.targets,
-                           .inv_temperature = 0.9f});
+                           .inv_temperature = 0.9f,
+                           .softcap = softcap});
   expect_gradient(loss, in.hidden, dhidden);
   expect_gradient(loss, in.w, dw);
 }
+
+TEST(LogprobBackward, IsTheSlopeOfForward) { expect_slope(0); }
+TEST(LogprobBackward, IsTheSlopeOfForwardWithASoftcap) { expect_slope(1.5f); }
 
 TEST(LogprobBackward, DoesNotDependOnThreads) {
   const Shape s{65, 1500, 40};

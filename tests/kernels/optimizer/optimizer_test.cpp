@@ -86,6 +86,20 @@ void expect_nearest(const Numbers<bf16>& rounded, const Floats& value) {
         rmsprop_update, {0, 0},
         {.range = range, .square = square, .step = RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f}});
   }
+}) && op_cases().add("adagrad_update", [] {
+  for (const int64_t n : sizes) {
+    Range range(n);
+    Floats sum = magnitudes(n, 2);
+    expect_bodies_agree(adagrad_update, {0, 0},
+                        {.range = range, .sum = sum, .step = {.learning_rate = 0.1f, .weight_decay = 0.1f}});
+  }
+}) && op_cases().add("lion_update", [] {
+  for (const int64_t n : sizes) {
+    Range range(n);
+    Floats m = normals({n}, 2);
+    expect_bodies_agree(lion_update, {0, 0},
+                        {.range = range, .m = m, .step = {.learning_rate = 0.1f, .weight_decay = 0.1f}});
+  }
 }) && op_cases().add("sum_squares", [] {
   for (const int64_t n : sizes)
     for (const int64_t size : {64, 4096}) {
@@ -214,6 +228,13 @@ TEST(Updates, BlocksDecayOneByOneAndTheNearestBf16IsWritten) {
     rmsprop_update(
         cpu(), {.range = range, .square = Floats(v), .step = {.learning_rate = 0.1f, .weight_decay = weight_decay}});
   });
+  check([&](const ParamRange& range, float weight_decay) {
+    adagrad_update(cpu(),
+                   {.range = range, .sum = Floats(v), .step = {.learning_rate = 0.1f, .weight_decay = weight_decay}});
+  });
+  check([&](const ParamRange& range, float weight_decay) {
+    lion_update(cpu(), {.range = range, .m = Floats(m), .step = {.learning_rate = 0.1f, .weight_decay = weight_decay}});
+  });
 }
 
 TEST(Adamw, Bf16MomentsAreRoundedOnceTheValueHasMoved) {
@@ -249,9 +270,52 @@ TEST(Adamw, Bf16MomentsAreRoundedOnceTheValueHasMoved) {
                        .step = step});
   for (int64_t i = skip; i < n; ++i) ASSERT_EQ(m_part[i].bits, m_new[i].bits) << i;
   for (int64_t i = skip; i < n; ++i) ASSERT_EQ(v_part[i].bits, v_new[i].bits) << i;
-  ParamRange odd = part;
-  odd.first = 2;
-  EXPECT_THROW(adamw_update(cpu(), {.range = odd, .m = m_part, .v = v_part, .step = step}), Error);
+}
+
+// A parameter group may end anywhere in a fused matrix.
+TEST(Adamw, APartThatBeginsInsideOfADrawDrawsAsTheWholeDoes) {
+  const int64_t n = 101;
+  const Numbers<bf16> m = as_bf16(normals({n}, 2)), v = as_bf16(magnitudes(n, 3));
+  Numbers<bf16> m_whole = m, v_whole = v, m_part = m, v_part = v;
+  AdamwStep step = adamw;
+  step.seed = 5, step.stream = 9;
+  adamw_update(cpu(), {.range = Range(n), .m = m_whole, .v = v_whole, .step = step});
+  for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 35}, {35, 38}, {38, n}}) {
+    const Range range(n);
+    const auto part = [&, from = first, count = last - first](const Tensor& x) { return x.rows(from, count); };
+    adamw_update(cpu(), {.range = {part(range.value), {}, part(range.grad), {}, range.clip, first},
+                         .m = part(m_part),
+                         .v = part(v_part),
+                         .step = step});
+  }
+  EXPECT_EQ(bits(m_part), bits(m_whole));
+  EXPECT_EQ(bits(v_part), bits(v_whole));
+  const ParamRange range = Range(n);
+  ParamRange negative = range;
+  negative.first = -1;
+  EXPECT_THROW(adamw_update(cpu(), {.range = negative, .m = m_part, .v = v_part, .step = step}), Error);
+}
+
+TEST(Adagrad, FollowsItsDefinition) {
+  Floats value = one(1), sum = one(100);
+  AdagradStep step{.learning_rate = 0.5f, .eps = 1, .weight_decay = 2, .initial = 7, .first = true};
+  adagrad_update(cpu(), {.range = {value, {}, one(4), {}, one(0.25f)}, .sum = sum, .step = step});
+  EXPECT_EQ(sum[0], 16);  // 7 + (4 * 0.25 + 2)^2
+  EXPECT_FLOAT_EQ(value[0], 1 - 0.5f * 3 / (4 + 1));
+  step.first = false;
+  adagrad_update(cpu(), {.range = {value, {}, one(0), {}, one(1)}, .sum = sum, .step = step});
+  EXPECT_FLOAT_EQ(sum[0], 16 + 4 * 0.7f * 0.7f);
+}
+
+TEST(Lion, MovesByTheSignOfItsMix) {
+  Floats value = one(1), m = one(-2);
+  const LionStep step{.learning_rate = 0.25f, .beta1 = 0.5f, .beta2 = 0.75f, .weight_decay = 2};
+  lion_update(cpu(), {.range = {value, {}, one(8), {}, one(0.5f)}, .m = m, .step = step});  // mix 0.5 * -2 + 0.5 * 4
+  EXPECT_EQ(value[0], 0.5f - 0.25f);
+  EXPECT_EQ(m[0], -2 * 0.75f + 4 * 0.25f);
+  Floats still = one(1), zero = one(0);
+  lion_update(cpu(), {.range = {still, {}, one(0), {}, one(1)}, .m = zero, .step = {.learning_rate = 0.25f}});
+  EXPECT_EQ(still[0], 1);  // the sign of 0 is 0
 }
 
 TEST(StochasticRounding, IsToANeighbourAndRightOnAverage) {

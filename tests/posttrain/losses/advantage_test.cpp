@@ -131,5 +131,27 @@ TEST(Whiten, GivesVarianceOneAndKeepsOrDropsTheMean) {
   EXPECT_NEAR(moments_of(kept).deviation, 1, 1e-6);
 }
 
+// Samples of two sources, each with rewards of its own. TRL's numbers are in policy_golden_test.cpp.
+TEST(NormalizeThenSum, TakesTheWeightsOfTheSourceAndTheRestOfTheReward) {
+  const double rewards[] = {1, 2, 10, 30};
+  std::vector<Group> groups = make_groups(rewards, 2);
+  groups[0].task.source = "a", groups[1].task.source = "b";
+  groups[0].samples[0].reward_parts = {{"x", 4}, {"unweighted", 100}};  // 1 = 0.5 * 4 - 1
+  groups[0].samples[1].reward_parts = {{"x", 2}};                       // 2 = 0.5 * 2 + 1
+  normalize_then_sum(groups, {{"a", {{"x", 0.5}, {"", 2}}}}, 0);
+  const double unit = 1 / std::sqrt(2.0);  // a pair's distance from its mean, by its deviation
+  const std::vector<double> totals = {0.5 * unit - 2 * unit, -0.5 * unit + 2 * unit, -unit, unit};
+  const Moments moments = moments_of(totals);
+  const std::vector<double> found = advantages_of(groups);
+  for (size_t i = 0; i < totals.size(); ++i) EXPECT_NEAR(found[i], totals[i] / moments.deviation, 1e-6) << i;
+}
+
+TEST(NormalizeThenSum, EqualRewardsHaveNoAdvantage) {
+  const double rewards[] = {1, 1, 1, 1};
+  std::vector<Group> groups = make_groups(rewards, 2);
+  normalize_then_sum(groups, {}, 1e-4);
+  EXPECT_EQ(advantages_of(groups), std::vector<double>(4, 0));
+}
+
 }  // namespace
 }  // namespace hone

@@ -241,7 +241,43 @@ TEST(PolicyLoss, SettingsThatMeanNothingAreRefused) {
   EXPECT_NE(message({{"loss_type", "dr_grpo"}}).find("dr_grpo needs a length"), std::string::npos);
   EXPECT_NE(message({{"importance_sampling_level", "sequences"}}).find("did you mean 'sequence'"), std::string::npos);
   EXPECT_NE(message({{"importance_sampling_clip_max", 0.5}}).find("importance_sampling_clip_max"), std::string::npos);
+  EXPECT_NE(message({{"loss_type", "sapo"}, {"delta", 3}}).find("bounds its ratio already"), std::string::npos);
+  EXPECT_NE(message({{"loss_type", "sapo"}, {"sapo_temperature_neg", 0}}).find("sapo_temperature_neg"),
+            std::string::npos);
+  EXPECT_NE(message({{"loss_type", "dppo_kl"}, {"importance_sampling_level", "sequence"}}).find("must be token"),
+            std::string::npos);
+  EXPECT_NE(message({{"loss_type", "dppo_kl"}, {"delta", 0.5}}).find("x.json: config:2:"), std::string::npos);
+  EXPECT_NE(message({{"loss_agg_mode", "token-men"}}).find("did you mean 'token-mean'"), std::string::npos);
+  EXPECT_NE(message({{"loss_agg_mode", "seq-mean-token-sum-norm"}}).find("norm needs a length"), std::string::npos);
+  EXPECT_NE(message({{"off_policy_mask_threshold", -1}}).find("off_policy_mask_threshold"), std::string::npos);
+  EXPECT_NE(message({{"top_entropy_quantile", 1.5}}).find("top_entropy_quantile must be in [0, 1]"), std::string::npos);
+  EXPECT_NE(message({{"length_penalty", -1}}).find("length_penalty must not be negative"), std::string::npos);
+  EXPECT_NE(message({{"multi_objective_aggregation", "sum"}}).find("normalize_then_sum"), std::string::npos);
+  EXPECT_NE(message({{"multi_objective_aggregation", "normalize_then_sum"}, {"scale_rewards", "batch"}})
+                .find("remove scale_rewards"),
+            std::string::npos);
   EXPECT_EQ(message({}), "");
+}
+
+TEST(PolicyLoss, AggregationModesOverrideThoseOfTheLossType) {
+  const auto loss = [](const std::string& loss_type, const std::string& mode) {
+    return evaluate_objective("grpo",
+                              JsonObject{{"logp", nested(logp)},
+                                         {"old_logp", nested(old_logp)},
+                                         {"mask", nested(mask)},
+                                         {"advantages", Json::array(advantages)},
+                                         {"config", JsonObject{{"loss_type", loss_type},
+                                                               {"loss_agg_mode", mode},
+                                                               {"max_completion_length", 16}}}},
+                              "x.json")
+        .at("loss")
+        .as_double();
+  };
+  EXPECT_EQ(loss("dapo", "seq-mean-token-mean"), loss("grpo", "auto"));
+  EXPECT_EQ(loss("grpo", "token-mean"), loss("dapo", "auto"));
+  EXPECT_EQ(loss("dapo", "seq-mean-token-sum-norm"), loss("dr_grpo", "auto"));
+  EXPECT_EQ(loss("grpo", "seq-mean-token-sum"), loss("seq-mean-token-sum", "auto"));
+  EXPECT_NE(loss("sapo", "token-mean"), loss("sapo", "auto"));
 }
 
 TEST(PolicyLoss, IdleIsWhatHasNoAdvantageAndNoOtherTerm) {
@@ -253,6 +289,11 @@ TEST(PolicyLoss, IdleIsWhatHasNoAdvantageAndNoOtherTerm) {
   EXPECT_FALSE(PolicyLoss{.entropy_coef = 0.1}.has_no_gradient(sample));
   sample.columns[columns::advantage][2] = 1e-6f;
   EXPECT_FALSE(PolicyLoss().has_no_gradient(sample));
+  const PolicyLoss top{.top_entropy = {.quantile = 0.5}};
+  sample.columns.set(columns::top_entropy, {0, 1, 0});
+  EXPECT_TRUE(top.has_no_gradient(sample));
+  sample.columns.set(columns::top_entropy, {0, 0, 1});
+  EXPECT_FALSE(top.has_no_gradient(sample));
   sample.columns.erase(columns::advantage);
   EXPECT_FALSE(PolicyLoss().has_no_gradient(sample));
   sample.columns.set(columns::mask, {0, 0, 0});

@@ -103,6 +103,42 @@ INSTANTIATE_TEST_SUITE_P(
                     GrpoCase{"dr_grpo", [](double, double, double sequences) { return 1 / (16 * sequences); }}),
     [](const auto& param) { return param.param.loss_type; });
 
+// The three forms of several rewards, and both places of their weights.
+TEST(ObjectiveJson, SeveralRewardsAreAddedByTheirWeights) {
+  const auto advantages = [](const Json& rewards, const Json& weights, bool in_config) {
+    Json in = input({{"rewards", rewards}, {"group_size", 2}});
+    if (in_config)
+      in.set("config", JsonObject{{"reward_weights", weights}});
+    else
+      in.set("reward_weights", weights);
+    return evaluate_objective("grpo", in, "x.json").at("advantages").dump();
+  };
+  const Json sums = JsonArray{2, 0.5, 1, 3},
+             two = JsonArray{JsonArray{1, 2}, JsonArray{0, 1}, JsonArray{1, nullptr}, JsonArray{2, 2}};
+  const Json named = JsonObject{{"a", JsonArray{1, 0, 1, 2}}, {"b", JsonArray{2, 1, nullptr, 2}}};
+  const std::string expected = advantages(sums, nullptr, false);
+  EXPECT_EQ(advantages(two, JsonArray{1, 0.5}, false), expected);
+  EXPECT_EQ(advantages(two, JsonArray{1, 0.5}, true), expected);
+  EXPECT_EQ(advantages(named, JsonObject{{"b", 0.5}}, true), expected);
+}
+
+// Entropies of the file are those before the epochs.
+TEST(ObjectiveJson, EntropiesSelectTokensWithAndWithoutRewards) {
+  const Rows entropy = {{9, 0.5, 2}, {0.25, 3}, {0.5, 1, 9, 0.125}, {1}};
+  for (const char* given : {"rewards", "advantages"}) {
+    const Json out = evaluate_objective("grpo",
+                                        input({{"entropy", nested(entropy)},
+                                               {given, JsonArray{1, -1, 0.5, -0.5}},
+                                               {"config", JsonObject{{"top_entropy_quantile", 0.25}}}}),
+                                        "x.json");
+    EXPECT_NE(grad_at(out, 0, 2), 0) << given;
+    EXPECT_EQ(grad_at(out, 0, 1), 0) << given;
+    EXPECT_EQ(grad_at(out, 2, 2), 0) << "masked out: " << given;
+    EXPECT_NEAR(out.at("metrics").at("top_entropy/selected").as_double(), 2.0 / 8, 1e-12);
+    EXPECT_NEAR(out.at("metrics").at("top_entropy/threshold").as_double(), 1.25, 1e-6);
+  }
+}
+
 TEST(ObjectiveJson, WithoutOldLogProbsThePolicyIsTheSampler) {
   Json on_policy = JsonObject{{"logp", nested(logp)}, {"advantages", Json::array(std::vector<double>{1, -1, 2, 0})}};
   const Json out = evaluate_objective("grpo", on_policy, "x.json");
@@ -159,9 +195,19 @@ TEST(ObjectiveJson, BadInputIsNamed) {
   expect("grpo", input({{"reward", 1}}), "unknown field 'reward'");
   expect("grpo", input({{"rewards", JsonArray{1, 2, 3}}}), "rewards has 3 sequences");
   expect("grpo", input({{"rewards", JsonArray{1, 2, 3, 4}}, {"group_size", 3}}), "group_size 3");
+  expect("grpo", input({{"rewards", JsonArray{1, JsonArray{2}, 3, 4}}}), "rewards");
+  expect("grpo", input({{"rewards", JsonArray{JsonArray{1, 2}, JsonArray{2}, JsonArray{3}, JsonArray{4}}}}),
+         "rewards[1] has 1 rewards, rewards[0] has 2");
+  expect("grpo", input({{"rewards", JsonObject{{"format", JsonArray{1, 2}}}}}), "rewards.format has 2 sequences");
+  expect("grpo", input({{"rewards", JsonArray{1, 2, 3, 4}}, {"reward_weights", JsonArray{1, 2}}}),
+         "reward_weights has 2 numbers for 1 rewards");
+  expect("grpo", input({{"rewards", JsonArray{1, 2, 3, 4}}, {"reward_weights", JsonObject{{"format", 2}}}}),
+         "reward_weights has format");
   expect("grpo", input({{"mask", JsonArray{}}}), "mask has 0 sequences");
   expect("grpo", input({{"config", JsonObject{{"epsilo", 0.1}}}}), "epsilon");
   expect("grpo", input({{"config", JsonObject{{"epsilon", "wide"}}}}), "epsilon");
+  expect("grpo", input({{"advantages", JsonArray{1, 2, 3, 4}}, {"config", JsonObject{{"top_entropy_quantile", 0.5}}}}),
+         "x.json: column old_entropy");
   expect("dpo", JsonObject{{"logp", nested(logp)}}, "reference_logp");
   expect("dpo", JsonObject{{"logp", nested({{-1}})}, {"reference_logp", nested({{-1}})}}, "pairs");
   expect("sft", JsonObject{{"logp", JsonArray{JsonArray{nullptr, -1}}}}, "logp[0][0]");

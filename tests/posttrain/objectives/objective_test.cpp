@@ -61,10 +61,25 @@ const std::map<std::string, std::vector<Setting>> settings = {
        "0.75"},
       {"sequence_truncate", "importance_sampling_mode = 'sequence_truncate'\nloss_type = 'grpo'\nbeta = 0.1"},
       {"sequence_mask", "importance_sampling_mode = 'sequence_mask'\nimportance_sampling_clip_max = 1.5"},
+      {"sapo", "loss_type = 'sapo'"},
+      {"sapo_sequence_kl",
+       "loss_type = 'sapo'\nimportance_sampling_level = 'sequence'\nsapo_temperature_neg = 3.0\nbeta = 0.1\n"
+       "loss_agg_mode = 'seq-mean-token-sum'"},
+      {"dppo_tv", "loss_type = 'dppo_tv'\nepsilon = 0.05\ndelta = 1.2", true},
+      {"dppo_kl", "loss_type = 'dppo_kl'\nepsilon = 0.02\nloss_agg_mode = 'seq-mean-token-mean'", true},
+      {"aggregated", "loss_agg_mode = 'seq-mean-token-sum-norm'\nmax_completion_length = 8"},
+      {"off_policy_mask", "off_policy_mask_threshold = 0.05\nbeta = 0.1"},
+      {"top_entropy", "top_entropy_quantile = 0.3\nentropy_coef = 0.1\nbeta = 0.1"},
+      {"top_entropy_off_policy",
+       "top_entropy_quantile = 0.5\noff_policy_mask_threshold = 0.05\nimportance_sampling_mode = 'token_truncate'\n"
+       "loss_type = 'sapo'"},
+      {"rejection", "rollout_rs = ['seq_mean_k1', 'token_k3']\nrollout_rs_threshold = ['0.5_2', '1.5']"},
+      {"several_rewards", "multi_objective_aggregation = 'normalize_then_sum'\nlength_penalty = 0.3"},
       {"k1_entropy_truncation",
        "beta = 0.1\nkl_loss_type = 'k1'\nentropy_coef = 0.01\nmask_truncated_completions = true"}}},
     {"rloo",
-     {{"tokens", "importance_sampling_level = 'token'\nloss_type = 'dapo'\nnormalize_advantages = true\nbeta = 0"}}},
+     {{"tokens", "importance_sampling_level = 'token'\nloss_type = 'dapo'\nnormalize_advantages = true\nbeta = 0"},
+      {"length_penalty", "length_penalty = 0.5\nlength_penalty_threshold = 0.6"}}},
     {"reinforce_plus_plus",
      {{"baseline", "baseline = true\nkl_coef = 0.1\nkl_estimator = 'k2'"},
       {"discounted", "gamma = 0.9\nkl_loss_coef = 0.1"}}},
@@ -72,13 +87,19 @@ const std::map<std::string, std::vector<Setting>> settings = {
     {"distill",
      {{"reverse_kl", "beta = 1.0\ntemperature = 2.0"},
       {"sampled", "loss = 'sampled'\nlmbda = 1.0\nreward_weight = 0.5"},
-      {"rewards", "lmbda = 1.0\nreward_weight = 1.0\nkl_loss_coef = 0.1"}}},
+      {"rewards", "lmbda = 1.0\nreward_weight = 1.0\nkl_loss_coef = 0.1"},
+      {"rewards_of_the_uncertain",
+       "lmbda = 1.0\nreward_weight = 1.0\ntop_entropy_quantile = 0.4\n"
+       "rollout_rs = 'seq_mean_k1'\nrollout_rs_threshold = '2'"}}},
     {"rft", {{"reward", "weight = 'reward'"}}},
     {"ppo",
      {{"all_of_it",
        "kl_coef = 0.1\nkl_estimator = 'k3'\nkl_ctrl = 'adaptive'\nkl_loss_coef = 0.1\nkl_loss_type = "
        "'k2'\nentropy_coef = 0.01\ndelta = 1.3\n"
        "whiten_rewards = true\nloss_type = 'grpo'\ncliprange_value = 0.1\nvf_coef = 0.5"},
+      {"selected",
+       "top_entropy_quantile = 0.3\nloss_type = 'sapo'\nrollout_rs = 'token_k1'\n"
+       "rollout_rs_threshold = '0.5_2'\nlength_penalty = 0.1"},
       {"no_reference", "kl_coef = 0\nwhiten_advantages = false\nimportance_sampling_mode = 'token_truncate'"}}},
 };
 
@@ -144,6 +165,10 @@ struct RandomBatch {
     }
     for (const Column column : all_columns()) {  // columns of objectives: labels, margins
       if (columns.has(column)) continue;
+      if (column.name() == "top_entropy") {
+        for (int t = 0; t < offsets.back(); ++t) add(column, rng.uniform() < 0.6);
+        continue;
+      }
       for (size_t i = column.size(lengths.size(), static_cast<size_t>(offsets.back())); i > 0; --i)
         add(column, column.info().per_sequence ? (rng.uniform() < 0.5 ? -1.f : 1.f) : draw(-4, -0.25));
     }
@@ -323,8 +348,8 @@ std::vector<Group> make_groups(std::span<const int> completion_lengths, double r
       };
       sample.tokens.resize(n);
       set_mask(sample, 2);
-      for (const Column c : {columns::behavior_logp, columns::reference_logp, columns::old_value})
-        sample.columns.set(c, column());
+      for (const char* name : {"behavior_logp", "old_logp", "old_entropy", "reference_logp", "old_value"})
+        sample.columns.set(*find_column(name), column());
       sample.reward = 0.5 + reward_step * static_cast<double>(i);
       sample.completion.finish_reason = i == 1 ? "length" : "stop";
       sample.scored = i != 2;

@@ -3,13 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <mutex>
 #include <set>
 
 #include "core/io/jsonl.h"
 #include "model/token_logprobs.h"
+#include "posttrain/losses/top_entropy.h"
 #include "posttrain/rl/collector.h"
 #include "tests/data/entries.h"
 #include "tests/model/characters.h"
+#include "tests/support/ranks.h"
 
 namespace hone::test {
 namespace {
@@ -234,6 +237,35 @@ TEST_F(OldLogp, OfAnotherArithmeticIsComputed) {
     for (const Sample& sample : experience.groups[0].samples)
       EXPECT_EQ(entries(sample, columns::old_logp), learners(sample));
   }
+}
+
+// Entropies take a scoring pass of every sample, which gives the log-probs, too.
+TEST_F(OldLogp, ComesWithTheEntropyIfTheObjectiveReadsIt) {
+  RolloutBatch experience(groups);
+  experience.set_old_entropy(context, *model, temperature);
+  for (const Sample& sample : experience.groups[0].samples) {
+    const TokenLogprobs scores = compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{sample.tokens},
+                                                  {.temperature = temperature, .entropy = true})
+                                     .front();
+    EXPECT_EQ(entries(sample, columns::old_logp), scores.logp);
+    EXPECT_EQ(entries(sample, columns::old_entropy), scores.entropy);
+    EXPECT_GT(scores.entropy.back(), 0);
+  }
+}
+
+TEST_F(OldLogp, AndTheEntropyAreTheSameOnAnyNumberOfRanks) {
+  RolloutBatch one(groups);
+  one.set_old_entropy(context, *model, temperature);
+  std::mutex mutex;
+  on_ranks(2, [&](const Ranks& ranks, Context& own) {
+    const std::unique_ptr<Model> copy = character_model(own, tokenizer);
+    RolloutBatch shared(groups);
+    shared.set_old_entropy(own, *copy, temperature, ranks);
+    const std::scoped_lock lock(mutex);
+    for (size_t i = 0; i < groups[0].samples.size(); ++i)
+      for (const Column column : {columns::old_logp, columns::old_entropy})
+        EXPECT_EQ(entries(shared.groups[0].samples[i], column), entries(one.groups[0].samples[i], column)) << i;
+  });
 }
 
 // The sampler's log-probs and a scoring pass with the same weights have the same bits.

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "posttrain/rl/reward_runner.h"
+#include "tests/posttrain/rl/environments/scripted_environment.h"
 #include "tests/support/errors.h"
 
 namespace hone {
@@ -81,6 +82,24 @@ TEST(SourceReward, OneRewardForAllIsUsedAsItIs) {
 TEST(SourceReward, ASourceWithoutARewardIsNamed) {
   const RewardSpec spec = reward_of_sources({{"math", fixed("number", 2)}, {"other", fixed("tests", 5)}});
   EXPECT_NE(test::error_of([&] { scored(spec); }).find("is of source 'code'"), std::string::npos);
+}
+
+// Objectives that normalize each reward read these weights.
+TEST(SourceReward, WeightsAreThoseOfThePartsAndOfTheEnvironment) {
+  RewardSpec parts;
+  Config::from_text(
+      "kind = 'composite'\nparts = [{kind = 'exact', weight = 2.0}, {kind = 'exact'}, {kind = 'format', name = "
+      "'shape', "
+      "pattern = 'x', weight = 0.25}]",
+      "test")
+      .read([&](Fields& f) { parts.fields(f); });
+  EXPECT_EQ(weights_by_source({{"", parts}}, {}),
+            (std::map<std::string, Metrics>{{"", {{"exact", 2}, {"exact_2", 1}, {"shape", 0.25}}}}));
+  EnvironmentConfig environment;
+  environment.environment.set("scripted", std::make_shared<test::ScriptedEnvironments>(nullptr));
+  environment.reward_weight = 0.5;
+  EXPECT_EQ(weights_by_source({{"a", fixed("number", 2)}, {"b", RewardSpec()}}, environment),
+            (std::map<std::string, Metrics>{{"a", {{"", 1}, {"environment", 0.5}}}, {"b", {{"environment", 0.5}}}}));
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "core/config/config.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -45,6 +47,35 @@ TEST(Schedule, ShapesAreWhatTheirNamesSay) {
   EXPECT_EQ(at("wsd", 77), 2);
   EXPECT_LT(at("wsd", 78), 2);
   EXPECT_NEAR(at("wsd", 77) - at("wsd", 88), 1 * (1 - 0.5 * (1 + std::cos(std::acos(-1.0) / 3))), 1e-9);
+}
+
+// The shapes of transformers' get_wsd_schedule, and the exponential one of MiniCPM; 40 of 100 steps decay.
+TEST(Schedule, WsdDecaysInTheChosenShape) {
+  const auto at = [](const char* type, int64_t step) {
+    return learning_rate_at(
+        {.lr_scheduler_type = "wsd", .learning_rate = 2, .min_lr_ratio = 0.25, .decay_ratio = 0.4, .decay_type = type},
+        step, 100);
+  };
+  for (const std::string& type : decay_shapes().names()) {
+    EXPECT_EQ(at(type.c_str(), 0), 2) << type;
+    EXPECT_EQ(at(type.c_str(), 60), 2) << type;
+    EXPECT_NEAR(at(type.c_str(), 100), 0.5, 1e-12) << type;
+    for (int64_t step = 60; step < 100; ++step) EXPECT_GT(at(type.c_str(), step), at(type.c_str(), step + 1)) << type;
+  }
+  EXPECT_NEAR(at("linear", 70), 2 * (0.25 + 0.75 * 0.75), 1e-12);
+  EXPECT_NEAR(at("1-sqrt", 70), 2 * (0.25 + 0.75 * 0.5), 1e-12);
+  EXPECT_NEAR(at("exponential", 80), 2 * 0.5, 1e-12);
+  EXPECT_NEAR(at("cosine", 80), 2 * (0.25 + 0.75 * 0.5), 1e-12);
+}
+
+TEST(Schedule, DecaysThatCannotBeAreRefused) {
+  const auto message = [](const char* toml) {
+    return test::error_of([&] { Config::from_text(toml, "recipe.toml").as<ScheduleConfig>(); });
+  };
+  EXPECT_EQ(message("decay_type = \"exponential\""), "no error");
+  EXPECT_EQ(message("min_lr_ratio = 0.0\ndecay_type = \"exponential\""),
+            "recipe.toml:2:14: decay_type = exponential ends at min_lr_ratio * learning_rate, which must be above 0");
+  EXPECT_NE(message("decay_type = \"lineer\"").find("did you mean 'linear'"), std::string::npos);
 }
 
 TEST(Schedule, NoStepsAreNoTrouble) { EXPECT_TRUE(std::isfinite(learning_rate_at({.warmup_steps = 0}, 0, 0))); }

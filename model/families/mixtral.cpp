@@ -1,0 +1,30 @@
+// Mixtral (Jiang et al. 2024): Mistral with experts; the weights of a token's experts sum to 1.
+#include "model/llama_moe.h"
+
+namespace hone {
+namespace {
+
+std::unique_ptr<Model> make(const Json& json, std::string_view source) {
+  ConfigReader config(json, source);
+  LlamaLikeConfig decoder =
+      read_llama_like(config, "MixtralForCausalLM", {.num_kv_heads = 8, .norm_eps = 1e-5, .rope = {.theta = 1000000}});
+  decoder.windows = read_windows(config, read_sliding_layers(config, decoder.shape.num_layers, [&](int64_t) {
+                                   return config.find("sliding_window") != nullptr;
+                                 }));
+  LlamaMoeConfig moe = read_llama_moe(config, decoder, {.num_experts = 8, .num_choices = 2});
+  moe.moe.rule.normalize = true;
+  moe.block = "block_sparse_moe";
+  moe.gate = "w1";
+  moe.up = "w3";
+  moe.down = "w2";
+  const Json* jitter = config.find("router_jitter_noise");
+  config.require(!jitter || jitter->as_double("router_jitter_noise") == 0,
+                 "router_jitter_noise other than 0 is not supported");
+  decoder.resolved = config.resolved();
+  return make_llama_moe(decoder, moe);
+}
+
+[[maybe_unused]] const bool added = families().add("mixtral", make);
+
+}  // namespace
+}  // namespace hone

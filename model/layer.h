@@ -1,0 +1,78 @@
+#pragma once
+// A decoder layer: two residual branches, the mixer's and the MLP's, each with the norms that the family has.
+//
+//   pre-norm   x + f(norm(x))            Llama, Qwen, GPT-2
+//   post-norm  x + norm(f(x))            OLMo 2
+//   both       x + norm(f(norm(x)))      Gemma 2 and 3
+//   parallel   x + f(norm(x)) + g(norm(x))
+#include <memory>
+#include <optional>
+
+#include "model/modules.h"
+
+namespace hone {
+
+struct SelfAttention;  // model/attention.h
+
+// Operands that the fused ops of inference take from an MLP (kernels/decoder_layer/decoder_layer.h).
+struct FusedMlp {
+  GemmWeights gate_up, down;
+};
+
+// Attention, a gated MLP, a mixture of experts: the part of a branch between its norms.
+class Sublayer {
+ public:
+  virtual ~Sublayer() = default;
+  // Writes out [T, D] = f(x [T, D]) + residual [T, D] (or empty; may be out). What backward needs is saved in the
+  // frame.
+  virtual void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const = 0;
+  // Writes dx, the gradient of x (neither x nor dout), and adds to the parameters' gradients. With pass.aux.weights
+  // both include the gradient of the sublayer's own loss terms. `saved` gives what forward saved, in the same order;
+  // backward may overwrite it.
+  virtual void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const = 0;
+  virtual void add_to(ModuleList&) = 0;
+
+  // Losses made inside the sublayer: the number of sums it adds to (AuxLoss::sums is its own range of so many), and
+  // what they say at the end of an optimizer step. All ranks call end_step() with the same sums after the weights were
+  // updated; a router's bias may change there.
+  virtual int64_t num_aux_sums() const { return 0; }
+  virtual void end_step(Context&, std::span<const double> /*sums*/, AuxReport&) {}
+
+  // What the fused ops of inference compute in its place; nothing by default. An adapter, an 8-bit copy or an option
+  // that these ops lack leaves the sublayer to forward().
+  virtual const SelfAttention* fused_attention(const LayerPass&) const { return nullptr; }
+  virtual std::optional<FusedMlp> fused_mlp() const { return {}; }
+};
+
+// out = residual + after(sublayer(before(x))). An absent norm is the identity.
+struct ResidualBranch {
+  std::optional<Norm> before;
+  std::unique_ptr<Sublayer> sublayer;
+  std::optional<Norm> after;
+
+  // out may be the residual. Without pass.tape it works in scratch memory of the caller's scope.
+  void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual) const;
+  struct Frames {
+    Saved own, of_sublayer;
+  };
+  Frames restore(Tape& tape) const;
+  // Adds to dx the gradient of x that passes through the branch. dout may be dx.
+  void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Frames saved) const;
+  void add_to(ModuleList&);
+};
+
+// mid = x + mixer(x); out = mid + mlp(mid), or out = mid + mlp(x) if the branches are parallel.
+struct DecoderLayer {
+  ResidualBranch mixer, mlp;
+  bool parallel = false;
+
+  // out may be x if pass.tape is null.
+  void forward(Context&, const LayerPass&, Tensor out, Tensor x) const;
+  // dx: dLoss/dout on entry, dLoss/dx on return.
+  void backward(Context&, const LayerPass&, Tensor dx, Tensor x) const;
+  void add_to(ModuleList&);
+  int64_t num_aux_sums() const { return mixer.sublayer->num_aux_sums() + mlp.sublayer->num_aux_sums(); }
+  void end_step(Context&, std::span<const double> sums, AuxReport&);
+};
+
+}  // namespace hone
