@@ -29,7 +29,7 @@ class CollectCommand : public Command {
   std::string example() const override {
     if (pairs_only_) return "hone pairs configs/experiment/pairs.toml --model DIR --out pairs.jsonl num_generations=8";
     return "hone collect tasks.toml --model DIR --out data\n  hone collect problems.jsonl --reward math --model DIR "
-           "--num-generations 8 --out data 'prompt={question}' 'answer={answer}'\n  hone collect tasks.toml --base-url "
+           "--num-generations 8 --out data --prompt '{question}'\n  hone collect tasks.toml --base-url "
            "http://localhost:8000/v1 --model NAME --out data";
   }
   void arguments(Arguments& a) override {
@@ -50,6 +50,9 @@ class CollectCommand : public Command {
           true);
     }
     a.option("reward", reward_, "reward: a kind (hone list rewards), or an inline table {kind = \"...\", ...}");
+    a.option("prompt", prompt_,
+             "template of the prompt: {name} is a column of the row; empty = the file's, else {prompt}");
+    a.option("answer", answer_, "template of the reference answer; empty = the file's, else {answer}");
     a.option("num-generations", num_generations_, "completions of each row; empty = the file's, else 8");
     a.option("limit", limit_, "use only this many first rows; 0 = all; empty = the file's");
     a.option(
@@ -94,6 +97,8 @@ class CollectCommand : public Command {
     // In place of the file's table.
     set("reward",
         reward_.empty() || reward_.starts_with('{') ? reward_ : concat("{kind = ", Json(reward_).dump(), "}"));
+    if (!prompt_.empty()) set("prompt", Json(prompt_).dump());
+    if (!answer_.empty()) set("answer", Json(answer_).dump());
     set("num_generations", num_generations_);
     set("limit", limit_);
     if (!base_url_.empty()) set("endpoint.base_url", Json(base_url_).dump());
@@ -208,7 +213,7 @@ class CollectCommand : public Command {
   const bool pairs_only_;
   ModelArguments model_;
   CollectConfig config_;
-  std::string file_, out_, base_url_, reward_, num_generations_, limit_, shard_;
+  std::string file_, out_, base_url_, reward_, prompt_, answer_, num_generations_, limit_, shard_;
   std::vector<std::string> workers_, settings_;
   bool allow_changes_ = false, export_only_ = false, json_ = false;
   fs::path folder_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "posttrain/losses/group_pairs.h"
+
 namespace hone {
 namespace {
 
@@ -129,12 +131,20 @@ std::vector<Json> sft_rows(const CollectedRow& row, const Json& data_row, const 
 }
 
 std::vector<Json> pairs_of(const CollectedRow& row, const Json& data_row, const SelectionConfig& selection) {
-  std::vector<Candidate> ranked = candidates_of(row, selection, false);
-  best_first(ranked);
+  const std::vector<Candidate> candidates = candidates_of(row, selection, false);
+  std::vector<Sample> samples(candidates.size());  // their rewards alone
+  std::vector<const Sample*> all;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i].reward = candidates[i].reward;
+    all.push_back(&samples[i]);
+  }
+  const auto candidate = [&](const Sample* sample) -> const Candidate& {
+    return candidates[static_cast<size_t>(sample - samples.data())];
+  };
   std::vector<Json> out;
-  for (size_t i = 0; 2 * i + 1 < ranked.size() && std::ssize(out) < selection.pairs_per_prompt; ++i) {
-    const Candidate &chosen = ranked[i], &rejected = ranked[ranked.size() - 1 - i];
-    if (!(chosen.reward - rejected.reward > selection.margin)) break;
+  for (const RankedPair& ranked :
+       rank_pairs(all, {.margin = selection.margin, .pairs_per_prompt = selection.pairs_per_prompt})) {
+    const Candidate &chosen = candidate(ranked.chosen), &rejected = candidate(ranked.rejected);
     Json& pair = out.emplace_back(JsonObject{{"prompt", row.prompt},
                                              {"chosen", chosen.side},
                                              {"rejected", rejected.side},

@@ -37,18 +37,19 @@ TEST_F(CollectCommandTest, WrongArgumentsAndKeysAreNamed) {
   expect({"sft=best"}, 1, {"sft must be accept or best_of_n"});
   expect({"sft_format=chat"}, 1, {"sft_format must be prompt_completion or messages"});
   expect({"threshhold=1"}, 1, {"threshhold", "threshold"});
-  expect({"prompt={question}"}, 1, {"rows.jsonl:1", "question"});
+  expect({"--prompt", "{question}"}, 1, {"rows.jsonl:1", "question"});
   expect({"files=['-']"}, 1, {"standard input"});
   expect({"--base-url", "http://127.0.0.1:9/v1", "--worker", "http://127.0.0.1:8"}, 1, {"rollout.workers"});
-  expect({"--base-url", "http://127.0.0.1:9/v1", "environment={kind = 'process', command = ['x']}"}, 1, {"environment", "--model"});
+  expect({"--base-url", "http://127.0.0.1:9/v1", "environment={kind = 'process', command = ['x']}"}, 1,
+         {"environment", "--model"});
   expect({"--base-url", "http://127.0.0.1:9/v1", "chat_template=chatml"}, 1, {"chat_template"});
   expect_error({"pairs", tasks(""), "--model", model, "--out", "-"}, 1, {"pairs need a reward"});
 }
 
 TEST_F(CollectCommandTest, ADataFileNeedsNoToml) {
   const Finished done = run_hone({"collect", rows("{\"q\": \"a\", \"a\": \"b\"}\n"), "--model", model_folder(), "--out",
-                                  out(), "--reward", "exact", "--num-generations", "3", "prompt={q}", "answer={a}",
-                                  "sampling.max_tokens=4", "--json"});
+                                  out(), "--reward", "exact", "--num-generations", "3", "--prompt", "{q}", "--answer",
+                                  "{a}", "sampling.max_tokens=4", "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(parse_json(done.out, "summary").at("completions").as_int(), 3);
 }
