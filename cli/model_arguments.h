@@ -25,6 +25,8 @@ class ModelArguments {
   Model& model() const { return *model_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const std::string& folder() const { return folder_; }
+  const std::string& dtype_name() const { return dtype_; }
+  const std::string& numerics_name() const { return numerics_; }
   // What chat_arguments() gave. Throws UsageError if --chat-template-kwargs is no JSON object.
   ChatSettings chat_settings() const;
   // Throws if the folder has none.

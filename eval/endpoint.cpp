@@ -22,6 +22,18 @@ JsonObject sampling_json(const SamplingParams& sampling, int64_t seed) {
   if (sampling.top_k > 0) out.emplace_back("top_k", sampling.top_k);
   if (sampling.min_p > 0) out.emplace_back("min_p", sampling.min_p);
   if (sampling.thinking_budget > 0) out.emplace_back("thinking_budget", sampling.thinking_budget);
+  if (sampling.presence_penalty != 0) out.emplace_back("presence_penalty", sampling.presence_penalty);
+  if (sampling.frequency_penalty != 0) out.emplace_back("frequency_penalty", sampling.frequency_penalty);
+  // vLLM's names.
+  if (sampling.repetition_penalty != 1) out.emplace_back("repetition_penalty", sampling.repetition_penalty);
+  if (sampling.min_tokens > 0) out.emplace_back("min_tokens", sampling.min_tokens);
+  if (sampling.ignore_eos) out.emplace_back("ignore_eos", true);
+  if (!sampling.stop_ids.empty()) out.emplace_back("stop_token_ids", Json::array(sampling.stop_ids));
+  if (!sampling.logit_bias.empty()) {
+    JsonObject biases;
+    for (const LogitBias& one : sampling.logit_bias) biases.emplace_back(std::to_string(one.id), one.bias);
+    out.emplace_back("logit_bias", std::move(biases));
+  }
   if (!sampling.stop.empty()) out.emplace_back("stop", Json::array(sampling.stop));
   StructuredOutput structured = sampling.structured;
   if (structured.enabled()) {  // vLLM's names; a server without structured_outputs refuses the request
@@ -166,6 +178,34 @@ static JsonObject chat_json(const Task& task, const Json& kwargs) {
   return out.as_object();
 }
 
+// The message of a choice if it has more than a text: reasoning (DeepSeek's and vLLM's name), or calls of tools.
+static std::vector<Message> message_of(const Json& choice, const std::string& text) {
+  Json extra = JsonObject{};
+  const Json& message = choice.at("message", "choice");
+  for (const char* name : {"reasoning_content", "tool_calls"})
+    if (const Json* value = message.find(name); value && *value != Json("") && *value != Json(JsonArray{}))
+      if (!value->is_null()) extra.set(name, *value);
+  if (extra.as_object().empty()) return {};
+  return {{"assistant", text, std::move(extra)}};
+}
+
+EndpointCompletion Endpoint::complete_one(const Task& task, const EndpointSampling& sampling, size_t index) {
+  const bool chat = !task.messages.empty();
+  JsonObject body = chat ? chat_json(task, sampling.chat_template_kwargs) : JsonObject{{"prompt", task.prompt}};
+  body.emplace_back("model", config_.model);
+  for (auto& member : sampling_json(sampling.sampling, sampling.sampling.seed + static_cast<int64_t>(index)))
+    body.push_back(std::move(member));
+  EndpointCompletion out;
+  api_.post(chat ? "/chat/completions" : "/completions", Json(std::move(body)), [&](const Json& response) {
+    const Json& choice = first_choice(response);
+    out = {.completion = {.ids = {}, .text = choice_text(choice, chat), .finish_reason = choice_finish_reason(choice)},
+           .num_tokens = usage_count(response, "completion_tokens")};
+    cut_at_stop(out.completion.text, sampling.sampling.stop);
+    if (chat) out.completion.messages = message_of(choice, out.completion.text);
+  });
+  return out;
+}
+
 std::vector<EndpointReply> Endpoint::complete(std::span<const Task> tasks, const EndpointSampling& sampling,
                                               const std::string& what) {
   const auto each = static_cast<size_t>(sampling.num_completions);
@@ -175,21 +215,11 @@ std::vector<EndpointReply> Endpoint::complete(std::span<const Task> tasks, const
   run_all(tasks.size() * each, what, [&](size_t i) -> std::string {
     const Task& task = tasks[i / each];
     EndpointReply& reply = out[i / each];
-    const bool chat = !task.messages.empty();
-    JsonObject body = chat ? chat_json(task, sampling.chat_template_kwargs) : JsonObject{{"prompt", task.prompt}};
-    body.emplace_back("model", config_.model);
-    for (auto& member : sampling_json(sampling.sampling, sampling.sampling.seed + static_cast<int64_t>(i % each)))
-      body.push_back(std::move(member));
     try {
-      api_.post(chat ? "/chat/completions" : "/completions", Json(std::move(body)), [&](const Json& response) {
-        const Json& choice = first_choice(response);
-        Completion completion{
-            .ids = {}, .text = choice_text(choice, chat), .finish_reason = choice_finish_reason(choice)};
-        cut_at_stop(completion.text, sampling.sampling.stop);
-        const std::lock_guard lock(mutex);
-        reply.completions[i % each] = std::move(completion);
-        reply.completion_tokens += usage_count(response, "completion_tokens");
-      });
+      EndpointCompletion one = complete_one(task, sampling, i % each);
+      const std::lock_guard lock(mutex);
+      reply.completions[i % each] = std::move(one.completion);
+      reply.completion_tokens += one.num_tokens;
       return "";
     } catch (const ApiRefusal&) {
       throw;

@@ -1,7 +1,7 @@
 #pragma once
-// Endpoint: a model behind an OpenAI-compatible HTTP server, for `hone eval --base-url`. Requests run side by side and
-// are repeated after failures that may pass. A request that fails for good has a problem in its reply; it never counts
-// as a wrong completion.
+// Endpoint: a model behind an OpenAI-compatible HTTP server, for `hone eval --base-url` and `hone collect`. Requests
+// run side by side and are repeated after failures that may pass. A request that fails for good has a problem in its
+// reply; it never counts as a wrong completion.
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -37,6 +37,12 @@ struct EndpointReply {
   std::string problem = {};
 };
 
+// One completion of a task. A message with reasoning or tool calls is in Completion::messages, too.
+struct EndpointCompletion {
+  Completion completion;
+  int64_t num_tokens = 0;  // as the server counts them
+};
+
 // A text whose likelihood is asked for, after its context. `where`: its row, for messages.
 struct ScoredText {
   std::string where, context, continuation;
@@ -57,6 +63,9 @@ class Endpoint {
   // Reads the API key. Throws if a setting is wrong.
   explicit Endpoint(EndpointConfig config);
 
+  // One completion of a task: a chat completion if it has messages. index: of the task's completions, for its seed. Any
+  // thread. Throws ApiRefusal if the server refuses every request, or an Error if this one failed for good.
+  EndpointCompletion complete_one(const Task& task, const EndpointSampling& sampling, size_t index);
   // One chat completion or completion for each task and sample: chat if the task has messages. Throws if the server
   // refuses the key, the model or the path, or if every request fails.
   std::vector<EndpointReply> complete(std::span<const Task> tasks, const EndpointSampling& sampling,

@@ -1,9 +1,9 @@
 #include "run/recipe_reference.h"
 
+#include "collect/config.h"
 #include "core/config/config.h"
 #include "data/generator.h"
 #include "eval/task.h"
-#include "posttrain/pairs.h"
 #include "posttrain/rl/environments/environment.h"
 #include "posttrain/rl/environments/tools/tool.h"
 #include "rewards/reward.h"
@@ -98,8 +98,11 @@ std::vector<ReferencePage> recipe_reference() {
                               "Keys of an evaluation task, a TOML file. [Evaluation](../../explain/evaluation.md) has "
                               "the figures of each kind.",
                               "Task kind", eval_kinds()));
-  PairSource pairs;
-  out.push_back(settings_page("pairs.md", "Pairs", "Keys of the TOML file that `hone pairs` reads.", pairs));
+  CollectConfig collect;
+  out.push_back(settings_page("collect.md", "Collect",
+                              "Keys of the TOML file that `hone collect` and `hone pairs` read. [Collect "
+                              "data](../../howto/collect-data.md) says what the files hold.",
+                              collect));
   for (size_t i = 1; i < out.size(); ++i) out.front().text += index_line(out[i]);
   return out;
 }

@@ -48,8 +48,9 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 | 4 | `posttrain/rl/` | collects scored completions for tasks; makes rollout batches ahead of the learner | core, levels 1-3, posttrain/losses |
 | 4 | `posttrain/` | the rest: preference data, reward model, reference, stages | core, levels 1-3, posttrain/* |
 | 5 | `eval/` | evaluation tasks, statistics | core, data, rewards, kernels, model, train, rollout, pretrain, posttrain/rl |
-| 6 | `run/` | recipe, run folder, stage sequence, plan, report, live view, tracker | levels 0-3, pretrain, posttrain, posttrain/*, eval |
-| 7 | `cli/` | one file per command; `cli/bench/` | everything |
+| 6 | `collect/` | samples and judges completions, and writes them as data | core, levels 1-4, eval |
+| 7 | `run/` | recipe, run folder, stage sequence, plan, report, live view, tracker | levels 0-3, pretrain, posttrain, posttrain/*, eval, collect |
+| 8 | `cli/` | one file per command; `cli/bench/` | everything |
 
 "low core" means core/{base,device,io,config,text}.
 Inside `kernels/` the order is: root; `cpu`, `cuda`; `elementwise`, `gemm`, `norm`, `optimizer`; `gemm/mma`;

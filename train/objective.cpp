@@ -15,7 +15,7 @@ std::string describe(TrainingData data) {
     case TrainingData::unpaired:
       return "labeled completions (kind = \"unpaired_preference\")";
     case TrainingData::pairs:
-      return "pairs of a chosen and a rejected completion (kind = \"preference\"; hone pairs makes them; "
+      return "pairs of a chosen and a rejected completion (kind = \"preference\"; hone collect makes them; "
              "kind = \"online_dpo\" samples them)";
     case TrainingData::scored_pairs:
       return "the scores of a pair (kind = \"reward_model\")";

@@ -110,6 +110,7 @@ std::unique_ptr<Collector::PendingGroups> Collector::start(std::span<const Task*
     batch->groups_[i].samples.resize(num_members);
     batch->requests_[i].id = ids[i];
   }
+  if (environments_) batch->episode_prompts_.resize(tasks.size());
   for (size_t i = rank(); i < tasks.size(); i += num_ranks()) {
     if (!environments_) {
       batch->ask(i);

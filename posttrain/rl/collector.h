@@ -67,6 +67,9 @@ class Collector {
     // behavior_logp, mask, reward and reward parts. A completion that could not be sampled is in its group without a
     // score. Waits for rewards; throws what RewardRunner::check() does, on every rank alike.
     std::vector<Group> take();
+    // The messages that each task's episodes began with; all episodes of a task begin alike. Empty for a prompt that is
+    // plain text, and without an environment. Of this rank.
+    const std::vector<std::vector<Message>>& episode_prompts() const { return episode_prompts_; }
     int64_t missing() const { return missing_; }      // unfinished completions
     int64_t retried() const { return asked_again_; }  // completions sampled again, because their weights were too old
 
@@ -118,6 +121,7 @@ class Collector {
     std::vector<GenerationRequest> requests_;               // of trajectories of one turn, and the ids of all
     std::vector<std::optional<uint64_t>> tickets_;          // of unfinished requests
     std::vector<std::vector<Member>> members_;              // by group; empty without an environment
+    std::vector<std::vector<Message>> episode_prompts_;     // by group; empty without an environment
     std::vector<size_t> unfinished_;                        // trajectories of each group
     std::vector<size_t> stale_;                             // requests to submit again
     std::vector<std::pair<size_t, size_t>> stale_members_;  // trajectories to play again

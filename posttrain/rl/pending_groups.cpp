@@ -80,6 +80,7 @@ void Collector::PendingGroups::begin(size_t i, size_t m, EpisodeReply reply) {
   Member& member = members_[i][m];
   TrajectoryEncoder& encoder = collector_.encoder_of(groups_[i].task);
   std::vector<int32_t> prompt = encoder.prompt(groups_[i].task, reply.start, member.messages);
+  episode_prompts_[i] = member.messages.all;
   const EpisodeLimits& own = reply.start.limits;
   member.max_turns = std::min(config.environment.max_turns, own.max_turns.value_or(config.environment.max_turns));
   member.max_observation_tokens =

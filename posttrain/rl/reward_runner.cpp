@@ -43,7 +43,19 @@ void write_score(const std::string& name, RewardScore& score, Sample& sample) {
   for (const std::string& part : score.failed_parts) sample.counts["rewards/" + part + "/failed"] = 1;
 }
 
+// Groups to score at once.
+int64_t groups_at_once(const RewardSpec& reward) {
+  const int64_t wanted = reward.reward ? reward.reward->concurrency() : 1;
+  return wanted > 0 ? wanted : num_threads();
+}
+
 }  // namespace
+
+RewardRunner::RewardRunner(const RewardSpec& reward, double max_failure_rate)
+    : reward_(reward),
+      max_failure_rate_(max_failure_rate),
+      max_groups_at_once_(groups_at_once(reward)),
+      slots_(max_groups_at_once_) {}
 
 struct RewardRunner::ScoringRound::Work {
   Work(RewardRunner& j, std::span<Group> g) : runner(j), groups(g), jobs(g.size()) {}
@@ -68,8 +80,7 @@ struct RewardRunner::ScoringRound::Work {
 
 RewardRunner::ScoringRound::ScoringRound(RewardRunner& runner, std::span<Group> groups)
     : work_(std::make_unique<Work>(runner, groups)) {
-  const int64_t wanted = runner.reward_.reward ? runner.reward_.reward->concurrency() : 1;
-  work_->num_threads = static_cast<size_t>(wanted > 0 ? wanted : num_threads());
+  work_->num_threads = static_cast<size_t>(runner.max_groups_at_once_);
 }
 
 RewardRunner::ScoringRound::~ScoringRound() {
@@ -112,7 +123,9 @@ void RewardRunner::ScoringRound::Work::run() {
     Job& job = *queue.front();
     queue.pop_front();
     lock.unlock();
+    runner.slots_.acquire();
     score_one(job);
+    runner.slots_.release();
     note_progress();
     lock.lock();
     if (--unfinished == 0) changed.notify_all();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <semaphore>
 #include <set>
 #include <span>
 #include <string>
@@ -38,11 +39,10 @@ class RewardRunner {
  public:
   // max_failure_rate: share of a batch's completions whose reward may fail. The reward must outlive this object.
   // Without a reward, scores stay 0: they are the environment's.
-  RewardRunner(const RewardSpec& reward, double max_failure_rate)
-      : reward_(reward), max_failure_rate_(max_failure_rate) {}
+  RewardRunner(const RewardSpec& reward, double max_failure_rate);
 
   // Scores the groups of one batch. Results do not depend on which thread scores a group, nor when. Only one thread may
-  // call it.
+  // call it. Of all rounds in progress, Reward::concurrency() groups are scored at once.
   class ScoringRound {
    public:
     // `groups` must stay in place while this object lives.
@@ -73,6 +73,8 @@ class RewardRunner {
 
   const RewardSpec& reward_;
   double max_failure_rate_;
+  int64_t max_groups_at_once_;
+  std::counting_semaphore<> slots_;  // groups that may be scored now
   std::mutex mutex_;
   std::set<std::string> shown_;
 };

@@ -24,7 +24,7 @@ TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
 
 TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
   for (const char* command : {"run", "eval", "generate", "chat", "logprobs", "reward", "objective", "tokenizer", "data",
-                              "list", "plan", "plot", "doctor", "bench", "watch", "completion"}) {
+                              "list", "plan", "plot", "doctor", "bench", "watch", "completion", "collect", "pairs"}) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;

@@ -113,6 +113,39 @@ TEST(Endpoint, SendsCompletionsAndChatsWithTheirSampling) {
   ::unsetenv("HONE_TEST_API_KEY");
 }
 
+TEST(Endpoint, SendsWhatVllmKnowsAndKeepsReasoningAndToolCalls) {
+  Json body;
+  const HttpServer server([&](const ReceivedRequest& request) {
+    body = parse_json(request.body, "body");
+    return http_response(R"({"choices": [{"message": {"role": "assistant", "content": null, "reasoning_content": "hm",
+      "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}], "refusal": null}}],
+      "usage": {"completion_tokens": 9}})");
+  });
+  Endpoint endpoint(config_of(server));
+  Task task = tasks_of({"a"}).front();
+  task.messages = {{"user", "hello", {}}};
+  SamplingParams sampling;
+  sampling.seed = 3;
+  sampling.presence_penalty = 0.5;
+  sampling.repetition_penalty = 1.1;
+  sampling.min_tokens = 2;
+  sampling.stop_ids = {7};
+  sampling.logit_bias = {{.id = 11, .bias = -5}};
+  const EndpointCompletion one = endpoint.complete_one(task, {.num_completions = 4, .sampling = sampling}, 2);
+  EXPECT_EQ(body.at("seed").as_int(), 5);
+  EXPECT_EQ(body.at("presence_penalty").as_double(), 0.5);
+  EXPECT_EQ(body.at("repetition_penalty").as_double(), 1.1);
+  EXPECT_EQ(body.at("min_tokens").as_int(), 2);
+  EXPECT_EQ(body.at("stop_token_ids").dump(), "[7]");
+  EXPECT_EQ(body.at("logit_bias").dump(), "{\"11\": -5.0}");
+  EXPECT_EQ(body.find("frequency_penalty"), nullptr);
+  EXPECT_EQ(one.num_tokens, 9);
+  ASSERT_EQ(one.completion.messages.size(), 1U);
+  EXPECT_EQ(one.completion.messages[0].extra.at("reasoning_content").as_string(), "hm");
+  EXPECT_EQ(one.completion.messages[0].extra.at("tool_calls").as_array().size(), 1U);
+  EXPECT_EQ(one.completion.messages[0].extra.find("refusal"), nullptr);
+}
+
 TEST(Endpoint, RepeatsWhatMayPassAndNamesWhatDoesNot) {
   // Each prompt has its own trouble for the first attempts, or for ever.
   std::mutex mutex;

@@ -108,7 +108,7 @@ TEST(GroupsOfOne, TheErrorNamesTheLine) {
 TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {"rl", "dpo", "dpo learns from pairs of a chosen and a rejected completion"},
-      {"rl", "orpo", "hone pairs makes them"},
+      {"rl", "orpo", "hone collect makes them"},
       {"rl", "simpo", "pairs"},
       {"rl", "bradley_terry", "bradley_terry learns from the scores of a pair"},
       {"sft", "dpo", "this stage trains on single completions"},

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <thread>
 
 #include "tests/data/entries.h"
@@ -248,6 +249,24 @@ TEST_F(RewardRunnerTest, ARoundThatIsGivenUpWaitsForWhatIsUnderWay) {
     while (begun == 0) std::this_thread::yield();
   }
   EXPECT_EQ(begun, ended);
+}
+
+// Small batches in progress side by side share the limit of groups that are scored at once.
+TEST_F(RewardRunnerTest, AllRoundsTogetherKeepTheLimit) {
+  reward->at_once = 2;
+  reward->say = [](const Task&, const Completion& c) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return number_of(c);
+  };
+  RewardRunner all(spec, 0);
+  std::vector<std::unique_ptr<RewardRunner::ScoringRound>> rounds;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    rounds.push_back(std::make_unique<RewardRunner::ScoringRound>(all, std::span(groups).subspan(g, 1)));
+    rounds.back()->submit(0);
+  }
+  for (const auto& round : rounds) round->finish();
+  EXPECT_EQ(reward->most, 2);
+  EXPECT_EQ(sample(5, 3).reward, 53);
 }
 
 }  // namespace
