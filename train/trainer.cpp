@@ -108,6 +108,7 @@ struct Trainer::Impl {
   StepCost cost;
   std::filesystem::path dump_path;
   int64_t steps = 0, critic_steps = 0;  // critic_steps: those that updated the critic alone
+  int64_t handed_steps = 0;             // steps of a trainer before this one, in which this critic was not
   std::vector<MicroBatchData> stagings;
 
   Updated updated = Updated::all;  // of one step, as what follows
@@ -308,7 +309,7 @@ void Trainer::Impl::update(double learning_rate) {
     ++critic_steps;
   else
     policy.apply(norm, policy_steps(), learning_rate);
-  if (critic) critic->update(critic_norm, number, learning_rate);
+  if (critic) critic->update(critic_norm, number - handed_steps, learning_rate);
   update_phases.mark(Phase::optimizer);
 }
 
@@ -431,6 +432,7 @@ static constexpr std::string_view critic_prefix = "critic.";
 void Trainer::save_state(StateSection& section) const {
   section.values.set("steps", impl_->steps);
   if (impl_->critic_steps > 0) section.values.set("critic_steps", impl_->critic_steps);
+  if (impl_->handed_steps > 0) section.values.set("handed_steps", impl_->handed_steps);
   section.values.set("critic", impl_->critic != nullptr);
   section.values.set("optimizer", impl_->config.optimizer.kind());
   impl_->policy.save_state(section);
@@ -440,15 +442,18 @@ void Trainer::save_state(StateSection& section) const {
   for (NamedTensor& named : own.tensors) section.tensors.push_back({concat(critic_prefix, named.name), named.tensor});
 }
 
-// Absent if there are none.
-static int64_t critic_steps_of(const StateSection& section) {
-  const Json* const count = section.values.find("critic_steps");
-  return count ? count->as_int("trainer state: critic_steps") : 0;
+// A number of steps; absent is 0.
+static int64_t count_of(const StateSection& section, const char* key) {
+  const Json* const count = section.values.find(key);
+  const int64_t out = count ? count->as_int(concat("trainer state: ", key)) : 0;
+  HONE_CHECK(out >= 0, "trainer state: ", key, " is ", out, "; it must be 0 or more");
+  return out;
 }
 
 void Trainer::load_state(const StateSection& section) {
   impl_->steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
-  impl_->critic_steps = critic_steps_of(section);
+  impl_->critic_steps = count_of(section, "critic_steps");
+  impl_->handed_steps = count_of(section, "handed_steps");
   impl_->policy.load_state(section);
   if (!section.values.at("critic", "trainer state").as_bool("trainer state: critic")) return;
   StateSection own;
@@ -468,7 +473,7 @@ void Trainer::continue_from(const StateSection& section) {
   }
   const int64_t steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
   impl_->policy.load_state(section);
-  impl_->steps = steps - critic_steps_of(section);  // updates of the policy
+  impl_->steps = impl_->handed_steps = steps - count_of(section, "critic_steps");  // updates of the policy
 }
 
 }  // namespace hone

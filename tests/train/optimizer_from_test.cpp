@@ -135,6 +135,45 @@ TEST_F(OptimizerFrom, AStateOfAnotherModelIsNamed) {
   EXPECT_EQ(other.trainer.steps_done(), 0);
 }
 
+// Learns the values of a critic and nothing else.
+struct Values : Objective {
+  Needs needs() const override { return {.critic = true}; }
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
+    double sum = 0;
+    for (size_t t = 0; t < batch[columns::mask].size(); ++t) {
+      const double weight = batch.scale * batch[columns::mask][t], error = batch[columns::value][t] - 1;
+      sum += 0.5 * weight * error * error;
+      grad.value[t] = static_cast<float>(weight * error);
+    }
+    return sum;
+  }
+};
+
+// The policy's optimizer goes on; a critic counts its updates from 1, also after a resume.
+TEST_F(OptimizerFrom, ACriticStartsAnew) {
+  TrainerConfig config;
+  config.critic.trunk = "separate";
+  Rig first(config), fresh(config), resumed(config);
+  for (int step = 0; step < 3; ++step) first.trainer.step(pointers(samples_), *objective_, 0.01);
+  StateSection section;
+  first.trainer.save_state(section);
+  Rig continued(config);
+  continued.trainer.continue_from(section);
+  for (int step = 0; step < 2; ++step) {
+    fresh.trainer.step(pointers(samples_), Values(), 0.01);
+    continued.trainer.step(pointers(samples_), Values(), 0.01);
+    EXPECT_EQ(continued.trainer.value_head(), fresh.trainer.value_head()) << step;
+  }
+  EXPECT_EQ(continued.trainer.steps_done(), 5);
+  StateSection saved;
+  continued.trainer.save_state(saved);
+  std::ranges::copy(weights_of(*continued.model), resumed.model->flat_values().as<float>().begin());
+  resumed.trainer.load_state(saved);
+  fresh.trainer.step(pointers(samples_), Values(), 0.01);
+  resumed.trainer.step(pointers(samples_), Values(), 0.01);
+  EXPECT_EQ(resumed.trainer.value_head(), fresh.trainer.value_head());
+}
+
 TEST_F(OptimizerFrom, RanksGoOnFromAStateOfOneRank) {
   TrainerConfig config;
   Config::from_text("optimizer = \"muon\"\nmicro_batch_tokens = 14", "test").read([&](Fields& f) { config.fields(f); });
