@@ -1,5 +1,5 @@
 // hone plan: parameters, FLOPs, memory and time of a recipe.
-#include "run/plan.h"
+#include "run/plan/plan.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "cli/bench/machine_limits.h"
 #include "cli/command.h"
 #include "run/check.h"
-#include "run/memory_fit.h"
+#include "run/plan/memory_fit.h"
 #include "run/rank_choice.h"
 
 namespace hone {

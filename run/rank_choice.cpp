@@ -6,7 +6,7 @@
 #include "core/config/byte_size.h"
 #include "core/device/cuda_facts.h"
 #include "core/device/device.h"
-#include "run/dry_run.h"
+#include "run/plan/dry_run.h"
 
 namespace hone {
 namespace {

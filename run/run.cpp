@@ -23,7 +23,7 @@
 #include "model/lora.h"
 #include "run/check.h"
 #include "run/input_digests.h"
-#include "run/memory_fit.h"
+#include "run/plan/memory_fit.h"
 #include "run/rank_choice.h"
 #include "run/report/report.h"
 #include "run/run_facts.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "run/plan.h"
+#include "run/plan/plan.h"
 #include "tests/gpu/gpu_model.h"
 
 namespace hone::test {

@@ -1,13 +1,13 @@
 // device.memory: what is chosen, what is not, and that the recipes for consumer cards fit.
-#include "run/memory_fit.h"
+#include "run/plan/memory_fit.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "run/plan.h"
-#include "run/stage_memory.h"
+#include "run/plan/plan.h"
+#include "run/plan/stage_memory.h"
 #include "tests/core/text/tokenizer/byte_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"

@@ -1,4 +1,4 @@
-#include "run/plan.h"
+#include "run/plan/plan.h"
 
 #include <gtest/gtest.h>
 

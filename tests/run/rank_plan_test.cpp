@@ -1,9 +1,9 @@
 // Plans of several ranks: what each of them computes, keeps, sends and receives.
 #include <gtest/gtest.h>
 
-#include "run/device_rates.h"
-#include "run/memory_fit.h"
-#include "run/plan.h"
+#include "run/plan/device_rates.h"
+#include "run/plan/memory_fit.h"
+#include "run/plan/plan.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {

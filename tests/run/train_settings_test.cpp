@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/config/config.h"
-#include "run/plan.h"
+#include "run/plan/plan.h"
 #include "tests/support/errors.h"
 #include "train/loop.h"
 #include "train/stage.h"

@@ -1,4 +1,4 @@
-#include "run/rank_plan.h"
+#include "run/plan/rank_plan.h"
 
 #include <algorithm>
 #include <cmath>

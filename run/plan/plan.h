@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/io/json.h"
-#include "run/device_rates.h"
+#include "run/plan/device_rates.h"
 #include "run/recipe.h"
 
 namespace hone {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "run/dry_run.h"
+#include "run/plan/dry_run.h"
 
 namespace hone {
 

@@ -1,12 +1,12 @@
-#include "run/plan.h"
+#include "run/plan/plan.h"
 
 #include <algorithm>
 
 #include "core/base/format.h"
 #include "core/config/byte_size.h"
 #include "model/flops.h"
-#include "run/rank_plan.h"
-#include "run/stage_memory.h"
+#include "run/plan/rank_plan.h"
+#include "run/plan/stage_memory.h"
 #include "run/start.h"
 #include "train/parallel/exchange_stream.h"
 

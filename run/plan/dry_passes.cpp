@@ -1,4 +1,4 @@
-#include "run/dry_passes.h"
+#include "run/plan/dry_passes.h"
 
 #include <algorithm>
 #include <filesystem>

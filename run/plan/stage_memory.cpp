@@ -1,4 +1,4 @@
-#include "run/stage_memory.h"
+#include "run/plan/stage_memory.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 #include "model/io/param_slices.h"
 #include "model/quantized_model.h"
 #include "model/token_logprobs.h"
-#include "run/dry_passes.h"
-#include "run/teacher_memory.h"
+#include "run/plan/dry_passes.h"
+#include "run/plan/teacher_memory.h"
 
 namespace hone {
 namespace {

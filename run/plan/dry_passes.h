@@ -6,7 +6,7 @@
 #include "core/device/device.h"
 #include "model/model.h"
 #include "rollout/engine.h"
-#include "run/dry_run.h"
+#include "run/plan/dry_run.h"
 
 namespace hone {
 

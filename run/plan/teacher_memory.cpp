@@ -1,4 +1,4 @@
-#include "run/teacher_memory.h"
+#include "run/plan/teacher_memory.h"
 
 #include <algorithm>
 

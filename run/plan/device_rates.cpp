@@ -1,4 +1,4 @@
-#include "run/device_rates.h"
+#include "run/plan/device_rates.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/io/json.h"
-#include "run/dry_run.h"
+#include "run/plan/dry_run.h"
 
 namespace hone {
 

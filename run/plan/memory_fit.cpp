@@ -1,11 +1,11 @@
-#include "run/memory_fit.h"
+#include "run/plan/memory_fit.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "core/base/format.h"
 #include "core/config/byte_size.h"
-#include "run/stage_memory.h"
+#include "run/plan/stage_memory.h"
 #include "run/start.h"
 #include "train/trainer.h"
 

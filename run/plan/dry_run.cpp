@@ -1,4 +1,4 @@
-#include "run/dry_run.h"
+#include "run/plan/dry_run.h"
 
 #include <algorithm>
 #include <optional>

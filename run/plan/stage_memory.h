@@ -4,7 +4,7 @@
 // stage runs.
 #include "core/io/json.h"
 #include "model/flops.h"
-#include "run/dry_run.h"
+#include "run/plan/dry_run.h"
 
 namespace hone {
 
