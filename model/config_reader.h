@@ -66,6 +66,7 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
 int64_t rope_positions(const RopeConfig& rope, int64_t max_positions);
 
 // True for each layer that layer_types calls "sliding_attention"; without layer_types, for each that `slides` names.
+// If a layer slides, layer_types is then resolved.
 std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t num_layers,
                                       const std::function<bool(int64_t layer)>& slides);
 // The attention window of each layer: how many tokens a query sees, itself included (0 = all). It is sliding_window if
