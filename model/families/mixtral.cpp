@@ -1,5 +1,5 @@
 // Mixtral (Jiang et al. 2024): Mistral with experts; the weights of a token's experts sum to 1.
-#include "model/moe/llama_moe.h"
+#include "model/families/llama_moe.h"
 
 namespace hone {
 namespace {

@@ -1,5 +1,5 @@
 // OLMoE (Muennighoff et al. 2024): 64 small experts in each layer, and an RMSNorm over all heads of q, and of k.
-#include "model/moe/llama_moe.h"
+#include "model/families/llama_moe.h"
 
 namespace hone {
 namespace {

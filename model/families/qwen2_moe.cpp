@@ -1,5 +1,5 @@
 // Qwen2-MoE (Qwen1.5-MoE): Qwen2 with experts and one gated shared expert; some layers may be dense.
-#include "model/moe/llama_moe.h"
+#include "model/families/llama_moe.h"
 
 namespace hone {
 namespace {

@@ -1,5 +1,5 @@
 // Qwen3-MoE: Qwen3 with experts; some layers may be dense.
-#include "model/moe/llama_moe.h"
+#include "model/families/llama_moe.h"
 
 namespace hone {
 namespace {

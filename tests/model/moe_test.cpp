@@ -2,11 +2,11 @@
 #include "model/moe/moe.h"
 
 #include "core/io/safetensors.h"
+#include "model/families/llama_moe.h"
 #include "model/flops.h"
 #include "model/io/upcycle.h"
 #include "model/known_shapes.h"
 #include "model/mlp.h"
-#include "model/moe/llama_moe.h"
 #include "tests/model/chain_loss.h"
 
 namespace hone::test {

@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:model/families/llama_moe.cpp
 #include "model/families/llama_moe.h"
-========
-#include "model/moe/llama_moe.h"
->>>>>>>> moe:model/moe/llama_moe.cpp
 
 #include <algorithm>
 

@@ -1,12 +1,7 @@
 #pragma once
 // The decoder of Llama with experts in place of the MLPs of some layers: Mixtral, OLMoE, Qwen2-MoE, Qwen3-MoE.
-<<<<<<<< HEAD:model/families/llama_moe.h
 #include "model/families/llama_like.h"
-#include "model/moe.h"
-========
-#include "model/llama_like.h"
 #include "model/moe/moe.h"
->>>>>>>> moe:model/moe/llama_moe.h
 
 namespace hone {
 
