@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/model_arguments.h"
 #include "model/known_shapes.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 namespace {

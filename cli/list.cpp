@@ -18,7 +18,7 @@
 #include "posttrain/rl/environments/environment.h"
 #include "posttrain/rl/environments/tools/tool.h"
 #include "rewards/reward.h"
-#include "run/recipe_reference.h"
+#include "run/recipe/recipe_reference.h"
 #include "train/objective.h"
 #include "train/optim/optimizer.h"
 #include "train/stage.h"

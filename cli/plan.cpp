@@ -8,9 +8,9 @@
 #include "cli/bench/comm.h"
 #include "cli/bench/machine_limits.h"
 #include "cli/command.h"
-#include "run/check.h"
 #include "run/plan/memory_fit.h"
 #include "run/rank_choice.h"
+#include "run/recipe/check.h"
 
 namespace hone {
 namespace {

@@ -7,10 +7,10 @@
 #include "core/base/log.h"
 #include "core/config/config.h"
 #include "core/io/file.h"
-#include "run/check.h"
 #include "run/plan/memory_fit.h"
 #include "run/plan/plan.h"
 #include "run/rank_choice.h"
+#include "run/recipe/check.h"
 #include "run/report/report.h"
 #include "run/watch/watch_server.h"
 

@@ -3,7 +3,7 @@
 // the rows of its stages. They may move while a run is half done. Other contents would make another run: the reference
 // of the first stage and the rows of the current one are read from them again.
 #include "core/io/json.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

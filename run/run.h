@@ -8,7 +8,7 @@
 //   samples.jsonl      some of the sampled completions
 //   tensorboard/       event files
 //   rollouts/step-N.jsonl.gz   all completions of a step (stage.keep_rollouts)
-//   tracker.json, tracker.log   what the tracker has received, and its output (run/tracker.h)
+//   tracker.json, tracker.log   what the tracker has received, and its output (run/recipe/tracker.h)
 //   tokenizer/         of a tokenizer stage
 //   checkpoints/STAGE/step-N   a model folder, or an adapter's (model.lora); checkpoints/STAGE/merged: model.lora.merge
 //   report.md, report.html, report.json, *.svg
@@ -19,7 +19,7 @@
 #include <span>
 #include <string>
 
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

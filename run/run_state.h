@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "core/io/json.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

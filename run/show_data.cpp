@@ -8,7 +8,7 @@
 #include "core/base/suggest.h"
 #include "core/io/file.h"
 #include "core/text/unicode/unicode.h"
-#include "run/start.h"
+#include "run/recipe/start.h"
 
 namespace hone {
 namespace {

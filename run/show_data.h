@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 #include "train/shown_sample.h"
 
 namespace hone {

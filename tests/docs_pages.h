@@ -12,7 +12,7 @@
 
 namespace hone::test {
 
-// Pages that the program makes from help texts (run/recipe_reference.h).
+// Pages that the program makes from help texts (run/recipe/recipe_reference.h).
 inline constexpr std::string_view kGeneratedPages = "docs/reference/recipes/";
 
 // A path as messages name it: from the root of the source tree.

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "data/columns.h"
-#include "run/start.h"
+#include "run/recipe/start.h"
 #include "train/parallel/zero.h"
 #include "train/step_plan.h"
 

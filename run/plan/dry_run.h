@@ -7,7 +7,7 @@
 
 #include "core/comm/counting_group.h"
 #include "model/model.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 #include "train/stage.h"
 #include "train/step_exchange.h"
 #include "train/step_plan.h"

@@ -6,7 +6,7 @@
 #include "core/base/format.h"
 #include "core/config/byte_size.h"
 #include "run/plan/stage_memory.h"
-#include "run/start.h"
+#include "run/recipe/start.h"
 #include "train/trainer.h"
 
 namespace hone {

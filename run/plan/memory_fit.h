@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/device/device.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

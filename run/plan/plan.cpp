@@ -7,7 +7,7 @@
 #include "model/flops.h"
 #include "run/plan/rank_plan.h"
 #include "run/plan/stage_memory.h"
-#include "run/start.h"
+#include "run/recipe/start.h"
 #include "train/parallel/exchange_stream.h"
 
 namespace hone {

@@ -5,7 +5,7 @@
 
 #include "core/io/json.h"
 #include "run/plan/device_rates.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

@@ -1,5 +1,5 @@
 // Everything that would stop a run later is found before it computes anything, with the place of its key.
-#include "run/check.h"
+#include "run/recipe/check.h"
 
 #include <gtest/gtest.h>
 

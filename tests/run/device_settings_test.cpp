@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/device/device.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {

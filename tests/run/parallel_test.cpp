@@ -1,8 +1,8 @@
-#include "run/parallel.h"
+#include "run/recipe/parallel.h"
 
 #include <gtest/gtest.h>
 
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "core/config/config.h"
-#include "run/check.h"
+#include "run/recipe/check.h"
 #include "tests/model/characters.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/support/errors.h"

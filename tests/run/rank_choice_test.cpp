@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "run/recipe_reference.h"
+#include "run/recipe/recipe_reference.h"
 
 #include <gtest/gtest.h>
 

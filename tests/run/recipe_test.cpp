@@ -1,5 +1,5 @@
 // The recipes of the source tree: each one is valid, and every objective has one.
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 #include <gtest/gtest.h>
 

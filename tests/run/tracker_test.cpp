@@ -1,6 +1,6 @@
 // Trackers that behave, and trackers that do not: none may delay or end a run, and no row may be lost on the way to one
 // that reads.
-#include "run/tracker.h"
+#include "run/recipe/tracker.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // Checks of what a stage's optimizer needs from other parts of the recipe: the names of parameter groups, and the state
 // that optimizer_from = "previous" goes on with.
 #include "core/config/problems.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

@@ -1,8 +1,8 @@
-#include "run/check_optimizer.h"
+#include "run/recipe/check_optimizer.h"
 
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "run/start.h"
+#include "run/recipe/start.h"
 #include "train/trainer.h"
 
 namespace hone {

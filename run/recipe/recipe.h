@@ -13,8 +13,8 @@
 #include "model/initialization.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
-#include "run/parallel.h"
-#include "run/tracker.h"
+#include "run/recipe/parallel.h"
+#include "run/recipe/tracker.h"
 #include "train/stage.h"
 
 namespace hone {

@@ -1,10 +1,10 @@
-#include "run/parallel.h"
+#include "run/recipe/parallel.h"
 
 #include <algorithm>
 
 #include "core/base/check.h"
 #include "core/device/device_peers.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

@@ -1,4 +1,4 @@
-#include "run/check.h"
+#include "run/recipe/check.h"
 
 #include <unistd.h>
 
@@ -12,8 +12,8 @@
 #include "model/io/adapter.h"
 #include "model/io/model_folder.h"
 #include "rollout/speculative/draft_vocabulary.h"
-#include "run/check_optimizer.h"
-#include "run/start.h"
+#include "run/recipe/check_optimizer.h"
+#include "run/recipe/start.h"
 #include "train/stage.h"
 
 namespace hone {

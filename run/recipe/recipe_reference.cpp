@@ -1,4 +1,4 @@
-#include "run/recipe_reference.h"
+#include "run/recipe/recipe_reference.h"
 
 #include "collect/config.h"
 #include "core/config/config.h"
@@ -7,7 +7,7 @@
 #include "posttrain/rl/environments/environment.h"
 #include "posttrain/rl/environments/tools/tool.h"
 #include "rewards/reward.h"
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 #include "train/objective.h"
 #include "train/optim/optimizer.h"
 #include "train/stage.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

@@ -2,7 +2,7 @@
 // The check of a recipe before a run computes or writes anything.
 #include <filesystem>
 
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 namespace hone {
 

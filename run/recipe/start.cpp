@@ -1,4 +1,4 @@
-#include "run/start.h"
+#include "run/recipe/start.h"
 
 #include "core/io/file.h"
 #include "core/io/json.h"

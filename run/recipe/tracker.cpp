@@ -1,4 +1,4 @@
-#include "run/tracker.h"
+#include "run/recipe/tracker.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "run/recipe.h"
+#include "run/recipe/recipe.h"
 
 #include "core/config/byte_size.h"
 #include "core/device/cuda_facts.h"
