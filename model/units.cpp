@@ -70,6 +70,7 @@ std::vector<Unit> units_of(Model& model, DeviceKind device) {
     return *found;
   };
   int64_t value_at = 0, grad_at = 0;
+  const Param* last = nullptr;  // the parameter before
   for (Param* param : model.params()) {
     Unit& unit = unit_of(param);
     const bool adapter = std::ranges::find(adapters, param) != adapters.end();
@@ -77,9 +78,12 @@ std::vector<Unit> units_of(Model& model, DeviceKind device) {
     extend(adapter ? unit.adapter_values : unit.values, value_at, value_at + size);
     value_at += size;
     if (param->grad && param->trainable) {
+      HONE_CHECK(unit.trained.empty() || unit.trained.back() == last, "model: ", last->slices.front().name,
+                 " lies between trained parameters of its layer; a frozen one must be the first or the last");
       unit.trained.push_back(param);
       extend(unit.grads, grad_at, grad_at + size);
     }
+    last = param;
     if (param->grad) grad_at += size;
   }
   return out;

@@ -258,8 +258,11 @@ void DecodeLoop::queue_sampling(const MaskTable& masks) {
   put_items(words, masks.rows().data(), masks.rows().size());
   put_items(words + layout.rows, masks.bits().data(), masks.bits().size());
   const size_t used = (static_cast<size_t>(layout.rows) + masks.bits().size()) * sizeof(int32_t);
-  // The pass before is read, so the device no longer reads the pinned memory.
-  context_.device().copy(shape.mask_table.data, words, used, context_.stream());
+  // The pass before is read, so the device no longer reads either memory. The first part of this pass is running: the
+  // copy goes beside it, and the host waits for it before it queues the sampling.
+  if (!mask_copies_) mask_copies_.emplace(context_.device());
+  context_.device().copy(shape.mask_table.data, words, used, mask_copies_->stream());
+  mask_copies_->synchronize();
   run(shape.sampling_graph, shape.sampling_scratch, [this, &shape] { sample(shape, shape.hidden); });
   ++queued_;
   timer_.end();

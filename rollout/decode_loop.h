@@ -4,6 +4,8 @@
 // read. One thread.
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -60,6 +62,7 @@ class DecodeLoop {
   const KvStorage& storage_;
   Arena memory_;
   DeviceTimer timer_;
+  std::optional<Context> mask_copies_;  // its stream copies token masks beside a pass; made for the first masked one
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>, std::unique_ptr<Shape>> shapes_;
   Shape* current_ = nullptr;
   int64_t rows_ = 0, queued_ = 0, read_ = 0;

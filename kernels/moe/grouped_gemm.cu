@@ -100,8 +100,8 @@ void launch_mma(Context& context, const GroupedGemmForward& args) {
   allow_shared_memory(mma_kernel<Tile>, Tile::shared_bytes);
   mma_kernel<Tile>
       <<<blocks_of(args, Tile::rows, Tile::columns), Tile::threads, Tile::shared_bytes, cuda_stream(context)>>>(
-          numbers<const __nv_bfloat16>(args.x), numbers<const __nv_bfloat16>(args.w), args.x.row_stride,
-          args.w.row_stride, epilogue_of(args), shape, groups_of(args, Tile::columns));
+          numbers<const __nv_bfloat16>(args.x), numbers<const __nv_bfloat16>(args.w), args.x.row_stride, args.w.dim(2),
+          epilogue_of(args), shape, groups_of(args, Tile::columns));
 }
 
 // Calls use(tile) with the first tile that fits the device's shared memory.

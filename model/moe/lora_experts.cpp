@@ -94,7 +94,9 @@ void LoraLayer::backward_weight_experts(Context& context, Tensor dy, Tensor x, T
     grouped_gemm_backward_weight(
         context,
         {.dw = experts_b(b.grad, offsets, i), .dy = part_of(dy, i), .x = hidden.columns(i * r, r), .offsets = offsets});
-  grouped_gemm_backward_weight(context, {.dw = experts_a(a.grad, offsets), .dy = dhidden, .x = x, .offsets = offsets});
+  grouped_gemm_backward_weight(
+      context,
+      {.dw = experts_a(a.grad, offsets), .dy = dhidden, .x = input_of_experts(context, x), .offsets = offsets});
 }
 
 }  // namespace hone

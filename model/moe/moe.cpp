@@ -83,10 +83,10 @@ Moe::~Moe() = default;
 
 void Moe::add_to(ModuleList& list) {
   list.add(router_);
-  list.add(bias_);
   list.add(gate_up_);
   list.add(down_);
   if (shared_) shared_->add_to(list);
+  list.add(bias_);  // last: it is not trained, and trained parameters of a layer are neighbors (model/units.h)
 }
 
 Moe::Routed Moe::take_routed(Frame& frame, int64_t num_tokens) const {

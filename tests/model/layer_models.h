@@ -17,7 +17,7 @@ class MlpWithLoss final : public Sublayer {
   void forward(Context& context, const LayerPass& pass, Tensor out, Tensor x, Tensor residual,
                Frame& frame) const override {
     mlp_->forward(context, pass, out, x, residual, frame);
-    if (!pass.aux.sums) return;
+    if (!pass.aux.sums || context.kind() == DeviceKind::meta) return;
     EXPECT_EQ(pass.aux.sums.size(), num_aux_sums());
     for (int64_t t = 0; t < x.dim(0); ++t) {
       const float weight = pass.aux.weights.ptr<float>()[t];
@@ -29,7 +29,7 @@ class MlpWithLoss final : public Sublayer {
   void backward(Context& context, const LayerPass& pass, Tensor dx, Tensor dout, Tensor x,
                 Saved& saved) const override {
     mlp_->backward(context, pass, dx, dout, x, saved);
-    if (!pass.aux.weights) return;
+    if (!pass.aux.weights || context.kind() == DeviceKind::meta) return;
     for (int64_t t = 0; t < x.dim(0); ++t)
       for (int64_t i = 0; i < LayerSizes::width; ++i)
         dx.row<float>(t)[i] += 2 * factor * pass.aux.weights.ptr<float>()[t] * x.row<float>(t)[i];

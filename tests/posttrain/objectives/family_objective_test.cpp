@@ -61,6 +61,10 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
     rig.trainer.set_value_head(head);
   }
   const auto loss = [&] { return rig.trainer.step(pointers(samples), *objective, 0).loss; };
+  if (rig.model->shape().logit_softcap > 0 && dynamic_cast<const TeacherObjective*>(objective.get())) {
+    EXPECT_THROW(loss(), Error);  // the op of whole distributions has no soft-cap
+    return;
+  }
   loss();
   std::vector<float*> values;
   std::vector<float> direction, start;
