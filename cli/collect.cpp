@@ -125,6 +125,8 @@ class CollectCommand : public Command {
     } else {
       folder_ = expand_path(out_) + ".collect";
     }
+    if (export_only_)
+      HONE_CHECK(fs::is_directory(folder_), folder_.string(), ": no such folder; --export-only reads one");
     make_folder(folder_);
   }
 
@@ -159,7 +161,7 @@ class CollectCommand : public Command {
     if (!pairs_only_) write_file_atomic(folder_ / "summary.json", summary.to_json().dump(2) + "\n");
     warn(summary);
     print(summary, collection.speed());
-    if (pairs_only_ && !export_only_) fs::remove_all(folder_);
+    if (pairs_only_ && !export_only_ && summary.rows_with_failures == 0) fs::remove_all(folder_);
   }
 
   static void warn(const CollectSummary& summary) {

@@ -205,6 +205,7 @@ class PruneCommand : public Command {
                ": an adapter cannot be pruned; merge it first: hone export --model ", from_.string(), " --out DIR");
     to_ = expand_path(out_.empty() ? to_ : out_);
     zeroed_ = expand_path(zeroed_);
+    require_usage(zeroed_ != to_, "prune: --zeroed names the folder of the pruned model; give another one");
     for (const std::string& folder : {to_, zeroed_})
       if (!folder.empty()) check_new_folder(folder);  // before the work, not after it
     PruneReport report;

@@ -93,7 +93,7 @@ void Collection::note(const CollectedRow& row) { done_[row.index] = count_row(ro
 
 void Collection::check_settings(const Json& identity, bool allow_changes) {
   const std::filesystem::path file = folder_ / "collect.json";
-  if (std::filesystem::exists(file) && !allow_changes) {
+  if (std::filesystem::exists(file) && !allow_changes && !journal_->empty()) {
     const Json before = parse_json(read_file(file), file.string());
     const std::optional<std::string> difference = first_difference(before, identity);
     HONE_CHECK(
@@ -180,6 +180,9 @@ void Collection::check_all_failed(const RowCounts& counts) const {
   HONE_CHECK(counts.completions == 0 || counts.failed_completions < counts.completions, "collect: all ",
              counts.completions, " completions failed",
              first_failure_.empty() ? "" : concat("; the first: ", first_failure_));
+  const int64_t unjudged = counts.failed_rewards + counts.failed_environments;
+  HONE_CHECK(unjudged == 0 || counts.scored + counts.skipped > 0, "collect: no completion has a score: ", unjudged,
+             " rewards or environments failed", first_failure_.empty() ? "" : concat("; the first: ", first_failure_));
 }
 
 CollectSummary Collection::write(const CollectFiles& files) {

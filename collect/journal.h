@@ -25,6 +25,7 @@ class CollectJournal {
   // The last line of a row; nothing if there is none.
   std::optional<CollectedRow> read(int64_t index);
   bool contains(int64_t index) const { return lines_.contains(index); }
+  bool empty() const { return lines_.empty(); }
   // Replaces the file by one with the last line of each row, in order.
   void sort();
 

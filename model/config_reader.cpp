@@ -17,11 +17,11 @@ const Json* ConfigReader::find(std::string_view key) const {
   return value && !value->is_null() ? value : nullptr;
 }
 
-int64_t ConfigReader::count(const char* key, std::optional<int64_t> fallback, int64_t most) {
+int64_t ConfigReader::count(const char* key, std::optional<int64_t> fallback, int64_t most, int64_t least) {
   const Json* value = find(key);
   require(value || fallback, "no ", key);
   const int64_t out = value ? value->as_int(concat(source_, ": ", key)) : *fallback;
-  require(out >= 1 && out <= most, key, " is ", out, ", wants 1 to ", most);
+  require(out >= least && out <= most, key, " is ", out, ", wants ", least, " to ", most);
   set(key, out);
   return out;
 }

@@ -18,8 +18,9 @@ class ConfigReader {
   // source: the file's name in messages.
   ConfigReader(const Json& config, std::string_view source);
 
-  // One member. null counts as absent; an absent member without fallback is an Error. A count is in [1, most].
-  int64_t count(const char* key, std::optional<int64_t> fallback = std::nullopt, int64_t most = int64_t{1} << 24);
+  // One member. null counts as absent; an absent member without fallback is an Error. A count is in [least, most].
+  int64_t count(const char* key, std::optional<int64_t> fallback = std::nullopt, int64_t most = int64_t{1} << 24,
+                int64_t least = 1);
   double positive(const char* key, std::optional<double> fallback = std::nullopt);
   // The same, but null means none, which is 0.
   double positive_or_none(const char* key, double fallback);

@@ -8,9 +8,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
   LlamaLikeConfig decoder =
       read_llama_like(config, "MixtralForCausalLM", {.num_kv_heads = 8, .norm_eps = 1e-5, .rope = {.theta = 1000000}});
-  decoder.windows = read_windows(config, read_sliding_layers(config, decoder.shape.num_layers, [&](int64_t) {
-                                   return config.find("sliding_window") != nullptr;
-                                 }));
+  // One window for all layers: transformers does not read layer_types here.
+  if (config.find("sliding_window")) decoder.windows.assign(decoder.windows.size(), config.count("sliding_window"));
   LlamaMoeConfig moe = read_llama_moe(config, decoder, {.num_experts = 8, .num_choices = 2});
   moe.moe.rule.normalize = true;
   moe.block = "block_sparse_moe";

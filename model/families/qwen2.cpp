@@ -9,7 +9,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   LlamaLikeConfig decoder = read_llama_like(config, "Qwen2ForCausalLM");
   decoder.qkv_bias = true;
   if (config.flag("use_sliding_window", false))
-    decoder.windows = read_windows(config, decoder.shape.num_layers, config.count("max_window_layers", 28));
+    decoder.windows =
+        read_windows(config, decoder.shape.num_layers, config.count("max_window_layers", 28, max_layers, 0));
   decoder.resolved = config.resolved();
   return make_llama_like(decoder);
 }

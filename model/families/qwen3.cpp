@@ -10,7 +10,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   decoder.qk_norm = true;
   decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
   if (config.flag("use_sliding_window", false))
-    decoder.windows = read_windows(config, decoder.shape.num_layers, config.count("max_window_layers", 28));
+    decoder.windows =
+        read_windows(config, decoder.shape.num_layers, config.count("max_window_layers", 28, max_layers, 0));
   decoder.resolved = config.resolved();
   return make_llama_like(decoder);
 }

@@ -1,5 +1,7 @@
 #include "model/io/upcycle.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
 
 #include "model/io/adapter.h"
@@ -20,6 +22,11 @@ Json upcycled_config(const Model& dense, const UpcycleOptions& options) {
     const Json* bias = config.find(key);
     HONE_CHECK(!bias || bias->is_null() || !bias->as_bool(key) || (family == "qwen3" && key[0] == 'a'),
                "upcycle: ", key, " = true has no counterpart with experts");
+  }
+  if (const Json* types = config.find("layer_types"); types && types->is_array()) {
+    const JsonArray& layers = types->as_array();
+    HONE_CHECK(std::ranges::adjacent_find(layers, std::not_equal_to()) == layers.end(),
+               "upcycle: some layers have a sliding window and some do not; that has no counterpart with experts");
   }
   const bool qwen = family == "qwen3";
   config.set("model_type", qwen ? "qwen3_moe" : "mixtral");

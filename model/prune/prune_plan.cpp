@@ -82,7 +82,7 @@ void prune_layer_lists(Json& config, int64_t num_layers, std::span<const int64_t
   const Json* first = config.find("max_window_layers");
   if (!first || !first->is_int()) return;
   const int64_t before = first->as_int(), kept = std::ranges::count_if(layers, [&](int64_t l) { return l < before; });
-  config.set("max_window_layers", std::max<int64_t>(1, kept));
+  config.set("max_window_layers", kept);
 }
 
 // True if each layer has the four matrices of attention and of one MLP.

@@ -21,8 +21,9 @@ void TopEntropy::add_needs(Needs& needs) const {
 
 float quantile_of(std::span<float> values, double q) {
   HONE_CHECK(!values.empty(), "quantile: there are no values");
-  const auto last = static_cast<float>(values.size() - 1);
-  const float rank = static_cast<float>(q) * last, weight = rank - std::floor(rank);
+  // As torch.quantile: q is rounded to f32, its product with the last index is not.
+  const double rank = double{static_cast<float>(q)} * static_cast<double>(values.size() - 1);
+  const auto weight = static_cast<float>(rank - std::floor(rank));
   const size_t below = std::min(static_cast<size_t>(rank), values.size() - 1);
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(below);
   std::ranges::nth_element(values, middle);

@@ -65,6 +65,8 @@ class LogitsReader {
                  count, " entries, which are not as many as the logits' positions");
       for (const Json& entry : sequence.as_array(name)) {
         const double number = entry.is_bool() ? static_cast<double>(entry.as_bool()) : entry.as_double(name);
+        HONE_CHECK(labels || number == 0 || number == 1, source_, ": mask is ", number, " in sequence ", s,
+                   "; it must be 0 or 1");
         out.push_back(labels ? (number == ignored_label ? 0 : 1) : number);
       }
       ++sequences;

@@ -116,7 +116,8 @@ class SequenceReader {
     const JsonArray& tokens = value.as_array(what);
     HONE_CHECK(tokens.size() == count, source_, ": ", what, " has ", tokens.size(), " entries, its sequence has ",
                count, " tokens");
-    for (const Json& token : tokens) read_entry(column, token, what, out);
+    for (size_t t = 0; t < tokens.size(); ++t)
+      read_entry(column, tokens[t], tokens[t].is_number() ? what : concat(what, "[", t, "]"), out);
   }
   // The number that all masked tokens of a sequence have; 0 if none is masked.
   float shared_entry(const Json& value, const std::string& what, std::span<const float> mask) const {
@@ -152,6 +153,14 @@ void check_numbers(const SequenceReader& reader, const Columns& table, std::stri
   });
 }
 
+void check_mask(const SequenceReader& reader, const Columns& table, std::string_view source) {
+  for (size_t s = 0; s < reader.num_sequences(); ++s) {
+    const std::span<const float> mask = reader.of(table.find(columns::mask), s);
+    for (size_t t = 0; t < mask.size(); ++t)
+      HONE_CHECK(mask[t] == 0 || mask[t] == 1, source, ": mask[", s, "][", t, "] is ", mask[t], "; it must be 0 or 1");
+  }
+}
+
 // Reads the columns that the objective may use. Older files have some of them under their aliases.
 Columns read_columns(const SequenceReader& reader, const Needs& needs, std::string_view source) {
   Columns out;
@@ -161,6 +170,7 @@ Columns read_columns(const SequenceReader& reader, const Needs& needs, std::stri
   };
   read(columns::mask, columns::mask.name());
   if (!out.has(columns::mask)) out.assign(columns::mask, reader.num_tokens(), 1);
+  check_mask(reader, out, source);
   for (const Column column : all_columns()) read(column, column.name());
   for (const std::vector<Column>* named : {&needs.columns, &needs.optional})
     for (const Column column : *named)
@@ -224,9 +234,8 @@ Json advantages_json(const SequenceReader& reader, const Columns& table, const N
   return nullptr;
 }
 
-}  // namespace
-
-Json evaluate_objective(std::string_view name, const Json& input, std::string_view source) {
+// Errors may lack the file.
+Json evaluate(std::string_view name, const Json& input, std::string_view source) {
   if (has_logits(input)) {
     const std::unique_ptr<Objective> objective = read_objective(name, input, source);
     const auto* taught = dynamic_cast<const TeacherObjective*>(objective.get());
@@ -247,13 +256,11 @@ Json evaluate_objective(std::string_view name, const Json& input, std::string_vi
   Columns table = read_columns(reader, needs, source);
   MetricSums metrics;
   const auto total = static_cast<int64_t>(reader.num_sequences());
-  const int64_t size = rewards && group_size ? group_size->as_int("group_size") : std::max<int64_t>(total, 1);
-  HONE_CHECK(size > 0 && total % size == 0, source, ": group_size ", size, " does not divide ", total, " sequences");
-  try {
-    prepare(*objective, reader, rewards, static_cast<size_t>(size), table, metrics);
-  } catch (const Error& error) {  // adds the file
-    fail(source, ": ", error.what());
-  }
+  const int64_t given = group_size ? group_size->as_int("group_size") : std::max<int64_t>(total, 1);
+  HONE_CHECK(given >= 1, source, ": group_size is ", given, "; it must be 1 or more");
+  const int64_t size = rewards ? given : std::max<int64_t>(total, 1);
+  HONE_CHECK(total % size == 0, source, ": group_size ", size, " does not divide ", total, " sequences");
+  prepare(*objective, reader, rewards, static_cast<size_t>(size), table, metrics);
 
   double count = 0;
   for (size_t s = 0; s < reader.num_sequences(); ++s)
@@ -275,6 +282,18 @@ Json evaluate_objective(std::string_view name, const Json& input, std::string_vi
   for (const auto& [metric, value] : metrics.means()) means.set(metric, value);
   out.set("metrics", std::move(means));
   return out;
+}
+
+}  // namespace
+
+Json evaluate_objective(std::string_view name, const Json& input, std::string_view source) {
+  try {
+    return evaluate(name, input, source);
+  } catch (const Error& error) {
+    const std::string_view text = error.what();
+    if (text.starts_with(source)) throw;
+    fail(source, ": ", text);
+  }
 }
 
 }  // namespace hone

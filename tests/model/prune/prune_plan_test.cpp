@@ -95,7 +95,7 @@ TEST(PrunePlan, SelectsTheValuesOfLayersInConfigJson) {
     const Json unlisted = config_without_first(with(tiny_config(family), windows));
     EXPECT_EQ(unlisted.at("layer_types"), Json(JsonArray{"sliding_attention"}));
     EXPECT_EQ(unlisted.at("num_hidden_layers"), Json(1));
-    EXPECT_EQ(unlisted.at("max_window_layers"), Json(1));
+    EXPECT_EQ(unlisted.at("max_window_layers"), Json(0));
   }
   EXPECT_EQ(config_without_first(tiny_config("gpt2")).at("n_layer"), Json(1));
 }

@@ -105,6 +105,8 @@ TEST(Rejection, NeedsBothLogProbs) {
 // torch.quantile: the value on the border, the interpolated one, and the whole range.
 TEST(Quantile, InterpolatesAsTorchDoes) {
   const auto of = [](std::vector<float> values, double q) { return quantile_of(values, q); };
+  // 0.8 in f32 is a little more than 0.8: the rank is 4.00000006, so the fifth value is below the quantile.
+  EXPECT_GT(of({0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 90}, 1 - 0.2), 0.5f);
   EXPECT_EQ(of({3, 1, 2, 5, 4}, 0.5), 3);
   EXPECT_EQ(of({3, 1, 2, 5, 4}, 1 - 0.25), 4);
   EXPECT_EQ(of({3, 1, 2, 5, 4}, 0), 1);

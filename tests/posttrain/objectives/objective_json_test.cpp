@@ -190,7 +190,8 @@ TEST(ObjectiveJson, BadInputIsNamed) {
     EXPECT_NE(message(name, value).find(words), std::string::npos) << words << " <- " << message(name, value);
   };
   expect("grop", input(), "did you mean 'grpo'");
-  expect("grpo", input(), "advantages");
+  expect("grpo", input(), "x.json: objective: needs advantage");
+  expect("grpo", input({{"group_size", 0}}), "x.json: group_size is 0; it must be 1 or more");
   expect("grpo", JsonObject{}, "logp");
   expect("grpo", input({{"reward", 1}}), "unknown field 'reward'");
   expect("grpo", input({{"rewards", JsonArray{1, 2, 3}}}), "rewards has 3 sequences");
@@ -204,6 +205,9 @@ TEST(ObjectiveJson, BadInputIsNamed) {
   expect("grpo", input({{"rewards", JsonArray{1, 2, 3, 4}}, {"reward_weights", JsonObject{{"format", 2}}}}),
          "reward_weights has format");
   expect("grpo", input({{"mask", JsonArray{}}}), "mask has 0 sequences");
+  expect("sft", JsonObject{{"logp", JsonArray{JsonArray{-1, -1}}}, {"mask", JsonArray{JsonArray{1, -3}}}},
+         "x.json: mask[0][1] is -3; it must be 0 or 1");
+  expect("sft", JsonObject{{"logp", JsonArray{JsonArray{-1, "a"}}}}, "x.json: logp[0][1]: expected a number");
   expect("grpo", input({{"config", JsonObject{{"epsilo", 0.1}}}}), "epsilon");
   expect("grpo", input({{"config", JsonObject{{"epsilon", "wide"}}}}), "epsilon");
   expect("grpo", input({{"advantages", JsonArray{1, 2, 3, 4}}, {"config", JsonObject{{"top_entropy_quantile", 0.5}}}}),
