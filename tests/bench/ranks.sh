@@ -24,7 +24,10 @@ results="$out/results.jsonl"
 value() { grep -oE "\"$2\": ?[0-9.e+-]+" <<<"$1" | head -1 | grep -oE '[0-9.e+-]+$'; }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
 # row NAME JSON RATIO
-row() { printf '%-44s %12.0f tokens/s %8.1f TFLOP/s a rank %7.1f GB %8s\n' "$1" "$(value "$2" tokens_per_second)" "$(value "$2" model_tflops)" "$(value "$2" peak_gb)" "$3" | tee -a "$out/table.txt"; }
+row() {
+  printf '%-44s %12.0f tokens/s %8.1f TFLOP/s a rank %7.1f GB %8s\n' "$1" "$(value "$2" tokens_per_second)" \
+    "$(value "$2" model_tflops)" "$(value "$2" peak_gb)" "$3" | tee -a "$out/table.txt"
+}
 # What a shape needs to fit: 8B repeats parts of its forward pass and keeps bf16 moments.
 options_of() { if [ "$1" = llama3-8b ]; then echo "--recompute selective --moments bf16"; fi; }
 
@@ -77,7 +80,8 @@ for shape in $shapes; do
       fi
       rate=$(value "$json" tokens_per_second)
       [ "$micro" = 4 ] || fastest=$(best "$fastest" "$rate")
-      row "$shape, $RANKS ranks, ZeRO-$zero, $micro micro-batch(es)" "$json" "$(if [ "$one" = 0 ]; then echo -; else ratio "$rate" "$one"; fi)"
+      row "$shape, $RANKS ranks, ZeRO-$zero, $micro micro-batch(es)" "$json" \
+        "$(if [ "$one" = 0 ]; then echo -; else ratio "$rate" "$one"; fi)"
     done
   done
   measure_peer "$shape" "$fastest"

@@ -181,6 +181,7 @@ TEST_F(PruneCommandTest, SaysWhatWouldBeRight) {
   wrong({"--layers", "2", "--metric", "magic"}, 2, {"'magic'", "block_influence or perplexity"});
   wrong({"--layers", "2", "--zeroed", full}, 1, {full, "already exists"});
   wrong({"--layers", "2", "--out", "elsewhere"}, 2, {"once"});
+  wrong({"--layers", "2", "--zeroed", to}, 2, {"--zeroed", "give another one"});
   expect_error({"prune", full, full, "--data", text_, "--layers", "2"}, 1, {full, "already exists"});
   expect_error({"prune", full, to, "--layers", "2", "--data", write("bad.jsonl", "{\"words\": 1}\n")}, 1,
                {"bad.jsonl:1", "text, ids or messages"});

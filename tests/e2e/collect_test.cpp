@@ -243,6 +243,45 @@ TEST_F(CollectModel, RewardsThatFailAreCountedAndAreNoScores) {
   EXPECT_EQ(parse_json(collect("out", more).out, "summary").at("new_rows").as_int(), failed);
 }
 
+// No score at all is an error; the completions are kept, and the same command tries them again.
+TEST_F(CollectModel, NoScoreAtAllIsAnErrorAndLosesNoCompletion) {
+  if (std::system("python3 -c 'import json' > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
+  const auto judge = [&](const char* body) {
+    std::ofstream(path("judge.py")) << "def reward(completions, **rows):\n    " << body << "\n";
+  };
+  const std::string reward =
+      concat("reward={kind = 'python', path = '", path("judge.py").string(), "', function = 'reward'}");
+  judge("raise ValueError('broken')");
+  const Finished failed = run_hone(arguments("out", {reward}));
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_NE(failed.err.find("no completion has a score"), std::string::npos) << failed.err;
+  EXPECT_EQ(rows_of(path("out") / "completions.jsonl").size(), static_cast<size_t>(num_rows));
+  std::vector<std::string> pairs = {"pairs",   tasks(),
+                                    "--model", path("model").string(),
+                                    reward,    "max_reward_failure_rate=1",
+                                    "--out",   path("pairs.jsonl").string()};
+  EXPECT_EQ(run_hone(pairs).code, 1);
+  EXPECT_TRUE(fs::exists(path("pairs.jsonl.collect"))) << "the completions";
+  judge("return [float(len(one)) for one in completions]");
+  collect("out", {reward});
+  EXPECT_EQ(run_hone(pairs).code, 0);
+  EXPECT_FALSE(fs::exists(path("pairs.jsonl.collect")));
+}
+
+// A folder without rows takes other settings; one with rows does not.
+TEST_F(CollectModel, OnlyRowsHoldTheSettings) {
+  const Finished failed = run_hone(arguments("out", {"chat=template"}));
+  ASSERT_NE(failed.code, 0);
+  collect("out");
+  const Finished other = run_hone(arguments("out", {"num_generations=3"}));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("num_generations"), std::string::npos) << other.err;
+  const Finished none = run_hone(arguments("nowhere", {"--export-only"}));
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("no such folder"), std::string::npos) << none.err;
+  EXPECT_FALSE(fs::exists(path("nowhere")));
+}
+
 // Answers each turn with its number; the episode ends after the second.
 constexpr const char* kGame = R"(
 import json, sys

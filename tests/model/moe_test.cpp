@@ -252,6 +252,32 @@ TEST_F(MoeTest, UpcyclingRefusesFamiliesWithoutExperts) {
   }
 }
 
+// transformers gives all layers of these families one mask, whatever layer_types says.
+TEST_F(MoeTest, AllLayersHaveTheSameWindow) {
+  const JsonArray types{"full_attention", "sliding_attention"};
+  for (const char* family : {"mixtral", "qwen3_moe"}) {
+    const Json window = with(tiny_config(family), {{"use_sliding_window", true}, {"sliding_window", 2}});
+    const std::vector<BatchPart> parts{{first_}};
+    const auto hidden = [&](const Json& config) {
+      return hidden_of(context_, *make_tiny(context_, config, false), parts);
+    };
+    EXPECT_EQ(hidden(with(window, {{"layer_types", types}})), hidden(window)) << family;
+    EXPECT_NE(hidden(with(window, {{"sliding_window", Json()}})), hidden(window)) << family;
+  }
+}
+
+TEST_F(MoeTest, UpcyclingRefusesWindowsInSomeLayers) {
+  const TemporaryFolder from, to;
+  const JsonObject windows{{"use_sliding_window", true}, {"sliding_window", 2}, {"max_window_layers", 1}};
+  save_model(context_, *make_tiny(context_, with(tiny_config("qwen3"), windows), false), from.path(), DType::f32);
+  try {
+    upcycle_model(from.path(), to.path(), {.num_experts = 4});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_TRUE(says(error.what(), "some layers have a sliding window")) << error.what();
+  }
+}
+
 TEST_F(MoeTest, CountsActiveParameters) {
   const auto model = make_model(with(tiny_config("qwen3_moe"), {{"num_experts_per_tok", 2}}), "test");
   const int64_t attention = 12 * (24 + 2 * 12) + 24 * 12, experts = 4 * 3 * 12 * 10, router = 4 * 12, head = 19 * 12;
