@@ -8,7 +8,7 @@
 #include "cli/bench/rewards.h"
 #include "cli/command.h"
 #include "cli/model_arguments.h"
-#include "model/known_shapes.h"
+#include "model/io/known_shapes.h"
 #include "run/recipe/recipe.h"
 
 namespace hone {
@@ -145,6 +145,7 @@ class BenchCommand : public Command {
                                           {"flops_per_second", row.flops},
                                           {"bytes_per_second", row.bytes},
                                           {"share", row.roofline_fraction},
+                                          {"beside", row.beside},
                                           {"limit", row.compute_bound ? "arithmetic" : "bandwidth"}})
                               .dump()
                               .c_str());

@@ -14,7 +14,7 @@
 #include "eval/task.h"
 #include "kernels/cuda/body_table.h"
 #include "kernels/op.h"
-#include "model/known_shapes.h"
+#include "model/io/known_shapes.h"
 #include "posttrain/rl/environments/environment.h"
 #include "posttrain/rl/environments/tools/tool.h"
 #include "rewards/reward.h"

@@ -59,7 +59,8 @@ void read_structured_files(StructuredOutput& structured) {
 
 void speculative_arguments(Arguments& a, SpeculativeConfig& speculative) {
   a.option("speculative-method", speculative.method,
-           "speculative decoding, for speed: none | ngram (drafts repeat the text) | draft_model");
+           "speculative decoding, for speed: none | ngram (drafts repeat the text) | draft_model | mtp (the model's "
+           "modules)");
   a.option("num-speculative-tokens", speculative.num_speculative_tokens,
            "maximum number of draft tokens of a completion in a pass");
   a.option("prompt-lookup-min", speculative.prompt_lookup_min,

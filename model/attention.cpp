@@ -1,5 +1,7 @@
 #include "model/attention.h"
 
+#include "kernels/elementwise/cast.h"
+
 namespace hone {
 namespace {
 
@@ -9,13 +11,21 @@ Tensor values_of(Tensor qkv, const QkvShape& heads) {
       .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
 }
 
-KvWriteTarget kv_write(const KvView& kv, size_t plane) {
-  const auto scale = [plane](const std::vector<Tensor>& planes) { return planes.empty() ? Tensor() : planes[plane]; };
-  return {kv.k[plane], kv.v[plane], kv.slots, scale(kv.k_scale), scale(kv.v_scale)};
+KvWriteTarget kv_write(const KvView& kv, size_t kv_layer) {
+  const LayerKv& layer = kv.layers[kv_layer];
+  return {layer.k, layer.v, kv.groups[layer.group].slots, layer.k_scale, layer.v_scale};
 }
 
-PagedKv paged(const KvView& kv, const KvWriteTarget& write) {
-  return {write.k, write.v, kv.block_table, kv.lengths, kv.block_size, kv.prefetchable, write.k_scale, write.v_scale};
+PagedKv paged(const KvView& kv, size_t kv_layer) {
+  const LayerKv& layer = kv.layers[kv_layer];
+  return {.k = layer.k,
+          .v = layer.v,
+          .block_table = kv.groups[layer.group].block_table,
+          .lengths = kv.lengths,
+          .block_size = kv.block_size,
+          .prefetchable = kv.prefetchable,
+          .k_scale = layer.k_scale,
+          .v_scale = layer.v_scale};
 }
 
 Tensor as_heads(Tensor x, const QkvShape& heads) { return x.view({x.dim(0), heads.num_heads, heads.head_dim}); }
@@ -36,12 +46,20 @@ AttentionShape SelfAttention::attention_shape(const LayerPass& pass) const {
   return {.scale = scale, .window = window, .max_length = pass.batch.max_length, .softcap = softcap};
 }
 
+KvPlace SelfAttention::kv_place() {
+  return {.shape = {.num_kv_heads = heads.num_kv_heads,
+                    .key_dim = heads.head_dim,
+                    .value_dim = heads.head_dim,
+                    .window = window},
+          .kv_layer = &kv_layer};
+}
+
 Tensor SelfAttention::normed(Context& context, Tensor projected, const FullNormStats& stats) const {
   if (!full_q_norm) return projected;
   const Tensor out = context.scratch().take(projected.dtype, projected.dims());
   context.copy(out, projected);
   full_q_norm->forward(context, q_columns(out), q_columns(projected), stats.q);
-  full_k_norm->forward(context, k_columns(out), k_columns(projected), stats.k);
+  if (full_k_norm) full_k_norm->forward(context, k_columns(out), k_columns(projected), stats.k);
   return out;
 }
 
@@ -55,7 +73,7 @@ QkvForward SelfAttention::rotation(const LayerPass& pass, Tensor projected, Tens
           .cos_sin = cos_sin(),
           .q_norm = q_norm.value,
           .k_norm = k_norm.value,
-          .shape = heads};
+          .shape = projected_heads()};
 }
 
 void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out, Tensor x, Tensor residual,
@@ -63,17 +81,27 @@ void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out,
   const DType dtype = x.dtype;
   const int64_t T = x.dim(0), H = heads.num_heads, Hk = heads.num_kv_heads, d = heads.head_dim;
   const Tensor projected = frame.save(dtype, {T, qkv.num_outputs()});
-  const Tensor q = frame.save_cheap(dtype, {T, H, d}), k = frame.save_cheap(dtype, {T, Hk, d});
-  const Tensor norm_rstd = q_norm.value ? frame.save_for_backward(DType::f32, {T, H + Hk}) : Tensor();
+  const Tensor q = frame.save_cheap(dtype, {T, H, d});
+  const bool lent = shared && !pass.kv;
+  HONE_CHECK(!lent || shared->k, "attention: the pass lends no memory to layers that share keys and values");
+  Tensor k;
+  if (lent)
+    k = shared->k;
+  else if (!reads())
+    k = frame.save_cheap(dtype, {T, Hk, d});
+  const Tensor norm_rstd =
+      q_norm.value ? frame.save_for_backward(DType::f32, {T, H + projected_heads().num_kv_heads}) : Tensor();
   FullNormStats full;
-  if (full_q_norm) full = {full_q_norm->save(frame, T), full_k_norm->save(frame, T)};
+  if (full_q_norm) full.q = full_q_norm->save(frame, T);
+  if (full_k_norm) full.k = full_k_norm->save(frame, T);
   const Tensor mixed = frame.save(dtype, {T, H * d});
   const Tensor lse = frame.save_for_backward(DType::f32, {T, H});
 
   qkv.forward(context, projected, x);
-  QkvForward rotate = rotation(pass, normed(context, projected, full), q, k, norm_rstd);
-  if (pass.kv) rotate.cache = kv_write(*pass.kv, kv_layer);
+  QkvForward rotate = rotation(pass, normed(context, projected, full), q, reads() ? Tensor() : k, norm_rstd);
+  if (pass.kv && !reads()) rotate.cache = kv_write(*pass.kv, kv_layer);
   qkv_forward(context, rotate);
+  if (lent && !reads()) cast(context, shared->v, values_of(projected, heads));
   if (pass.kv)
     attention_from_cache(context, pass, mixed, q);
   else
@@ -81,15 +109,16 @@ void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out,
                                 .lse = lse,
                                 .q = q,
                                 .k = k,
-                                .v = values_of(projected, heads),
+                                .v = shared ? shared->v : values_of(projected, heads),
                                 .offsets = pass.batch.offsets,
-                                .shape = attention_shape(pass)});
+                                .shape = attention_shape(pass),
+                                .sinks = sinks.value});
   output.forward(context, out, mixed, residual);
 }
 
 const SelfAttention* SelfAttention::fused_attention(const LayerPass& pass) const {
-  const bool plain = qkv.gemm() && output.gemm() && !full_q_norm && heads.norm_offset == 0;
-  return plain && pass.kv && pass.kv->k[kv_layer].dtype == qkv.weight.value.dtype ? this : nullptr;
+  const bool plain = qkv.gemm() && output.gemm() && !full_q_norm && heads.norm_offset == 0 && !reads();
+  return plain && pass.kv && pass.kv->layers[kv_layer].k.dtype == qkv.weight.value.dtype ? this : nullptr;
 }
 
 QkvProjection SelfAttention::qkv_projection(const LayerPass& pass, Tensor q, const RmsNormWeights& before) const {
@@ -107,9 +136,10 @@ QkvProjection SelfAttention::qkv_projection(const LayerPass& pass, Tensor q, con
 void SelfAttention::attention_from_cache(Context& context, const LayerPass& pass, Tensor mixed, Tensor q) const {
   attention_paged(context, {.out = as_heads(mixed, heads),
                             .q = q,
-                            .cache = paged(*pass.kv, kv_write(*pass.kv, kv_layer)),
+                            .cache = paged(*pass.kv, kv_layer),
                             .offsets = pass.batch.offsets,
-                            .shape = attention_shape(pass)});
+                            .shape = attention_shape(pass),
+                            .sinks = sinks.value});
 }
 
 void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor dout, Tensor x,
@@ -117,56 +147,77 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
   const ScratchScope scope(context);
   const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
   const Tensor projected = saved.next();
-  Tensor q = saved.next(), k = saved.next();
+  Tensor q = saved.next(), k = shared ? shared->k : saved.next();
   const Tensor norm_rstd = q_norm.value ? saved.next() : Tensor();
   FullNormStats full;
-  if (full_q_norm) full = {full_q_norm->restore(saved), full_k_norm->restore(saved)};
+  if (full_q_norm) full.q = full_q_norm->restore(saved);
+  if (full_k_norm) full.k = full_k_norm->restore(saved);
   const Tensor mixed = saved.next(), lse = saved.next();
   if (!q) {
     q = context.scratch().take(projected.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
-    k = context.scratch().take(projected.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
-    qkv_forward(context, rotation(pass, normed(context, projected, full), q, k, norm_rstd));
+    if (!shared) k = context.scratch().take(projected.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
+    qkv_forward(context, rotation(pass, normed(context, projected, full), q, reads() ? Tensor() : k, norm_rstd));
   }
-  const Tensor dmixed = like(mixed), dq = like(q), dk = like(k), dprojected = like(projected);
+  const Tensor dmixed = like(mixed), dq = like(q), dprojected = like(projected);
+  const bool first_sum = reads() && sharing == Sharing::last_reader;
+  const Tensor dk = first_sum ? shared->dk : like(k);
+  Tensor dv;
+  if (!shared)
+    dv = values_of(dprojected, heads);
+  else
+    dv = first_sum ? shared->dv : like(k);
   output.backward(context, dmixed, dout, mixed);
   attention_backward(context, {.dq = dq,
                                .dk = dk,
-                               .dv = values_of(dprojected, heads),
+                               .dv = dv,
                                .dout = as_heads(dmixed, heads),
                                .out = as_heads(mixed, heads),
                                .lse = lse,
                                .q = q,
                                .k = k,
-                               .v = values_of(projected, heads),
+                               .v = shared ? shared->v : values_of(projected, heads),
                                .offsets = pass.batch.offsets,
-                               .shape = attention_shape(pass)});
+                               .shape = attention_shape(pass),
+                               .sinks = sinks.value,
+                               .dsinks = sinks.grad});
+  if (shared && !first_sum) join_gradients(context, dk, dv);
   const Tensor dnormed = full_q_norm ? like(projected) : dprojected;
+  if (shared && !reads()) cast(context, values_of(dprojected, heads), dv);
   qkv_backward(context, {.dqkv = dnormed,
                          .dq_norm = q_norm.grad,
                          .dk_norm = k_norm.grad,
                          .dq = dq,
-                         .dk = dk,
+                         .dk = reads() ? Tensor() : dk,
                          .rstd = norm_rstd,
                          .qkv = projected,
                          .positions = pass.batch.positions,
                          .cos_sin = cos_sin(),
                          .q_norm = q_norm.value,
                          .k_norm = k_norm.value,
-                         .shape = heads});
-  if (full_q_norm) {
+                         .shape = projected_heads()});
+  if (full_q_norm)
     full_q_norm->backward(context, q_columns(dprojected), q_columns(dnormed), q_columns(projected), full.q, false);
+  if (full_k_norm)
     full_k_norm->backward(context, k_columns(dprojected), k_columns(dnormed), k_columns(projected), full.k, false);
-  }
   qkv.backward(context, dx, dprojected, x);
 }
 
-Tensor SelfAttention::inner_activation(Saved& saved) const {
-  for (int i = 0; i < 3; ++i) saved.next();  // the projection, q, k
-  if (q_norm.value) saved.next();
-  if (full_q_norm) {
-    full_q_norm->restore(saved);
-    full_k_norm->restore(saved);
+// Readers run before the owner, last layer first.
+void SelfAttention::join_gradients(Context& context, Tensor dk, Tensor dv) const {
+  if (reads()) {
+    add_into(context, shared->dk, dk);
+    add_into(context, shared->dv, dv);
+  } else {
+    add_into(context, dk, shared->dk);
+    add_into(context, dv, shared->dv);
   }
+}
+
+Tensor SelfAttention::inner_activation(Saved& saved) const {
+  for (int i = 0; i < (shared ? 2 : 3); ++i) saved.next();  // the projection, q, k
+  if (q_norm.value) saved.next();
+  if (full_q_norm) full_q_norm->restore(saved);
+  if (full_k_norm) full_k_norm->restore(saved);
   return saved.next();
 }
 
@@ -174,10 +225,9 @@ void SelfAttention::add_to(ModuleList& list) {
   list.add(qkv);
   list.add(q_norm);
   list.add(k_norm);
-  if (full_q_norm) {
-    full_q_norm->add_to(list);
-    full_k_norm->add_to(list);
-  }
+  list.add(sinks);
+  if (full_q_norm) full_q_norm->add_to(list);
+  if (full_k_norm) full_k_norm->add_to(list);
   list.add(output);
 }
 

@@ -24,13 +24,25 @@ struct BatchPart {
   int32_t start = 0;
 };
 
+// The keys and values of one layer, or of several that share them.
+struct LayerKv {
+  Tensor k;                 // [num_slots, Hk, key_dim]
+  Tensor v;                 // [num_slots, Hk, value_dim]; empty if the values are the first columns of k
+  Tensor k_scale, v_scale;  // for e4m3 (u8): [num_slots, Hk] f32; else empty
+  size_t group = 0;         // in KvView::groups
+};
+
+// The slots of layers that share a block table.
+struct KvGroupView {
+  Tensor slots;        // [T] i32: slot of each new token
+  Tensor block_table;  // [S, max_blocks] i32; the pad block in place of a block that was given back
+};
+
 // The KV cache as a model sees it during one call. Plain data; rollout/kv owns the memory.
 struct KvView {
-  std::vector<Tensor> k, v;              // per layer: [num_slots, Hk, d]
-  std::vector<Tensor> k_scale, v_scale;  // per layer, for e4m3 planes (u8): [num_slots, Hk] f32; else empty
-  Tensor slots;                          // [T] i32: slot of each new token
-  Tensor block_table;                    // [S, max_blocks] i32
-  Tensor lengths;                        // [S] i32: keys of each sequence, new ones included
+  std::vector<LayerKv> layers;  // in the order of Model::kv_groups(): all planes of a group, then those of the next
+  std::vector<KvGroupView> groups;
+  Tensor lengths;  // [S] i32: keys of each sequence, new ones included
   int64_t block_size = 0;
   // As PagedKv::prefetchable (kernels/attention/attention.h): no sequence reads keys that this call writes for another.
   bool prefetchable = false;

@@ -67,19 +67,33 @@ double ConfigReader::positive_or_none(const char* key, double fallback) {
   return positive(key, fallback);
 }
 
-Activation ConfigReader::activation(const char* key, const char* fallback) {
+std::vector<std::string> ConfigReader::text_per_layer(const char* key, const char* fallback, int64_t num_layers) {
+  const Json* given = find(key);
+  if (!given || !given->is_array()) {
+    const std::string all = text(key, fallback);
+    return std::vector<std::string>(static_cast<size_t>(num_layers), all);
+  }
+  const JsonArray& list = given->as_array();
+  require(std::ssize(list) == num_layers, key, " has ", list.size(), " names, wants one name, or a list of ",
+          num_layers, ": one for each layer");
+  std::vector<std::string> out;
+  for (const Json& one : list) out.push_back(one.as_string(concat(source_, ": ", key)));
+  return out;
+}
+
+Activation ConfigReader::activation_of(const char* key, const std::string& name) const {
   static const std::vector<std::pair<std::string, Activation>> known{{"silu", Activation::silu},
                                                                      {"swish", Activation::silu},
                                                                      {"gelu", Activation::gelu},
                                                                      {"gelu_new", Activation::gelu_tanh},
                                                                      {"gelu_pytorch_tanh", Activation::gelu_tanh},
                                                                      {"relu", Activation::relu},
-                                                                     {"relu2", Activation::relu2}};
-  const std::string value = text(key, fallback);
-  const auto found = std::ranges::find(known, value, &std::pair<std::string, Activation>::first);
+                                                                     {"relu2", Activation::relu2},
+                                                                     {"gelu_fast", Activation::gelu_tanh}};
+  const auto found = std::ranges::find(known, name, &std::pair<std::string, Activation>::first);
   std::vector<std::string> names;
-  for (const auto& [name, kind] : known) names.push_back(name);
-  require(found != known.end(), key, " '", value, "' is not supported; supported: ", join(names));
+  for (const auto& [one, kind] : known) names.push_back(one);
+  require(found != known.end(), key, " '", name, "' is not supported; supported: ", join(names));
   return found->second;
 }
 
@@ -148,7 +162,11 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
   const double original = defaults.phi ? static_cast<double>(config.count("original_max_position_embeddings", 4096))
                                        : static_cast<double>(max_positions);
   out.original_max_position = defaults.phi ? original : number("original_max_position_embeddings", original);
-  const bool by_length = out.scaling == "longrope" && out.original_max_position > 0;
+  // As in transformers, a factor that is null is that of the longest sequence; only longrope may lack it.
+  const bool needs_factor = out.scaling == "linear" || out.scaling == "llama3" || out.scaling == "yarn";
+  config.require(!needs_factor || find_in(parameters, "factor") || (out.scaling == "yarn" && parameters.find("factor")),
+                 where, ".factor is missing: rope_type '", name, "' wants a number of 1 or more");
+  const bool by_length = (out.scaling == "longrope" || out.scaling == "yarn") && out.original_max_position > 0;
   out.factor =
       number("factor", by_length ? std::max(1.0, static_cast<double>(max_positions) / out.original_max_position) : 1);
   config.require(out.factor >= 1, where, ".factor is ", out.factor, ", wants 1 or more");
@@ -156,9 +174,13 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
   out.high_freq_factor = number("high_freq_factor", 4);
   config.require(out.scaling != "llama3" || (out.low_freq_factor > 0 && out.high_freq_factor > out.low_freq_factor),
                  where, ": wants 0 < low_freq_factor < high_freq_factor");
-  out.beta_fast = number("beta_fast", 32);
-  out.beta_slow = number("beta_slow", 1);
+  // transformers takes 0 for a missing number.
+  const auto or_default = [](double value, double fallback) { return value > 0 ? value : fallback; };
+  out.beta_fast = or_default(number("beta_fast", 32), 32);
+  out.beta_slow = or_default(number("beta_slow", 1), 1);
   out.attention_factor = number("attention_factor", 0);
+  config.require(out.attention_factor > 0 || !find_in(parameters, "attention_factor"), where,
+                 ".attention_factor is 0, wants a positive number");
   out.mscale = number("mscale", 0);
   out.mscale_all_dim = number("mscale_all_dim", 0);
   if (const Json* truncate = find_in(parameters, "truncate"))
@@ -168,13 +190,18 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
 }
 
 RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, const RopeDefaults& defaults) {
-  const Json* five = config.find("rope_parameters");
-  const Json* given = five ? five : config.find("rope_scaling");
+  // As in transformers 5, rope_scaling wins over rope_parameters, which may still have rope_theta.
+  const Json *five = config.find("rope_parameters"), *four_given = config.find("rope_scaling");
+  if (four_given && four_given->is_object() && four_given->as_object().empty()) four_given = nullptr;
+  const Json* given = four_given ? four_given : five;
   const Json parameters = given ? *given : Json(JsonObject{});
-  const char* where = five ? "rope_parameters" : "rope_scaling";
+  const char* where = four_given ? "rope_scaling" : "rope_parameters";
   config.require(parameters.is_object(), where, " is a JSON ", parameters.kind_name(), ", wants an object");
   RopeDefaults own = defaults;
-  if (!find_in(parameters, "rope_theta")) own.theta = config.positive("rope_theta", defaults.theta);
+  if (!find_in(parameters, "rope_theta")) {
+    const Json* theta = five && five->is_object() ? find_in(*five, "rope_theta") : nullptr;
+    own.theta = theta ? theta->as_double("rope_parameters.rope_theta") : config.positive("rope_theta", defaults.theta);
+  }
   const RopeConfig out = read_rope_object(config, parameters, where, dim, max_positions, own);
 
   // Writes both spellings, so that versions 4 and 5 of transformers read the same values.
@@ -228,6 +255,28 @@ std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_layers, int6
   const bool given = config.find("sliding_window");
   return read_windows(
       config, read_sliding_layers(config, num_layers, [&](int64_t layer) { return given && layer >= first_sliding; }));
+}
+
+std::vector<bool> read_rope_layers(ConfigReader& config, int64_t num_layers, int64_t interval) {
+  std::vector<bool> out;
+  const Json* given = config.find("no_rope_layers");
+  if (!given) {
+    if (interval > 0 || config.find("no_rope_layer_interval"))
+      interval = config.count("no_rope_layer_interval", interval);
+    for (int64_t layer = 0; layer < num_layers; ++layer) out.push_back(interval == 0 || (layer + 1) % interval != 0);
+  } else {
+    config.require(given->is_array() && std::ssize(given->as_array()) >= num_layers,
+                   "no_rope_layers wants a list of at least ", num_layers, " numbers");
+    for (int64_t layer = 0; layer < num_layers; ++layer) {
+      const int64_t has_rope = given->as_array()[static_cast<size_t>(layer)].as_int("no_rope_layers");
+      config.require(has_rope == 0 || has_rope == 1, "no_rope_layers contains ", has_rope, ", wants 0 and 1");
+      out.push_back(has_rope == 1);
+    }
+  }
+  JsonArray resolved;
+  for (const bool has_rope : out) resolved.push_back(Json(int64_t{has_rope}));
+  config.set("no_rope_layers", resolved);
+  return out;
 }
 
 }  // namespace hone

@@ -26,6 +26,8 @@ class ConfigReader {
   double positive_or_none(const char* key, double fallback);
   bool flag(const char* key, bool fallback);
   std::string text(const char* key, const char* fallback);
+  // The same for each layer: the member is one text for all layers, or a list with a text for each.
+  std::vector<std::string> text_per_layer(const char* key, const char* fallback, int64_t num_layers);
   const Json* find(std::string_view key) const;  // nullptr when absent or null
   bool has(std::string_view key) const { return resolved_.find(key); }
   void set(const char* key, Json value) { resolved_.set(key, std::move(value)); }
@@ -34,7 +36,8 @@ class ConfigReader {
   void accept(const char* key, const char* fallback, std::initializer_list<std::string_view> known);
   void accept(const char* key, bool only);
   // An activation by Hugging Face's name.
-  Activation activation(const char* key, const char* fallback);
+  Activation activation(const char* key, const char* fallback) { return activation_of(key, text(key, fallback)); }
+  Activation activation_of(const char* key, const std::string& name) const;
   // Throws an Error that names the file unless the fact holds.
   template <class... Words>
   void require(bool fact, const Words&... words) const {
@@ -74,5 +77,9 @@ std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t num_layers,
 // the layer slides; without layer_types, the layers from `first_sliding` on slide if there is a sliding_window.
 std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_layers, int64_t first_sliding);
 std::vector<int64_t> read_windows(ConfigReader& config, const std::vector<bool>& sliding);
+
+// True for each layer with RoPE: no_rope_layers is 1 there, in spite of its name. Without it, every
+// no_rope_layer_interval-th layer has no RoPE; interval: what config.json leaves out, 0 = all layers have RoPE.
+std::vector<bool> read_rope_layers(ConfigReader& config, int64_t num_layers, int64_t interval);
 
 }  // namespace hone

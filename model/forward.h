@@ -4,6 +4,7 @@
 
 #include "model/lora.h"
 #include "model/model.h"
+#include "model/mtp.h"
 #include "model/units.h"
 
 namespace hone {
@@ -23,7 +24,8 @@ class TrainingPass {
   // Returns hidden [R, D] of the tokens `rows` ([R] i32 on the device): lm_head is computed for rows with a loss only.
   // Valid until backward. `noise` is added to the embeddings; the embedding gradient is that of the sum. With `draws`
   // the adapters use dropout, in backward too. With `aux` the layers add to its sums, and backward adds the gradients
-  // of their losses; its tensors must live until then.
+  // of their losses; its tensors must live until then. The sums of multi-token prediction are added by backward
+  // (model/mtp.h).
   Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
                  const std::optional<DropoutStream>& draws, const AuxLoss& aux = {});
   Tensor forward(const Batch& batch, Tensor rows);  // without noise and dropout
@@ -42,7 +44,8 @@ class TrainingPass {
 
  private:
   size_t back_unit() const { return static_cast<size_t>(model_.shape().num_layers) + 1; }
-  bool head_is_tied() const { return model_.lm_head().lookup; }
+  bool front_stays_open() const { return back_adds_to_front(model_); }
+  void learn_further_ahead(Tensor dx);
   void begin_front_backward();
 
   Context& context_;
@@ -51,7 +54,7 @@ class TrainingPass {
   UnitHooks* hooks_;
   bool began_backward_ = false;
   Tape tape_;
-  std::vector<Tensor> inputs_;  // of each layer, on the tape; last the output of the last layer
+  std::vector<Tensor> inputs_;  // of each layer, on the tape; the output of the last; then SharedKv::k, v by group
   Batch batch_;
   Tensor rows_, read_;  // rows of the forward call, and the last layer's output there
   std::optional<DropoutStream> draws_;

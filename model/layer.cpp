@@ -80,9 +80,14 @@ void DecoderLayer::forward(Context& context, const LayerPass& pass, Tensor out, 
   const LayerPass mixer_pass = pass_of(pass, *mixer.sublayer, 0),
                   mlp_pass = pass_of(pass, *mlp.sublayer, mixer.sublayer->num_aux_sums());
   Frame own(context, pass.tape);
+  Tensor in = x;
+  if (shared_norm) {
+    in = own.save_cheap(x.dtype, x.dims());
+    shared_norm->forward(context, in, x, shared_norm->save(own, x.dim(0)));
+  }
   const Tensor mid = own.save(x.dtype, x.dims());
-  mixer.forward(context, mixer_pass, mid, x, x);
-  mlp.forward(context, mlp_pass, out, parallel ? x : mid, mid);
+  mixer.forward(context, mixer_pass, mid, in, x);
+  mlp.forward(context, mlp_pass, out, parallel ? in : mid, mid);
 }
 
 void DecoderLayer::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor x) const {
@@ -91,17 +96,31 @@ void DecoderLayer::backward(Context& context, const LayerPass& pass, Tensor dx, 
                   mlp_pass = pass_of(pass, *mlp.sublayer, mixer.sublayer->num_aux_sums());
   // Popped in the order of the tape, before anything is computed.
   ResidualBranch::Frames of_mlp = mlp.restore(*pass.tape), of_mixer = mixer.restore(*pass.tape);
-  const Tensor mid = pass.tape->pop_frame().next();
-  Tensor dout = dx;
+  Saved own = pass.tape->pop_frame();
+  Tensor in = x, din = dx, dout = dx;
+  Norm::Stats stats;
+  if (shared_norm) {
+    in = own.next();
+    stats = shared_norm->restore(own);
+    if (!in) {  // recomputed
+      in = context.scratch().take(x.dtype, x.dims());
+      shared_norm->forward(context, in, x, stats);
+    }
+    din = context.scratch().take(x.dtype, x.dims());
+    context.zero(din);
+  }
+  const Tensor mid = own.next();
   if (parallel) {  // both branches read the gradient of out, and add to dx
     dout = context.scratch().take(dx.dtype, dx.dims());
     context.copy(dout, dx);
   }
-  mlp.backward(context, mlp_pass, dx, dout, parallel ? x : mid, std::move(of_mlp));
-  mixer.backward(context, mixer_pass, dx, dout, x, std::move(of_mixer));
+  mlp.backward(context, mlp_pass, din, dout, parallel ? in : mid, std::move(of_mlp));
+  mixer.backward(context, mixer_pass, din, dout, in, std::move(of_mixer));
+  if (shared_norm) shared_norm->backward(context, dx, din, x, stats, true);
 }
 
 void DecoderLayer::add_to(ModuleList& list) {
+  if (shared_norm) shared_norm->add_to(list);
   mixer.add_to(list);
   mlp.add_to(list);
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "model/kv_groups.h"
 #include "model/modules.h"
 
 namespace hone {
@@ -35,6 +36,9 @@ class Sublayer {
   // or an MLP's activation. Empty if there is no such matrix.
   virtual Tensor inner_activation(Saved&) const { return {}; }
 
+  // What the sublayer keeps in a KV cache. A model numbers the places of its layers when it is made.
+  virtual KvPlace kv_place() { return {}; }
+
   // Losses made inside the sublayer: the number of sums it adds to (AuxLoss::sums is its own range of them), and
   // what they say at the end of an optimizer step. All ranks call end_step() with the same sums after the weights were
   // updated; a router's bias may change there.
@@ -45,6 +49,12 @@ class Sublayer {
   // that these ops lack leaves the sublayer to forward().
   virtual const SelfAttention* fused_attention(const LayerPass&) const { return nullptr; }
   virtual std::optional<FusedMlp> fused_mlp() const { return {}; }
+  // Writes out = f(norm(x)) + residual in a pass of up to max_rows_norm_in_gemm rows that keeps nothing, if the
+  // sublayer has ops that include the norm. Returns false and does nothing if it has none. out may be x and residual.
+  virtual bool infer_with_norm(Context&, const LayerPass&, const RmsNormWeights& /*norm*/, Tensor /*out*/, Tensor /*x*/,
+                               Tensor /*residual*/) const {
+    return false;
+  }
 };
 
 // out = residual + after(sublayer(before(x))). An absent norm is the identity.
@@ -81,6 +91,7 @@ class LayerActivationSource {
 struct DecoderLayer {
   ResidualBranch mixer, mlp;
   bool parallel = false;
+  std::optional<Norm> shared_norm{};  // of parallel branches: both read this norm of x (GPT-J, PaLM)
 
   // out may be x if pass.tape is null.
   void forward(Context&, const LayerPass&, Tensor out, Tensor x) const;

@@ -148,6 +148,26 @@ void LoraLayer::merge_into(Context& context, Tensor weight) const {
   }
 }
 
+// With W' = W + scale * B A: dB = scale * dW' A^T, dA = scale * B^T dW'. In f32: dweight is.
+void LoraLayer::backward_merged(Context& context, Tensor dweight) const {
+  const int64_t r = shared_->config.r;
+  for (int64_t i = 0; i < num_slices(); ++i) {
+    const ScratchScope scope(context);
+    const Slice& slice = slices_[static_cast<size_t>(i)];
+    const Tensor rows = dweight.rows(slice.first_row, slice.rows), b_rows = rows_of(b.value, i);
+    const Tensor up = context.scratch().take(DType::f32, b_rows.dims()),
+                 down = context.scratch().take(DType::f32, {r, dweight.dim(1)}),
+                 part = context.scratch().take(DType::f32, up.dims());
+    cast(context, up, b_rows);
+    cast(context, down, a.value.rows(i * r, r));
+    add_scale(context, up);
+    add_scale(context, down);
+    gemm_forward(context, {.y = part, .x = rows, .w = down});
+    add_into(context, rows_of(b.grad, i), part);
+    gemm_backward_weight(context, a.grad.rows(i * r, r), {}, up, rows);
+  }
+}
+
 // All experts of a layer have adapters at the same matrices.
 static void check_experts(const Linear& linear, const std::vector<bool>& chosen) {
   const size_t parts = chosen.size() / static_cast<size_t>(linear.num_experts);

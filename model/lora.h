@@ -53,6 +53,10 @@ class LoraLayer {
   void backward_weight_experts(Context&, Tensor dy, Tensor x, Tensor offsets) const;
   // weight [out, in] += scale * B A, summed in f32 and rounded once.
   void merge_into(Context&, Tensor weight) const;
+  // For a module that multiplies by the merged weight: adds to the gradients of a and b from that of the weight,
+  // dweight [out, in] f32. Such a module has no dropout, which would need the adapter's own input.
+  void backward_merged(Context&, Tensor dweight) const;
+  bool enabled() const { return shared_->enabled; }
 
   Param a;  // [slices * r, in]; initialized as in PEFT: uniform in +-1 / sqrt(in) (Kaiming with a = sqrt 5)
   Param b;  // [rows of the slices, r]; initialized to zero

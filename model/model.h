@@ -8,6 +8,7 @@
 
 #include "core/base/registry.h"
 #include "core/io/json.h"
+#include "model/kv_groups.h"
 #include "model/layer_pass.h"
 #include "model/lora_config.h"
 #include "model/units.h"
@@ -73,6 +74,8 @@ class Model {
   virtual ~Model() = default;
 
   virtual const ModelShape& shape() const = 0;
+  // What a KV cache of the model must hold.
+  virtual const std::vector<KvGroupShape>& kv_groups() const = 0;
   // The config.json of this model for Hugging Face's transformers, without dtype (save_model adds it).
   virtual Json config() const = 0;
   // Everything that has parameters, adapters excepted. A tied lm_head is the embedding and is not listed again.

@@ -1,7 +1,7 @@
 #include "model/modules.h"
 
 #include "kernels/gemm/gemm.h"
-#include "kernels/moe/grouped_gemm.h"
+#include "kernels/moe/expert_bias.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/quant/gemm_quantized.h"
@@ -56,13 +56,30 @@ void Linear::backward_weight(Context& context, Tensor dy, Tensor x) const {
   if (lora) lora->backward_weight(context, dy, x);
 }
 
-// The matrices of the experts, [experts, out, in].
+// Rows of all experts as [experts, out, in].
 static Tensor matrices_of(const Linear& linear, const Tensor& rows) {
   return rows.view({linear.num_experts, rows.dim(0) / linear.num_experts, rows.dim(1)});
 }
 
+// Biases, or their gradients, of the experts: [experts, out].
+static Tensor biases_of(const Linear& linear, const Tensor& all) {
+  return all ? all.view({linear.num_experts, all.dim(0) / linear.num_experts}) : Tensor();
+}
+
+Tensor Linear::expert_biases() const { return biases_of(*this, bias.value); }
+
+ExpertMatrices Linear::expert_matrices() const {
+  ExpertMatrices out{.bias = expert_biases()};
+  if (quantized)
+    out.quantized = {matrices_of(*this, quantized.values),
+                     quantized.scales.view({num_experts, num_outputs() / num_experts}), quantized.format};
+  else
+    out.w = matrices_of(*this, weight.value);
+  return out;
+}
+
 void Linear::forward_experts(Context& context, Tensor y, Tensor x, Tensor offsets) const {
-  grouped_gemm_forward(context, {.y = y, .x = x, .w = matrices_of(*this, weight.value), .offsets = offsets});
+  expert_matrices().multiply(context, y, x, offsets);
   if (lora) lora->forward_experts(context, y, x, offsets);
 }
 
@@ -76,6 +93,13 @@ void Linear::backward_weight_experts(Context& context, Tensor dy, Tensor x, Tens
     grouped_gemm_backward_weight(context,
                                  {.dw = matrices_of(*this, weight.grad), .dy = dy, .x = x, .offsets = offsets});
   if (lora) lora->backward_weight_experts(context, dy, x, offsets);
+}
+
+void Linear::backward_bias_experts(Context& context, Tensor dy, Tensor offsets, Tensor weights, Tensor order) const {
+  if (!bias.grad) return;
+  expert_bias_backward(
+      context,
+      {.dbias = biases_of(*this, bias.grad), .dy = dy, .offsets = offsets, .weights = weights, .order = order});
 }
 
 Norm Norm::rms(const std::string& module, int64_t width, double eps, double offset) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/decoder_layer/decoder_layer.h"
-#include "kernels/quant/quantized_matrix.h"
+#include "kernels/moe/grouped_gemm_quantized.h"
 #include "model/lora.h"
 #include "model/model.h"
 
@@ -25,7 +25,9 @@ struct Linear {
   Param bias;                     // [out]; an empty shape means none
   std::optional<LoraLayer> lora;  // set by Model::add_lora()
   QuantizedMatrix quantized;      // if set, forward multiplies by it instead (set by QuantizedModel)
-  int64_t num_experts = 0;        // above 0: weight [experts * out, in], for the functions that end in _experts only
+  bool keeps_dtype = false;       // its users read weight.value itself, so it is never quantized
+  int64_t num_experts = 0;  // above 0: weight [experts * out, in], bias [experts * out], for the functions that end in
+                            // _experts only
 
   Linear() = default;
   Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double init_std);
@@ -39,10 +41,16 @@ struct Linear {
   // The two halves of backward().
   void backward_input(Context&, Tensor dx, Tensor dy) const;
   void backward_weight(Context&, Tensor dy, Tensor x) const;
+  // The matrices of the experts, [experts, out, in], with their biases.
+  ExpertMatrices expert_matrices() const;
   // The same for experts: each row is multiplied by its expert's matrix. offsets: kernels/moe/grouped_gemm.h.
   void forward_experts(Context&, Tensor y, Tensor x, Tensor offsets) const;
   void backward_input_experts(Context&, Tensor dx, Tensor dy, Tensor offsets) const;
   void backward_weight_experts(Context&, Tensor dy, Tensor x, Tensor offsets) const;
+  // Adds to the biases' gradient, if they have one. weights and order: kernels/moe/expert_bias.h.
+  void backward_bias_experts(Context&, Tensor dy, Tensor offsets, Tensor weights = {}, Tensor order = {}) const;
+  // The biases of the experts, [experts, out]; empty if there are none.
+  Tensor expert_biases() const;
 };
 
 // The norm of each row: RMSNorm (Zhang and Sennrich 2019), or LayerNorm (Ba et al. 2016) with mean and bias.

@@ -10,11 +10,11 @@ constexpr size_t alignment = 256;
 
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// Experts keep their dtype: no grouped product reads 8-bit matrices.
+// The maps of latent attention keep their dtype.
 std::vector<Linear*> quantized_linears(Model& model) {
   std::vector<Linear*> out;
   for (Linear* linear : model.linear_modules())
-    if (linear->num_experts == 0) out.push_back(linear);
+    if (!linear->keeps_dtype) out.push_back(linear);
   return out;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// QuantizedModel: a model for rollouts whose layers multiply by 8-bit copies of another model's matrices. Embedding,
-// norms, biases, adapters and lm_head are read from the source model. The source model, and training, do not change.
+// QuantizedModel: a model for rollouts whose layers multiply by 8-bit copies of another model's matrices, those of
+// experts included. Embedding, norms, routers, biases, adapters and lm_head are read from the source model. The source
+// model, and training, do not change.
 #include <memory>
 
 #include "kernels/quant/quantized_matrix.h"

@@ -4,16 +4,28 @@
 
 #include "kernels/elementwise/dropout.h"
 #include "kernels/elementwise/embedding.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/norm/rmsnorm.h"
 
 namespace hone {
 namespace {
 
-class Transformer final : public Model, public LayerActivationSource {
+class Transformer final : public Model, public LayerActivationSource, public MtpSource, public SharesKv {
  public:
   explicit Transformer(TransformerParts parts) : parts_(std::move(parts)) {
-    for (const DecoderLayer& layer : parts_.layers) first_sum_.push_back(first_sum_.back() + layer.num_aux_sums());
+    std::vector<KvPlace> places;
+    for (const MtpModule& module : parts_.mtp) places.push_back(module.layer.mixer.sublayer->kv_place());
+    assign_kv_layers(places);  // in a cache of their own
+    if (!parts_.mtp.empty()) mtp_ = std::make_unique<Mtp>(std::move(parts_.mtp), parts_.mtp_loss_coef);
+    places.clear();
+    for (const DecoderLayer& layer : parts_.layers) {
+      first_sum_.push_back(first_sum_.back() + layer.num_aux_sums());
+      places.push_back(layer.mixer.sublayer->kv_place());
+    }
+    kv_groups_ = assign_kv_layers(places);
   }
   const ModelShape& shape() const override { return parts_.shape; }
+  const std::vector<KvGroupShape>& kv_groups() const override { return kv_groups_; }
   Json config() const override { return parts_.config; }
   ModuleList modules() override;
   ModuleList layer_modules(int64_t layer) override;
@@ -43,8 +55,10 @@ class Transformer final : public Model, public LayerActivationSource {
     return {.attn_out = of.mixer.sublayer->inner_activation(mixer.of_sublayer),
             .activated = of.mlp.sublayer->inner_activation(mlp.of_sublayer)};
   }
-  int64_t num_aux_sums() const override { return first_sum_.back(); }
+  int64_t num_aux_sums() const override { return first_sum_.back() + (mtp_ ? mtp_->num_aux_sums() : 0); }
   AuxReport end_step(Context& context, std::span<const double> sums) override;
+  Mtp* mtp() const override { return mtp_.get(); }
+  std::span<const std::shared_ptr<SharedKv>> shared_kv() const override { return parts_.shared_kv; }
 
  private:
   void allocate_tables(Context& context) override {
@@ -64,7 +78,9 @@ class Transformer final : public Model, public LayerActivationSource {
   }
 
   TransformerParts parts_;
-  std::vector<int64_t> first_sum_{0};  // of each layer, last the number of sums
+  std::unique_ptr<Mtp> mtp_;
+  std::vector<KvGroupShape> kv_groups_;
+  std::vector<int64_t> first_sum_{0};  // of each layer, last the first of the modules of multi-token prediction
 };
 
 ModuleList Transformer::modules() {
@@ -72,8 +88,14 @@ ModuleList Transformer::modules() {
   out.add(parts_.embedding);
   out.add(parts_.positions);
   for (DecoderLayer& layer : parts_.layers) layer.add_to(out);
+  // Parameters that are not trained are the first or the last of the back unit (model/units.h): a critic's lm_head, and
+  // the biases of routers, which Mtp lists last.
+  if (mtp_) out.add(parts_.lm_head);
   parts_.final_norm.add_to(out);
-  out.add(parts_.lm_head);
+  if (mtp_)
+    mtp_->add_to(out);
+  else
+    out.add(parts_.lm_head);
   return out;
 }
 
@@ -106,6 +128,7 @@ AuxReport Transformer::end_step(Context& context, std::span<const double> sums) 
     const auto first = static_cast<size_t>(first_sum_[layer]), last = static_cast<size_t>(first_sum_[layer + 1]);
     parts_.layers[layer].end_step(context, sums.subspan(first, last - first), report);
   }
+  if (mtp_) mtp_->end_step(context, sums.subspan(static_cast<size_t>(first_sum_.back())), report);
   return report;
 }
 
@@ -129,6 +152,32 @@ std::optional<GatedMlpWeights> fused_tail(const DecoderLayer& layer) {
   const std::optional<FusedMlp> mlp = branch.sublayer->fused_mlp();
   if (!norm || !mlp || branch.after) return {};
   return GatedMlpWeights{*norm, mlp->gate_up, mlp->down};
+}
+
+// What follows attention in a layer whose MLP decoder_layer_tail does not compute: a mixture of experts, for one. The
+// norm before the MLP is part of the router's product for few rows, and of the output projection for more.
+void output_and_mlp(Context& context, const LayerPass& pass, const DecoderLayer& layer, const GemmWeights& output,
+                    Tensor x, Tensor mixed) {
+  const ScratchScope scope(context);
+  const ResidualBranch& branch = layer.mlp;
+  const std::optional<RmsNormWeights> norm = branch.before ? branch.before->fused() : std::nullopt;
+  const auto project = [&] {
+    gemm_forward(context, {.y = x, .x = mixed, .w = output.w, .bias = output.bias, .residual = x});
+  };
+  if (!norm || branch.after) {
+    project();
+    return branch.forward(context, pass, x, x, x);
+  }
+  const Tensor normed = context.scratch().take(x.dtype, x.dims());
+  if (x.dim(0) <= max_rows_norm_in_gemm) {
+    project();
+    if (branch.sublayer->infer_with_norm(context, pass, *norm, x, x, x)) return;
+    rmsnorm_forward(context, normed, {}, x, norm->weight, norm->eps, 0);
+  } else {
+    gemm_rmsnorm(context, {.y = x, .normed = normed, .x = mixed, .product = output, .residual = x, .norm = *norm});
+  }
+  Frame frame(context, nullptr);
+  branch.sublayer->forward(context, pass, x, normed, x, frame);
 }
 
 // Each layer in the fewest ops that its parts allow: qkv_rope_cache before attention and decoder_layer_tail after it,
@@ -171,9 +220,7 @@ void Transformer::infer_layers(Context& context, const LayerPass& pass, Tensor x
                          {.x = x, .mixed = mixed, .output = *attention->output.gemm(), .mlp = *mlp, .next = next});
       projected = mixers[i + 1].attention != nullptr;
     } else {
-      const ScratchScope inner(context);
-      attention->output.forward(context, x, mixed, x);
-      layer.mlp.forward(context, pass, x, x, x);
+      output_and_mlp(context, pass, layer, *attention->output.gemm(), x, mixed);
       projected = false;
     }
   }

@@ -4,9 +4,12 @@
 #include <initializer_list>
 
 #include "kernels/adds_once.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/latent/head_gemm.h"
 #include "kernels/elementwise/embedding.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob.h"
+#include "kernels/moe/expert_bias.h"
 #include "kernels/moe/grouped_gemm.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
@@ -14,6 +17,7 @@
 #include "model/lora.h"
 #include "model/model.h"
 #include "model/modules.h"
+#include "model/mtp.h"
 
 namespace hone {
 namespace {
@@ -33,8 +37,9 @@ std::vector<Unit> split(Model& model, DeviceKind device) {
     const std::vector<Param*>& own = modules.params;
     Unit& unit = out[static_cast<size_t>(layer) + 1];
     unit.params = own;
-    unit.adds_once = all_add_once(device, {&gemm_backward_weight, &grouped_gemm_backward_weight, &rmsnorm_backward,
-                                           &layernorm_backward, &qkv_backward});
+    unit.adds_once = all_add_once(
+        device, {&gemm_backward_weight, &grouped_gemm_backward_weight, &head_gemm_weight, &expert_bias_backward,
+                 &rmsnorm_backward, &layernorm_backward, &qkv_backward, &attention_backward});
     if (layer == 0) {
       at = static_cast<size_t>(std::ranges::find(base, own.front()) - base.begin());
       out.front().params.assign(base.begin(), base.begin() + static_cast<std::ptrdiff_t>(at));
@@ -45,9 +50,11 @@ std::vector<Unit> split(Model& model, DeviceKind device) {
   }
   out.back().params.assign(base.begin() + static_cast<std::ptrdiff_t>(at), base.end());
   const bool tied = std::ranges::find(out.front().params, &model.lm_head()) != out.front().params.end();
-  // A tied head and the embedding add to the same gradient: two additions in a pass.
-  out.front().adds_once = !tied && adds_once(embedding_backward, device);
-  out.back().adds_once = all_add_once(device, {&rmsnorm_backward, &layernorm_backward}) &&
+  // A tied head and the embedding add to the same gradient: two additions in a pass. Multi-token prediction adds once
+  // more to embedding, lm_head and final norm.
+  const bool once = !mtp_of(model);
+  out.front().adds_once = !tied && once && adds_once(embedding_backward, device);
+  out.back().adds_once = once && all_add_once(device, {&rmsnorm_backward, &layernorm_backward}) &&
                          (tied || all_add_once(device, {&logprob_backward, &logprob_fused}));
   return out;
 }

@@ -36,7 +36,7 @@ enum class Direction : uint8_t { forward, backward };
 //
 // A pass calls, with n = number of units - 1:
 //   forward    before(0), for each layer l: before(l), after(l), then before(n)
-//   backward   before(n), after before(0) if lm_head is tied; after(n); for each layer, last first: before(l),
+//   backward   before(n), after before(0) if back_adds_to_front(); after(n); for each layer, last first: before(l),
 //   after(l);
 //              before(0) unless it was called; after(0)
 // Values of the front and the back unit are read from before(forward) until after(backward): lm_head runs between the

@@ -7,7 +7,10 @@
 namespace hone {
 
 AsyncEngine::AsyncEngine(Engine& engine, int64_t max_pending_completions)
-    : engine_(engine), max_pending_completions_(max_pending_completions), thread_([this] { run(); }) {}
+    : engine_(engine), max_pending_completions_(max_pending_completions), thread_([this] { run(); }) {
+  const std::lock_guard lock(mutex_);
+  state_.engine = engine.stats();  // nothing is submitted yet: the thread does not step
+}
 
 AsyncEngine::~AsyncEngine() {
   {

@@ -81,8 +81,8 @@ std::vector<std::string> SamplingParams::distribution_changes() const {
 
 void SpeculativeConfig::fields(Fields& f) {
   f("method", method,
-    "speculative decoding: none | ngram (drafts repeat what followed the same tokens before) | draft_model; it changes "
-    "the speed, never a completion");
+    "speculative decoding: none | ngram (drafts repeat what followed the same tokens before) | draft_model | mtp (the "
+    "model's own modules of multi-token prediction); it changes the speed, never a completion");
   f("num_speculative_tokens", num_speculative_tokens, "maximum number of draft tokens of a completion in a pass");
   f("prompt_lookup_min", prompt_lookup_min,
     "ngram: fewest tokens at the end of the text (prompt and completion) that must have occurred before");
@@ -128,6 +128,10 @@ void EngineConfig::fields(Fields& f) {
             concat(quant_formats().unknown(quantization), ", none"));
   f.require("kv_cache_dtype", kv_cache_dtype == "auto" || kv_cache_dtype == "fp8",
             concat("kv_cache_dtype must be auto or fp8, not '", kv_cache_dtype, "'"));
+}
+
+KvLayout EngineConfig::kv_layout(std::span<const KvGroupShape> groups) const {
+  return speculative.shares_kv_blocks() || !release_kv_blocks ? one_table(groups) : tables_by_window(groups);
 }
 
 EngineConfig EngineConfig::as_exact() const {

@@ -38,20 +38,22 @@ void put_items(int32_t* words, const T* items, size_t count) {
 }  // namespace
 
 struct DecodeLoop::Shape {
-  enum class Column { tokens, positions, slots, lengths, active };
-  // One i32 tensor: the columns of the decode state, the ring index, offsets, the block table and the sampling tables.
+  enum class Column { tokens, positions, lengths, active };
+  // One i32 tensor: the columns of the decode state, the slots of each block table, the ring index, offsets, the block
+  // tables and the sampling tables.
   // start() fills a host copy of the same layout and uploads it.
   struct Layout {
-    int64_t rows, blocks, adjustments, top;  // adjustments of a row; top log-probs; 0 = none
+    int64_t rows, tables, blocks, adjustments, top;  // adjustments of a row; top log-probs; 0 = none
     bool prefetchable;   // each row is another sequence: a pass reads no K or V that another row of the pass writes
     bool masked;         // passes take token masks
     int64_t mask_words;  // of a row
     int64_t column(Column c) const { return static_cast<int64_t>(c) * rows; }
-    int64_t ring_index() const { return 5 * rows; }
+    int64_t slots() const { return 4 * rows; }
+    int64_t ring_index() const { return slots() + tables * rows; }
     int64_t params() const { return (ring_index() + 2) / 2 * 2; }  // 8-byte aligned
     int64_t offsets() const { return params() + rows * kParamBytes / 4; }
     int64_t table() const { return offsets() + rows + 1; }
-    int64_t penalties() const { return (table() + rows * blocks + 1) / 2 * 2; }  // 8-byte aligned
+    int64_t penalties() const { return (table() + tables * rows * blocks + 1) / 2 * 2; }  // 8-byte aligned
     int64_t logit_adjustments() const { return penalties() + (adjustments > 0 ? rows * kPenaltyBytes / 4 : 0); }
     int64_t size() const { return logit_adjustments() + rows * adjustments * kAdjustmentBytes / 4; }
     // Of the token masks: each row's mask, then the masks, in a tensor of their own.
@@ -70,8 +72,12 @@ struct DecodeLoop::Shape {
     const auto bytes = [&](int64_t first, int64_t count) {
       return Tensor(words.rows(first, count / 4).data, DType::u8, words.device, {count});
     };
-    state = {column(Column::tokens),  column(Column::positions), column(Column::slots),
-             column(Column::lengths), column(Column::active),    bytes(layout.params(), layout.rows * kParamBytes)};
+    state = {.tokens = column(Column::tokens),
+             .positions = column(Column::positions),
+             .slots = words.rows(layout.slots(), layout.tables * layout.rows),
+             .lengths = column(Column::lengths),
+             .active = column(Column::active),
+             .params = bytes(layout.params(), layout.rows * kParamBytes)};
     if (layout.adjustments > 0)
       adjustments = {bytes(layout.logit_adjustments(), layout.rows * layout.adjustments * kAdjustmentBytes),
                      bytes(layout.penalties(), layout.rows * kPenaltyBytes)};
@@ -81,7 +87,8 @@ struct DecodeLoop::Shape {
       hidden = memory.take(dtype, {layout.rows, width});
     }
     offsets = words.rows(layout.offsets(), layout.rows + 1);
-    table = words.rows(layout.table(), layout.rows * layout.blocks).view({layout.rows, layout.blocks});
+    const int64_t table_rows = layout.tables * layout.rows;
+    table = words.rows(layout.table(), table_rows * layout.blocks).view({table_rows, layout.blocks});
   }
 
   Tensor mask_rows() const { return mask_table.rows(0, layout.rows); }
@@ -94,7 +101,8 @@ struct DecodeLoop::Shape {
   SampledTokenBuffer sampled;
   DecodeState state;
   LogitAdjustments adjustments;
-  Tensor offsets, table;
+  Tensor offsets;
+  Tensor table;                   // [tables * rows, blocks]
   Tensor mask_table, hidden;      // of masked passes; hidden: [rows, D] between the two parts of a pass
   Buffer to_device, from_device;  // pinned: the upload's source, and the ring that the device writes
   Buffer masks_to_device;         // pinned
@@ -111,23 +119,24 @@ DecodeLoop::~DecodeLoop() {
 }
 
 DecodeLoop::Shape& DecodeLoop::shape_for(std::span<const Row> rows, bool masked) {
-  size_t blocks = 0, adjustments = 0;
-  int64_t top = 0;
+  size_t adjustments = 0;
+  int64_t blocks = 0, top = 0;
   bool adjusted = false;
-  std::set<const int32_t*> tables;
+  std::set<const BlockTables*> sequences;
   for (const Row& row : rows) {
-    blocks = std::max(blocks, row.blocks.size());
-    tables.insert(row.blocks.data());
+    blocks = std::max(blocks, row.blocks->size());
+    sequences.insert(row.blocks);
     adjustments = std::max(adjustments, row.sampling.adjustments.size());
     adjusted = adjusted || row.sampling.adjusts_logits();
     top = std::max(top, row.sampling.top_logprobs);
   }
   ++blocks;  // the last pass advances the state as well, maybe into a block that is not allocated yet
   const Shape::Layout layout{.rows = padded_rows(std::ssize(rows)),
-                             .blocks = padded_blocks(static_cast<int64_t>(blocks)),
+                             .tables = storage_.layout().num_tables(),
+                             .blocks = padded_blocks(blocks),
                              .adjustments = adjusted ? padded_power(static_cast<int64_t>(adjustments) + max_passes) : 0,
                              .top = top > 0 ? std::min(padded_power(top), model_.shape().vocab_size) : 0,
-                             .prefetchable = tables.size() == rows.size(),
+                             .prefetchable = sequences.size() == rows.size(),
                              .masked = masked,
                              .mask_words = mask_words(model_.shape().vocab_size)};
   std::unique_ptr<Shape>& shape =
@@ -157,20 +166,23 @@ void DecodeLoop::start(std::span<const Row> rows, bool masked) {
     const bool active = r < rows_;
     put(Column::active, active ? 1 : 0);
     SamplingState sampling;
-    int32_t* const table = words + layout.table() + r * layout.blocks;
     if (active) {
       const Row& row = rows[static_cast<size_t>(r)];
-      const int64_t block = row.blocks[static_cast<size_t>(row.position / block_size)];
       put(Column::tokens, row.token);
       put(Column::positions, row.position);
-      put(Column::slots, block * block_size + row.position % block_size);
       put(Column::lengths, row.position + 1);
       sampling = row.sampling;
-      std::copy(row.blocks.begin(), row.blocks.end(), table);
     } else {  // padding row: a sequence of one token in the pad block
-      put(Column::slots, storage_.pad_block() * block_size);
       put(Column::lengths, 1);
-      table[0] = static_cast<int32_t>(storage_.pad_block());
+    }
+    const std::vector<int32_t> pad{storage_.pad_block()};
+    for (int64_t t = 0; t < layout.tables; ++t) {
+      const auto row = static_cast<size_t>(r);
+      const std::vector<int32_t>& blocks = active ? rows[row].blocks->tables[static_cast<size_t>(t)] : pad;
+      const int64_t position = active ? rows[row].position : 0, at = t * layout.rows + r;
+      std::ranges::copy(blocks, words + layout.table() + at * layout.blocks);
+      words[layout.slots() + at] =
+          static_cast<int32_t>(blocks[static_cast<size_t>(position / block_size)] * block_size + position % block_size);
     }
     put_items(words + layout.params() + r * kParamBytes / 4, &sampling.sample, 1);
     if (layout.adjustments == 0) continue;
@@ -192,9 +204,9 @@ Tensor DecodeLoop::forward(const Shape& shape) {
                     .max_length = 1,
                     .num_positions = 1};
   KvView view = storage_.view();
-  view.slots = shape.state.slots;
+  for (int64_t t = 0; t < shape.layout.tables; ++t)
+    view.groups.push_back({.slots = shape.state.slots.rows(t * S, S), .block_table = shape.table.rows(t * S, S)});
   view.lengths = shape.state.lengths;
-  view.block_table = shape.table;
   view.prefetchable = shape.layout.prefetchable;
   return infer(context_, model_, batch, {}, &view);
 }
@@ -247,6 +259,11 @@ void DecodeLoop::queue_forward() {
              " after start(); with adjusted logits there are ", max_passes, " at most");
   timer_.begin();
   run(shape.graph, shape.scratch, [this, &shape] { context_.copy(shape.hidden, forward(shape)); });
+}
+
+Tensor DecodeLoop::hidden() const {
+  HONE_CHECK(current_ && current_->hidden, "decode loop: only masked passes keep their hidden states");
+  return current_->hidden.rows(0, rows_);
 }
 
 void DecodeLoop::queue_sampling(const MaskTable& masks) {

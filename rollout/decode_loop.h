@@ -13,7 +13,7 @@
 #include "kernels/sampling/decode_advance.h"
 #include "model/model.h"
 #include "rollout/device_timer.h"
-#include "rollout/kv/kv_storage.h"
+#include "rollout/kv/kv_cache.h"
 #include "rollout/sampler.h"
 
 namespace hone {
@@ -24,16 +24,16 @@ class DecodeLoop {
   ~DecodeLoop();
 
   struct Row {
-    int32_t token = 0;                // the last sampled token, whose K and V are not computed yet
-    int64_t position = 0;             // of that token
-    std::span<const int32_t> blocks;  // KV blocks that hold the positions of all passes that will be queued
-    SamplingState sampling;           // of the first pass; the device advances it
+    int32_t token = 0;          // the last sampled token, whose K and V are not computed yet
+    int64_t position = 0;       // of that token
+    const BlockTables* blocks;  // hold the positions of all passes that will be queued; read by start()
+    SamplingState sampling;     // of the first pass; the device advances it
   };
   // Maximum number of passes after one start() if logits are adjusted.
   static constexpr int64_t max_passes = 32;
   // Sets the sequences. Waits for unread passes and drops them. If one pass follows, several rows may be consecutive
-  // tokens of one sequence, with the same blocks; each row attends to the rows before it. masked: the passes take token
-  // masks, so they are queued in two parts.
+  // tokens of one sequence, with the same blocks; each row attends to the rows before it. masked: the passes are queued
+  // in two parts, because they take token masks or hidden() is read in between.
   void start(std::span<const Row> rows, bool masked = false);
   // Queues a pass.
   void queue();
@@ -41,6 +41,8 @@ class DecodeLoop {
   // while the device computes the first part. A first part that no second one follows is dropped by start().
   void queue_forward();
   void queue_sampling(const MaskTable& masks);
+  // [rows, D]: the input of lm_head in a pass whose first part is queued. Valid until the next one is.
+  Tensor hidden() const;
   // Waits for the oldest queued pass and returns its sampled tokens.
   SampledTokens read();
   int64_t num_unread() const { return queued_ - read_; }

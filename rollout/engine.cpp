@@ -9,8 +9,6 @@
 #include "core/base/log.h"
 #include "core/base/rank_thread.h"
 #include "core/base/stopwatch.h"
-#include "model/batch.h"
-#include "model/forward.h"
 #include "model/quantized_model.h"
 #include "rollout/adapters.h"
 #include "rollout/completion_writer.h"
@@ -30,13 +28,20 @@ struct Engine::Impl {
         model(quantized ? quantized->model() : m),
         limits(RequestLimits::of(m.shape(), cfg, t)),
         config(cfg),
-        cache(c, m.shape(), cfg.kv_dtype(m.lm_head().value.dtype), cfg.kv_block_size, cfg.kv_cache_tokens),
+        cache(c, cfg.kv_layout(m.kv_groups()), cfg.kv_dtype(m.lm_head().value.dtype), cfg.kv_block_size,
+              cfg.kv_cache_tokens),
         scheduler(cache, config),
         own_passes(c, model, cache.storage()),
         proposer(proposers().at(cfg.speculative.method)({c, m, t, cache, config.speculative})),
         grammars(t),
         mask_table(model.shape().vocab_size),
-        writer(t, stats, version) {}
+        writer(t, stats, version) {
+    const KvLayout& layout = cache.layout();
+    const DType kv_dtype = cfg.kv_dtype(m.lm_head().value.dtype);
+    stats.kv_bytes_per_token = layout.bytes_per_token(kv_dtype);
+    stats.kv_window_tokens = layout.max_window_tokens(cfg.kv_block_size);
+    log::info("engine: ", describe(layout, kv_dtype, cfg.kv_block_size, cfg.kv_cache_tokens));
+  }
 
   static std::unique_ptr<QuantizedModel> quantized_model(Context& c, Model& m, const EngineConfig& cfg) {
     if (cfg.quantization == "none") return nullptr;
@@ -65,7 +70,6 @@ struct Engine::Impl {
   bool compute_planned();
   void run_parts(std::span<Scheduler::ScheduledSequence> parts);
   void compute(std::span<const Scheduler::ScheduledSequence> parts);
-  void check_model();
   void isolate(std::span<const Scheduler::ScheduledSequence> parts, const std::exception& error);
   void begin_completion(std::list<Sequence>::iterator prompt, const SampledTokens& sampled, int64_t completion_index,
                         size_t row);
@@ -144,7 +148,7 @@ bool Engine::unload_adapter(int64_t id) { return impl_->adapters.remove(id); }
 bool Engine::step() {
   const bool more = impl_->step();
   const KvCache& cache = impl_->cache;
-  impl_->stats.kv_tokens_used = (cache.num_blocks() - cache.free_blocks()) * cache.block_size();
+  impl_->stats.kv_tokens_used = (cache.num_blocks() - cache.free_blocks()) * cache.block_size() / cache.num_tables();
   const std::lock_guard lock(impl_->mutex);
   impl_->stop_requested = false;
   return more;
@@ -292,15 +296,15 @@ void Engine::Impl::decode_passes(std::span<Scheduler::ScheduledSequence> parts, 
   const int64_t passes = num_async_passes(parts);
   DecodeRun run{parts, passes_of(parts.front()).decoding, ended};
   std::vector<DecodeLoop::Row> rows;
-  bool masked = false;
+  bool masked = proposer && proposer->reads_hidden();
   for (const Scheduler::ScheduledSequence& part : parts) {
     const Sequence& s = *part.sequence;
     masked = masked || s.request_state->structured;
     run.first_row.push_back(rows.size());
-    rows.push_back({s.tokens.back(), s.computed, s.blocks, sampling_state(s, s.completion_index)});
+    rows.push_back({s.tokens.back(), s.computed, &s.blocks, sampling_state(s, s.completion_index)});
     for (const int32_t id : part.draft) {
       const DecodeLoop::Row& last = rows.back();
-      rows.push_back({id, last.position + 1, s.blocks, next_sampling_state(last.sampling, id)});
+      rows.push_back({id, last.position + 1, &s.blocks, next_sampling_state(last.sampling, id)});
     }
   }
   run.decoding.start(rows, masked);
@@ -316,13 +320,14 @@ void Engine::Impl::decode_passes(std::span<Scheduler::ScheduledSequence> parts, 
 }
 
 // The masks of a pass depend on the tokens of the pass before. The host reads those and computes the masks while the
-// device computes the pass up to its sampling.
+// device computes the pass up to its sampling. A proposer that reads hidden states does so between the two parts.
 void Engine::Impl::masked_passes(DecodeRun& run, int64_t passes) {
   const bool overlaps = context.device().asynchronous();
   for (int64_t queued = 0; queued < passes; ++queued) {
     if (queued > 0 && !overlaps) read_pass(run);
     if (run.stop) return;
     run.decoding.queue_forward();
+    if (proposer) proposer->observe(run.parts, run.decoding.hidden());
     if (queued > 0 && overlaps) read_pass(run);
     if (run.stop) return;
     run.decoding.queue_sampling(masks_of(run));
@@ -399,17 +404,6 @@ void Engine::Impl::run_parts(std::span<Scheduler::ScheduledSequence> parts) {
   passes.add_times_since(before, stats);
 }
 
-// Throws if the model cannot sample even for a plain request: then no request is at fault.
-void Engine::Impl::check_model() {
-  ScratchScope scratch(context);
-  const std::vector<int32_t> token{0}, last{0};
-  const std::vector<BatchPart> part{{token}};
-  const Batch batch = pack_batch(context, context.scratch(), part);
-  const std::vector<SamplingState> plain(1);
-  sample_and_wait(context, model, infer(context, model, batch, upload(context, context.scratch(), last), nullptr),
-                  plain);
-}
-
 // Called when a pass over `parts` failed; nothing of it was kept. Runs each half alone, recursively. A token's
 // arithmetic does not depend on its pass, so that in the end one sequence fails, and its request alone is ended.
 void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, const std::exception& error) {
@@ -419,7 +413,7 @@ void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, 
     return;
   }
   const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  if (!no_memory) check_model();
+  if (!no_memory) own_passes.mixed.check_model();
   fail_request(parts.front().sequence->request_state, no_memory ? out_of_memory : error.what());
 }
 
@@ -427,7 +421,7 @@ void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, 
 void Engine::Impl::compute(std::span<const Scheduler::ScheduledSequence> parts) {
   MixedBatch::Result result;
   try {
-    result = passes_of(parts.front()).mixed.run(parts);
+    result = passes_of(parts.front()).mixed.run(parts, proposer.get());
   } catch (const std::exception& error) {
     return isolate(parts, error);
   }

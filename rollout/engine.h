@@ -13,6 +13,7 @@
 #include "core/text/grammar/structured_output.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/model.h"
+#include "rollout/kv/kv_layout.h"
 
 namespace hone {
 
@@ -96,12 +97,14 @@ struct CompletionOutput {
 // Speculative decoding with vLLM's names (rollout/proposer.h): one pass checks several draft tokens. Completions stay
 // the same.
 struct SpeculativeConfig {
-  std::string method = "none";         // none | ngram | draft_model
+  std::string method = "none";         // none | ngram | draft_model | mtp
   int64_t num_speculative_tokens = 4;  // maximum draft tokens of a completion in a pass
   int64_t prompt_lookup_min = 5,
           prompt_lookup_max = 5;  // ngram: shortest and longest n-gram that must have come before
   std::string model{};            // draft_model: folder of a smaller model with the same tokenizer
   void fields(Fields& f);
+  // True if the proposer has keys and values of its own under the block numbers of the KV cache.
+  bool shares_kv_blocks() const { return method == "draft_model" || method == "mtp"; }
 };
 
 struct EngineConfig {
@@ -116,6 +119,7 @@ struct EngineConfig {
   std::string quantization = "none";
   bool owns_model = false;              // only the engine uses the model, whose weights never change
   std::string kv_cache_dtype = "auto";  // auto: the weights' dtype | fp8: e4m3 with a scale for each token and head
+  bool release_kv_blocks = true;        // layers with a window give their KV blocks back; false: for comparison only
   void fields(Fields& f);
   // True if the log-probs of completions equal the model's own, bit for bit.
   bool exact() const { return quantization == "none" && kv_cache_dtype == "auto"; }
@@ -123,6 +127,9 @@ struct EngineConfig {
   EngineConfig as_exact() const;
   // The dtype of keys and values for a model of this dtype; u8 means e4m3.
   DType kv_dtype(DType model) const { return kv_cache_dtype == "fp8" ? DType::u8 : model; }
+  // The layout of the KV cache for a model with these groups. If a proposer shares the block numbers, all layers share
+  // one block table.
+  KvLayout kv_layout(std::span<const KvGroupShape> groups) const;
 };
 
 struct EngineStats {
@@ -131,11 +138,13 @@ struct EngineStats {
   // Device seconds of mixed passes (with prompts, or with requests that a decode pass cannot serve), and of decode
   // passes.
   double prefill_seconds = 0, decode_seconds = 0;
-  int64_t cached_tokens = 0;   // prefix cache hits when requests start, or start again after preemption
-  int64_t kv_tokens_used = 0;  // token slots of the KV blocks that requests hold now
+  int64_t cached_tokens = 0;       // prefix cache hits when requests start, or start again after preemption
+  int64_t kv_tokens_used = 0;      // token slots of the KV blocks that requests hold now, as a share of kv_cache_tokens
+  int64_t kv_bytes_per_token = 0;  // of the KV cache (KvLayout::bytes_per_token)
+  int64_t kv_window_tokens = 0;  // tokens that layers with a window keep of a decoding sequence at most; 0 = no windows
   // Drafts, their tokens, and the accepted ones of those: a draft yields 1 + accepted / drafts tokens on average.
   int64_t drafts = 0, draft_tokens = 0, accepted_tokens = 0;
-  double draft_seconds = 0;  // device seconds of the draft model
+  double draft_seconds = 0;  // device seconds of proposals by a model
   double mask_seconds = 0;   // host seconds of token masks (SamplingParams::structured), beside the device's passes
   int64_t masked_rows = 0;   // sampled rows with a token mask
 };
@@ -169,8 +178,8 @@ class Engine {
   // last request. Call it between two steps. Returns false if there is no such adapter.
   bool unload_adapter(int64_t id);
   // Runs one forward pass for each adapter that has sequences. If all running sequences decode, runs up to 32 passes,
-  // until an eighth of the completions has ended or a call arrives. Returns false when no request is left. Throws if the
-  // model itself cannot be computed (weights of NaN, a device failure).
+  // until an eighth of the completions has ended or a call arrives. Returns false when no request is left. Throws if
+  // the model itself cannot be computed (weights of NaN, a device failure).
   bool step();
   // Makes a running step() return after its current pass.
   void end_step();

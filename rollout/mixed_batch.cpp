@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "core/base/stopwatch.h"
+#include "kernels/elementwise/embedding.h"
 #include "model/forward.h"
 #include "rollout/paged_batch.h"
+#include "rollout/proposer.h"
 #include "rollout/sampling_state.h"
 
 namespace hone {
@@ -58,7 +60,19 @@ const MaskTable& MixedBatch::masks_of(const Result& result) {
   return masks_;
 }
 
-MixedBatch::Result MixedBatch::run(std::span<const Scheduler::ScheduledSequence> parts) {
+// Returns hidden [R, D] of `rows`. If the proposer reads hidden states, those of all rows are computed.
+Tensor MixedBatch::hidden_of(const PagedBatch& paged, std::span<const int32_t> rows,
+                             std::span<const Scheduler::ScheduledSequence> parts, Proposer* proposer) {
+  const Tensor chosen = upload(context_, staging_, rows);
+  if (!proposer || !proposer->reads_hidden()) return infer(context_, model_, paged.batch, chosen, &paged.view);
+  const Tensor all = infer(context_, model_, paged.batch, {}, &paged.view);
+  proposer->observe(parts, all);
+  const Tensor out = context_.scratch().take(all.dtype, {std::ssize(rows), all.dim(1)});
+  if (!rows.empty()) gather_rows(context_, out, all, chosen);
+  return out;
+}
+
+MixedBatch::Result MixedBatch::run(std::span<const Scheduler::ScheduledSequence> parts, Proposer* proposer) {
   Result out;
   std::vector<int32_t> rows;  // of the pass: first the sampled rows, then the rows for prompt log-probs
   std::vector<SamplingState> sampling_states;
@@ -91,7 +105,7 @@ MixedBatch::Result MixedBatch::run(std::span<const Scheduler::ScheduledSequence>
   staging_.release({});
   const PagedBatch paged(context_, staging_, storage_, parts, model_.shape().vocab_size);
   timer_.begin();
-  const Tensor hidden = infer(context_, model_, paged.batch, upload(context_, staging_, rows), &paged.view);
+  const Tensor hidden = hidden_of(paged, rows, parts, proposer);
   if (num_sampled > 0) {
     const MaskTable& masks = masks_of(out);  // while the device computes the hidden states
     out.sampled = sample_and_wait(context_, model_, hidden.rows(0, num_sampled), sampling_states, &masks);
@@ -102,6 +116,16 @@ MixedBatch::Result MixedBatch::run(std::span<const Scheduler::ScheduledSequence>
   timer_.end();
   while (num_sampled + num_scored > 0 && !timer_.all_read()) timer_.read();
   return out;
+}
+
+void MixedBatch::check_model() {
+  ScratchScope scratch(context_);
+  const std::vector<int32_t> token{0}, last{0};
+  const std::vector<BatchPart> part{{token}};
+  const Batch batch = pack_batch(context_, context_.scratch(), part);
+  const std::vector<SamplingState> plain(1);
+  sample_and_wait(context_, model_, infer(context_, model_, batch, upload(context_, context_.scratch(), last), nullptr),
+                  plain);
 }
 
 }  // namespace hone

@@ -7,6 +7,9 @@
 
 namespace hone {
 
+class Proposer;
+struct PagedBatch;
+
 class MixedBatch {
  public:
   MixedBatch(Context& context, Model& model, const KvStorage& storage)
@@ -30,8 +33,10 @@ class MixedBatch {
     SampledTokens sampled;
   };
   // Computes the parts' tokens, writes prompt log-probs to their completions, and samples. The caller advances
-  // sequence->computed.
-  Result run(std::span<const Scheduler::ScheduledSequence> parts);
+  // sequence->computed. proposer: observes the pass; null: none.
+  Result run(std::span<const Scheduler::ScheduledSequence> parts, Proposer* proposer);
+  // Throws if the model cannot sample even for a plain request: then no request is at fault.
+  void check_model();
   // Device seconds up to the last pass that was waited for.
   double seconds() const { return timer_.seconds(); }
   // Host seconds of token masks, and the rows that had one.
@@ -40,6 +45,8 @@ class MixedBatch {
 
  private:
   const MaskTable& masks_of(const Result& result);
+  Tensor hidden_of(const PagedBatch& paged, std::span<const int32_t> rows,
+                   std::span<const Scheduler::ScheduledSequence> parts, Proposer* proposer);
 
   Context& context_;
   Model& model_;

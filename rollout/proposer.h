@@ -16,6 +16,12 @@ class Proposer {
   // Called once before each pass of the model with all parts of the pass. Sets `draft` of parts that have lookahead: at
   // most num_lookahead ids of the model's vocabulary.
   virtual void propose(std::span<Scheduler::ScheduledSequence> parts) = 0;
+  // True if every pass must call observe().
+  virtual bool reads_hidden() const { return false; }
+  // Called in each pass before it samples. hidden [T, D]: the input of lm_head for each part's tokens and then its
+  // draft tokens, in the order of the parts; valid during the call. May be called again with the same tokens if a pass
+  // fails. Queues work on the context that the engine computes with.
+  virtual void observe(std::span<const Scheduler::ScheduledSequence> /*parts*/, Tensor /*hidden*/) {}
   // Device seconds spent on drafts so far.
   virtual double seconds() const { return 0; }
 };

@@ -45,7 +45,8 @@ class SequenceCache {
   SequenceCache(Context& context, Model& model, const EngineConfig& config, int64_t longest)
       : context_(context),
         blocks_((longest + config.kv_block_size - 1) / config.kv_block_size),
-        storage_(context, model.shape(), config.kv_dtype(model.dtype()), config.kv_block_size, blocks_) {}
+        storage_(context, one_table(model.kv_groups()), config.kv_dtype(model.dtype()), config.kv_block_size, blocks_) {
+  }
   // A view of the first `tokens` tokens; its tables are in scratch.
   KvView view(int64_t tokens) {
     std::vector<int32_t> slots(static_cast<size_t>(tokens)), table(static_cast<size_t>(blocks_));
@@ -55,8 +56,7 @@ class SequenceCache {
       return upload(context_, context_.scratch(), std::span<const int32_t>(values));
     };
     KvView out = storage_.view();
-    out.slots = on_device(slots);
-    out.block_table = on_device(table).view({1, blocks_});
+    out.groups = {{.slots = on_device(slots), .block_table = on_device(table).view({1, blocks_})}};
     out.lengths = on_device({static_cast<int32_t>(tokens)});
     return out;
   }

@@ -14,15 +14,8 @@ int64_t Scheduler::num_completions() const {
                          [](int64_t sum, const Sequence& s) { return sum + num_completions_of(s); });
 }
 
-// Reserves vector memory first: if it throws, no allocated KV block is lost.
-static void reserve_blocks(Sequence& sequence, int64_t more) {
-  sequence.blocks.reserve(sequence.blocks.size() + static_cast<size_t>(std::max<int64_t>(more, 0)));
-}
-
 void Scheduler::free_blocks_of(Sequence& sequence) {
-  // Last block first: a cached block is useless once a block before it is evicted.
-  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.unref(*block);
-  sequence.blocks.clear();
+  cache_.release(sequence.blocks);
   sequence.computed = 0;
 }
 
@@ -33,19 +26,13 @@ void Scheduler::match_prefix(Sequence& sequence) {
       !sequence.forked &&
       sequence.request_state->request.prompt_logprobs;  // the pass must compute every token's hidden state
   if (!config_.prefix_caching || needs_all_logprobs) return;
-  const int64_t size = cache_.block_size();
-  const std::span<const int32_t> tokens = sequence.tokens;
-  reserve_blocks(sequence, cache_.blocks_for(std::ssize(tokens)));
-  while (sequence.computed + size < std::ssize(tokens)) {  // at least one token is computed, to sample from
-    const auto found = cache_.prefix_cache().find(
-        sequence.prefix_id, tokens.subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(size)));
-    if (!found) break;
-    cache_.ref(found->block);
-    sequence.blocks.push_back(found->block);
-    sequence.computed += size;
-    sequence.prefix_id = found->id;
-    ++sequence.num_cached_blocks;
-  }
+  // At least one token is computed, to sample from.
+  const int64_t max_blocks = (std::ssize(sequence.tokens) - 1) / cache_.block_size();
+  const KvCache::PrefixMatch match =
+      cache_.match_prefix(sequence.blocks, sequence.prefix_id, sequence.tokens, max_blocks);
+  sequence.computed = match.blocks * cache_.block_size();
+  sequence.prefix_id = match.id;
+  sequence.num_cached_blocks = match.blocks;
 }
 
 void Scheduler::advance(Sequence& sequence, int64_t count) {
@@ -55,8 +42,11 @@ void Scheduler::advance(Sequence& sequence, int64_t count) {
   for (; config_.prefix_caching && (sequence.num_cached_blocks + 1) * size <= sequence.computed;
        ++sequence.num_cached_blocks)
     sequence.prefix_id = cache_.cache_block(
-        sequence.blocks[static_cast<size_t>(sequence.num_cached_blocks)], sequence.prefix_id,
+        sequence.blocks, sequence.num_cached_blocks, sequence.prefix_id,
         tokens.subspan(static_cast<size_t>(sequence.num_cached_blocks * size), static_cast<size_t>(size)));
+  // Draft tokens that were rejected do not count: later queries are at sequence.computed or behind it. Passes that are
+  // queued already compute later tokens, too.
+  cache_.release_unseen(sequence.blocks, sequence.computed);
 }
 
 void Scheduler::drop_cancelled() {
@@ -72,8 +62,7 @@ void Scheduler::drop_cancelled() {
 }
 
 bool Scheduler::allocate_blocks(std::list<Sequence>::iterator sequence, int64_t end, bool may_preempt) {
-  const int64_t num_missing = cache_.blocks_for(end) - static_cast<int64_t>(sequence->blocks.size());
-  while (cache_.free_blocks() < num_missing) {
+  while (cache_.free_blocks() < cache_.missing_blocks(sequence->blocks, end)) {
     const auto youngest = std::prev(running_.end());
     if (!may_preempt || youngest == sequence) return false;
     free_blocks_of(*youngest);
@@ -81,8 +70,7 @@ bool Scheduler::allocate_blocks(std::list<Sequence>::iterator sequence, int64_t 
     running_.erase(youngest);
     ++preemptions_;
   }
-  reserve_blocks(*sequence, num_missing);
-  for (int64_t i = 0; i < num_missing; ++i) sequence->blocks.push_back(cache_.allocate());
+  cache_.extend(sequence->blocks, end);
   return true;
 }
 
@@ -109,13 +97,13 @@ std::vector<Scheduler::ScheduledSequence> Scheduler::schedule() {
   }
   while (budget > 0 && !waiting_.empty() &&
          (running_.empty() || num_completions() + num_completions_of(waiting_.front()) <= config_.max_sequences)) {
-    // A preempted sequence waits until all of it fits with one free block left, so that two sequences do not preempt
-    // each other in alternation.
+    // A preempted sequence waits until all of it fits with one free block of each table left, so that two sequences do
+    // not preempt each other in alternation.
     Sequence& next = waiting_.front();
-    const int64_t spare = next.forked && !running_.empty() ? 1 : 0;
+    const int64_t spare = next.forked && !running_.empty() ? cache_.num_tables() : 0;
     const int64_t tokens = static_cast<int64_t>(next.tokens.size()) + (next.full() ? 0 : 1);
     match_prefix(next);
-    if (cache_.free_blocks() < cache_.blocks_for(tokens) - std::ssize(next.blocks) + spare) {
+    if (cache_.free_blocks() < cache_.missing_blocks(next.blocks, tokens, config_.max_batch_tokens) + spare) {
       free_blocks_of(next);
       break;
     }
@@ -133,7 +121,7 @@ std::vector<Scheduler::ScheduledSequence> Scheduler::schedule() {
 int64_t Scheduler::reserve_lookahead(std::span<ScheduledSequence> parts) {
   const auto missing_blocks = [&](const ScheduledSequence& part, int64_t max_lookahead) {
     const int64_t end = part.sequence->computed + part.count + std::min(part.num_lookahead, max_lookahead);
-    return std::max<int64_t>(0, cache_.blocks_for(end) - static_cast<int64_t>(part.sequence->blocks.size()));
+    return cache_.missing_blocks(part.sequence->blocks, end);
   };
   const auto fits = [&](int64_t max_lookahead) {
     int64_t sum = 0;
@@ -144,10 +132,8 @@ int64_t Scheduler::reserve_lookahead(std::span<ScheduledSequence> parts) {
   for (const ScheduledSequence& part : parts) max_lookahead = std::max(max_lookahead, part.num_lookahead);
   while (max_lookahead > 0 && !fits(max_lookahead)) --max_lookahead;
   for (ScheduledSequence& part : parts) {
-    reserve_blocks(*part.sequence, missing_blocks(part, max_lookahead));
-    for (int64_t i = missing_blocks(part, max_lookahead); i > 0; --i)
-      part.sequence->blocks.push_back(cache_.allocate());
     part.num_lookahead = std::min(part.num_lookahead, max_lookahead);
+    cache_.extend(part.sequence->blocks, part.sequence->computed + part.count + part.num_lookahead);
   }
   return max_lookahead;
 }
@@ -165,22 +151,19 @@ void Scheduler::finish(std::list<Sequence>::iterator sequence) {
 }
 
 void Scheduler::fork(std::list<Sequence>::iterator prompt, Sequence completion) {
-  const size_t full = static_cast<size_t>(prompt->computed / cache_.block_size());
-  const int64_t partial = prompt->computed % cache_.block_size();
-  completion.blocks.clear();
+  completion.blocks = {};
   completion.computed = 0;
-  if ((partial > 0 && cache_.free_blocks() == 0) || std::ssize(running_) > config_.max_sequences) {
+  if (std::ssize(running_) > config_.max_sequences) {
     waiting_.push_front(std::move(completion));
     return;
   }
-  reserve_blocks(completion, static_cast<int64_t>(full) + 1);
-  Sequence& forked = *running_.insert(prompt, std::move(completion));
-  for (size_t i = 0; i < full; ++i) {
-    cache_.ref(prompt->blocks[i]);
-    forked.blocks.push_back(prompt->blocks[i]);
+  const auto forked = running_.insert(prompt, std::move(completion));
+  if (cache_.fork(forked->blocks, prompt->blocks, prompt->computed)) {
+    forked->computed = prompt->computed;
+    return;
   }
-  if (partial > 0) forked.blocks.push_back(cache_.copy(prompt->blocks[full], partial));
-  forked.computed = prompt->computed;
+  waiting_.push_front(std::move(*forked));
+  running_.erase(forked);
 }
 
 }  // namespace hone

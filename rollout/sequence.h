@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rollout/engine.h"
+#include "rollout/kv/kv_cache.h"
 #include "rollout/structured_state.h"
 
 namespace hone {
@@ -34,7 +35,7 @@ struct Sequence {
   bool forked = false;          // false: the prompt, from which the first token of each completion is sampled
   std::vector<int32_t> tokens;  // the prompt, then the completion
   int64_t computed = 0;         // tokens whose keys and values are in the KV cache
-  std::vector<int32_t> blocks;
+  BlockTables blocks;
   int64_t num_cached_blocks = 0;  // leading blocks that are in the prefix cache
   uint64_t prefix_id = 0;         // the prefix cache's id of the last of them
   bool thinking = false;          // there is a thinking budget, and thinking_end has not come yet

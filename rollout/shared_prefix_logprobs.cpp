@@ -45,8 +45,8 @@ void SharedPrefixLogprobs::reserve_cache(int64_t inputs) {
   longest_ = std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(inputs))), model_.shape().max_positions);
   const int64_t blocks = (2 * options_.batch_tokens + longest_) / options_.block_size + 2;
   cache_.reset();  // frees its memory first
-  cache_ = std::make_unique<KvCache>(context_, model_.shape(), model_.lm_head().value.dtype, options_.block_size,
-                                     blocks * options_.block_size);
+  cache_ = std::make_unique<KvCache>(context_, one_table(model_.kv_groups()), model_.lm_head().value.dtype,
+                                     options_.block_size, blocks * options_.block_size);
 }
 
 void SharedPrefixLogprobs::add(std::vector<int32_t> ids, size_t first) {
@@ -89,21 +89,11 @@ void SharedPrefixLogprobs::find_overlap(PlannedText& text) const {
 
 // References the cached blocks of the first max_tokens tokens.
 void SharedPrefixLogprobs::match_prefix(PlannedText& text, int64_t max_tokens) {
-  const std::span<const int32_t> ids = text.ids;
-  const int64_t size = options_.block_size;
-  text.start = 0;
-  text.num_cached_blocks = 0;
-  text.prefix_id = cache_->prefix_cache().root();
-  while (text.start + size <= max_tokens) {
-    const auto found = cache_->prefix_cache().find(
-        text.prefix_id, ids.subspan(static_cast<size_t>(text.start), static_cast<size_t>(size)));
-    if (!found) break;
-    cache_->ref(found->block);
-    text.blocks.push_back(found->block);
-    text.start += size;
-    text.prefix_id = found->id;
-    ++text.num_cached_blocks;
-  }
+  const KvCache::PrefixMatch match =
+      cache_->match_prefix(text.blocks, cache_->prefix_cache().root(), text.ids, max_tokens / options_.block_size);
+  text.start = match.blocks * options_.block_size;
+  text.num_cached_blocks = match.blocks;
+  text.prefix_id = match.id;
 }
 
 // Later texts may read these blocks in the same pass: each layer writes all keys and values before attention.
@@ -112,14 +102,8 @@ void SharedPrefixLogprobs::cache_full_blocks(PlannedText& text) {
   const int64_t size = options_.block_size;
   for (; (text.num_cached_blocks + 1) * size <= text.end; ++text.num_cached_blocks)
     text.prefix_id =
-        cache_->cache_block(text.blocks[static_cast<size_t>(text.num_cached_blocks)], text.prefix_id,
+        cache_->cache_block(text.blocks, text.num_cached_blocks, text.prefix_id,
                             ids.subspan(static_cast<size_t>(text.num_cached_blocks * size), static_cast<size_t>(size)));
-}
-
-// Last block first: a cached block is useless once a block before it is evicted.
-void SharedPrefixLogprobs::release_blocks(PlannedText& text) {
-  for (auto block = text.blocks.rbegin(); block != text.blocks.rend(); ++block) cache_->unref(*block);
-  text.blocks.clear();
 }
 
 // Decides what the pass computes of `text` and allocates its blocks. Returns false if a pass must run first.
@@ -141,13 +125,13 @@ bool SharedPrefixLogprobs::plan(PlannedText& text) {
   const int64_t part_end = std::min(text.start + options_.batch_tokens, last_given) / size * size;
   const bool in_parts = too_long && part_end > text.start;
   if (in_parts) text.end = part_end;
-  const int64_t missing = cache_->blocks_for(text.end) - std::ssize(text.blocks);
+  const int64_t missing = cache_->missing_blocks(text.blocks, text.end);
   if (!pass_.empty() &&
       (pass_tokens_ + text.end - text.start > options_.batch_tokens || missing > cache_->free_blocks())) {
-    release_blocks(text);
+    cache_->release(text.blocks);
     return false;
   }
-  for (int64_t i = 0; i < missing; ++i) text.blocks.push_back(cache_->allocate());
+  cache_->extend(text.blocks, text.end);
   cache_full_blocks(text);
   text.first_row = pass_tokens_;
   pass_tokens_ += text.end - text.start;
@@ -156,15 +140,19 @@ bool SharedPrefixLogprobs::plan(PlannedText& text) {
     return true;
   }
   pass_.push_back(std::make_unique<PlannedText>(text));
-  text.blocks.clear();  // the part's
+  text.blocks = {};  // the part's
   return false;
 }
 
 // Runs the layers over the planned tokens, and returns the hidden states of `rows`.
 Tensor SharedPrefixLogprobs::compute_hidden(std::span<const int32_t> rows) {
   const int64_t size = options_.block_size;
+  const auto blocks_of = [](const PlannedText& text) -> const std::vector<int32_t>& {
+    return text.blocks.tables.front();
+  };
   size_t widest = 0;  // columns of the block table
-  for (const auto& text : pass_) widest = std::max(widest, text->blocks.size());
+  for (const auto& text : pass_)
+    if (text->start < text->end) widest = std::max(widest, blocks_of(*text).size());
   std::vector<BatchPart> parts;
   std::vector<int32_t> slots, lengths, table;
   for (const auto& text : pass_) {
@@ -172,18 +160,19 @@ Tensor SharedPrefixLogprobs::compute_hidden(std::span<const int32_t> rows) {
     parts.push_back({std::span<const int32_t>(text->ids).subspan(static_cast<size_t>(text->start),
                                                                  static_cast<size_t>(text->end - text->start)),
                      static_cast<int32_t>(text->start)});
+    const std::vector<int32_t>& blocks = blocks_of(*text);
     for (int64_t p = text->start; p < text->end; ++p)
-      slots.push_back(static_cast<int32_t>(text->blocks[static_cast<size_t>(p / size)] * size + p % size));
+      slots.push_back(static_cast<int32_t>(blocks[static_cast<size_t>(p / size)] * size + p % size));
     lengths.push_back(static_cast<int32_t>(text->end));
-    table.insert(table.end(), text->blocks.begin(), text->blocks.end());
+    table.insert(table.end(), blocks.begin(), blocks.end());
     table.resize(widest * lengths.size(), 0);
   }
   Arena& scratch = context_.scratch();
   const std::vector<Tensor> columns = upload(context_, scratch, {slots, lengths, table, rows});
   KvView view = cache_->storage().view();
-  view.slots = columns[0];
+  view.groups = {
+      {.slots = columns[0], .block_table = columns[2].view({std::ssize(lengths), static_cast<int64_t>(widest)})}};
   view.lengths = columns[1];
-  view.block_table = columns[2].view({std::ssize(lengths), static_cast<int64_t>(widest)});
   return infer(context_, model_, pack_batch(context_, scratch, parts), columns[3], &view);
 }
 
@@ -240,7 +229,7 @@ void SharedPrefixLogprobs::deliver(const std::vector<float>& logp, const std::ve
   const auto texts = std::exchange(pass_, {});
   pass_tokens_ = 0;
   pass_predicted_ = 0;
-  for (const auto& text : texts) release_blocks(*text);
+  for (const auto& text : texts) cache_->release(text->blocks);
   size_t at = 0;
   for (const auto& text : texts) {
     if (text->end < num_inputs(text->ids)) continue;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "model/model.h"
 #include "rollout/kv/kv_cache.h"
 
 namespace hone {
@@ -62,7 +63,7 @@ class SharedPrefixLogprobs {
     // An earlier text of the pass, and the number of first tokens in common. Their rows are that text's.
     const PlannedText* overlap = nullptr;
     int64_t overlap_length = 0;
-    std::vector<int32_t> blocks;
+    BlockTables blocks;
     uint64_t prefix_id = 0;         // of the last block that is in the prefix cache
     int64_t num_cached_blocks = 0;  // blocks before the first that is not in the prefix cache
   };
@@ -73,7 +74,6 @@ class SharedPrefixLogprobs {
   void find_overlap(PlannedText& text) const;
   void match_prefix(PlannedText& text, int64_t max_tokens);
   void cache_full_blocks(PlannedText& text);
-  void release_blocks(PlannedText& text);
   // Row of the pass that holds the hidden state of a token; -1 if no text of the pass computes it.
   static int64_t row_of(const PlannedText& text, int64_t position);
   void run_pass();

@@ -89,13 +89,13 @@ std::unique_ptr<Model> load_or_initialize(const Run& run, const Stage& stage, co
     const LoraConfig lora = stage.trains_adapters() ? run.recipe.model.lora.config : LoraConfig{};
     std::unique_ptr<Model> model =
         load_changed_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = seed},
-                           run.recipe.model.router.config_changes());
-    check_router(run.recipe.model.router, *model);
+                           run.recipe.model.config_changes());
+    check_losses(run.recipe.model, *model);
     return model;
   }
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
   std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
-  check_router(run.recipe.model.router, *model);
+  check_losses(run.recipe.model, *model);
   model->allocate(run.context, dtype, gradients);
   initialize(run.context, *model, run.recipe.model.init, seed);
   return model;

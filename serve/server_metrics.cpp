@@ -78,6 +78,11 @@ std::string ServerMetrics::text(const AsyncEngine::State& state, int64_t max_pen
                "gauge", max_pending_completions);
   write_number(out, "hone_kv_cache_held_tokens", "Token slots of the KV blocks that requests hold.", "gauge",
                state.engine.kv_tokens_used);
+  write_number(out, "hone_kv_bytes_per_token", "Bytes of the KV cache per token.", "gauge",
+               state.engine.kv_bytes_per_token);
+  write_number(out, "hone_kv_window_tokens",
+               "Most tokens that layers with a sliding window keep of a decoding sequence; 0 = no windows.", "gauge",
+               state.engine.kv_window_tokens);
   write_number(out, "hone_connections", "Open connections.", "gauge", connections);
   return out;
 }

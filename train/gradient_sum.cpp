@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise/cast.h"
+#include "model/mtp.h"
 
 namespace hone {
 GradStaging::GradStaging(Context& context, const std::vector<GradUnit>& units, std::vector<uint8_t> staged,
@@ -143,7 +144,7 @@ std::vector<GradUnit> grad_units(Context& context, Model& model) {
                ": a frozen parameter lies between trained ones of its layer");
     added.trained = std::move(unit.trained);
   }
-  out.front().stays_open = model.lm_head().lookup;
+  out.front().stays_open = back_adds_to_front(model);
   return out;
 }
 

@@ -41,7 +41,9 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
   std::sort(times.begin(), times.end());
   const double seconds = times.at(times.size() / 2), rate = static_cast<double>(B) / seconds;
   const int64_t keys = options.tokens + steps / 2;
-  const Roofline common(model, common_limits, config);
+  Roofline common(model, common_limits, config);
+  const double experts_read = measure_experts_read(context, model, B);
+  common.set_experts_read(B, experts_read);
   const double bytes = common.decode_bytes(B, keys), floor = bytes / common_limits.read_bandwidth,
                parts = common.decode(B, keys);
   row.set("batch", B);
@@ -55,6 +57,7 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
   row.set("ms", seconds * 1e3);
   row.set("floor_ms", floor * 1e3);
   row.set("roofline", floor / seconds);
+  row.set("experts_read", experts_read);
   row.set("parts_ms", parts * 1e3);
   row.set("parts_roofline", parts / seconds);
   row.set("peak_gb", peak_gigabytes(context));

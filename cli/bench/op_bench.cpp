@@ -39,6 +39,15 @@ double median_seconds(Context& context, const std::function<void()>& run, double
   return median(times);
 }
 
+// Sets `beside` of the rows of a case.
+void compare_beside(std::span<BenchRow> rows) {
+  const auto other =
+      std::find_if(rows.begin(), rows.end(), [](const BenchRow& row) { return row.body.starts_with('('); });
+  if (other == rows.end()) return;
+  for (BenchRow& row : rows)
+    if (&row != &*other) row.beside = other->seconds / row.seconds;
+}
+
 }  // namespace
 
 Registry<BenchCases>& bench_cases() {
@@ -52,13 +61,16 @@ std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, c
   for (const std::string& name : bench_cases().names()) {
     if (name.find(filter) == std::string::npos) continue;
     const ScratchScope scope(context);
-    for (const BenchCase& one : bench_cases().at(name)(context))
+    for (const BenchCase& one : bench_cases().at(name)(context)) {
+      const size_t first = rows.size();
       for (const BenchCase::Body& body : one.bodies) {
         const double time = median_seconds(context, body.run, seconds);
         const double compute = one.flops / limits.flops, reading = one.bytes / limits.read_bandwidth;
         rows.push_back({one.op, one.shape, body.name, time, one.flops / time, one.bytes / time,
                         std::max(compute, reading) / time, compute > reading});
       }
+      compare_beside(std::span(rows).subspan(first));
+    }
   }
   return rows;
 }
@@ -89,14 +101,19 @@ std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>
   std::snprintf(line, sizeof line, "%s%.0f GFLOP/s, %.1f GB/s\n", machine.empty() ? "" : (machine + ": ").c_str(),
                 limits.flops / 1e9, limits.read_bandwidth / 1e9);
   std::string out = line;
-  std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10s %9s %8s  %s\n", "op", "shape", "body", "ms", "GFLOP/s",
-                "GB/s", "share of limit");
+  std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10s %9s %8s  %-20s %s\n", "op", "shape", "body", "ms", "GFLOP/s",
+                "GB/s", "share of limit", "of (op)");
   out += line;
   for (const BenchRow& row : rows) {
-    std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10.3f %9.1f %8.1f  %5.1f%% of %s\n", row.op.c_str(),
+    std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10.3f %9.1f %8.1f  %5.1f%% of %-10s", row.op.c_str(),
                   row.shape.c_str(), row.body.c_str(), row.seconds * 1e3, row.flops / 1e9, row.bytes / 1e9,
                   row.roofline_fraction * 100, row.compute_bound ? "arithmetic" : "bandwidth");
     out += line;
+    if (row.beside > 0) {
+      std::snprintf(line, sizeof line, " %5.1f%%", row.beside * 100);
+      out += line;
+    }
+    out += '\n';
   }
   return out;
 }

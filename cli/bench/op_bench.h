@@ -18,7 +18,7 @@ struct BenchCase {
   };
   std::string op, shape;
   double flops = 0, bytes = 0;  // least work of one run
-  std::vector<Body> bodies;
+  std::vector<Body> bodies;     // another op beside it has a name in brackets
 };
 using BenchCases = std::function<std::vector<BenchCase>(Context&)>;
 Registry<BenchCases>& bench_cases();
@@ -42,6 +42,7 @@ struct BenchRow {
   double flops = 0, bytes = 0;   // per second
   double roofline_fraction = 0;  // least time by the limits / seconds; above 1 if the data fit a cache
   bool compute_bound = false;    // true: arithmetic is the limit; false: memory
+  double beside = 0;  // speed over that of the op beside it, whose body has a name in brackets; 0: there is none
 };
 // Runs all cases of the registry entries whose name contains `filter`. Each body is repeated for about `seconds`.
 std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter = "",

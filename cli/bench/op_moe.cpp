@@ -1,9 +1,15 @@
 // Cases of the grouped products of a mixture of experts, beside one dense product with as many rows. GPU: the experts
 // of OLMoE-1B-7B and Qwen3-30B-A3B at 16,384 tokens, and at the few tokens of a decode pass.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
 #include "cli/bench/op_bench.h"
 #include "cli/bench/op_inputs.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/moe/grouped_gemm.h"
+#include "kernels/moe/routed_experts.h"
+#include "kernels/quant/quantize.h"
+#include "model/batch.h"
 
 namespace hone {
 namespace {
@@ -93,8 +99,71 @@ std::vector<BenchCase> backward(Context& context) {
   return out;
 }
 
-[[maybe_unused]] const bool added =
-    bench_cases().add("grouped_gemm_forward", forward) && bench_cases().add("grouped_gemm_backward", backward);
+// Weights in the layers' dtype and in bytes.
+struct ExpertWeights {
+  ExpertMatrices bench_dtype, int8, fp8;
+};
+ExpertWeights expert_weights(Context& context, int64_t E, int64_t N, int64_t K) {
+  ExpertWeights out{.bench_dtype = {.w = bench_numbers(context, {E, N, K})}, .int8 = {}, .fp8 = {}};
+  for (const QuantFormat format : {QuantFormat::int8, QuantFormat::fp8}) {
+    const QuantizedMatrix rows{context.scratch().take(DType::u8, {E * N, K}),
+                               context.scratch().take(DType::f32, {E * N}), format};
+    quantize_rows(context, rows, out.bench_dtype.w.view({E * N, K}));
+    (format == QuantFormat::int8 ? out.int8 : out.fp8).quantized = {rows.values.view({E, N, K}),
+                                                                    rows.scales.view({E, N}), format};
+  }
+  return out;
+}
+
+// The experts that some token chooses: the k largest logits of each row.
+int64_t chosen_experts(Context& context, const Tensor& logits, int64_t k) {
+  const std::vector<float> numbers = download(context, logits);
+  const auto E = static_cast<size_t>(logits.dim(1));
+  std::set<size_t> out;
+  for (size_t t = 0; t < static_cast<size_t>(logits.dim(0)); ++t) {
+    std::vector<size_t> order(E);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return numbers[t * E + a] > numbers[t * E + b]; });
+    out.insert(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k));
+  }
+  return std::ssize(out);
+}
+
+// Decode passes from the router's logits to the output. Bytes are those of the chosen experts' matrices.
+std::vector<BenchCase> routed(Context& context) {
+  std::vector<BenchCase> out;
+  const bool cpu = context.kind() == DeviceKind::cpu;
+  for (const Experts& e : cpu ? std::span(&cpu_model, 1) : std::span<const Experts>(gpu_models)) {
+    const ExpertWeights gate_up = expert_weights(context, e.num_experts, 2 * e.inner, e.width),
+                        down = expert_weights(context, e.num_experts, e.width, e.inner);
+    for (const int64_t tokens : {1, 8, 64}) {
+      const Tensor y = bench_numbers(context, {tokens, e.width}), x = bench_numbers(context, {tokens, e.width}),
+                   logits = bench_floats(context, {tokens, e.num_experts});
+      const double matrix = static_cast<double>(3 * e.inner * e.width),
+                   read = matrix * static_cast<double>(chosen_experts(context, logits, e.num_choices));
+      for (const auto& [name, member] : {std::pair{name_of(y.dtype), &ExpertWeights::bench_dtype},
+                                         {"int8", &ExpertWeights::int8},
+                                         {"fp8", &ExpertWeights::fp8}}) {
+        const double width = member == &ExpertWeights::bench_dtype ? static_cast<double>(size_of(y.dtype)) : 1;
+        const RoutedExperts args{.y = y,
+                                 .x = x,
+                                 .logits = logits,
+                                 .gate_up = gate_up.*member,
+                                 .down = down.*member,
+                                 .num_choices = e.num_choices};
+        BenchCase one = bench_case(routed_experts, context, concat(e.model, " ", tokens, " tokens, ", name),
+                                   2 * matrix * static_cast<double>(tokens * e.num_choices), width * read, args);
+        if (cpu) one.bodies.push_back({"steps", [&context, args] { routed_experts_steps(context, args); }});
+        out.push_back(std::move(one));
+      }
+    }
+  }
+  return out;
+}
+
+[[maybe_unused]] const bool added = bench_cases().add("grouped_gemm_forward", forward) &&
+                                    bench_cases().add("grouped_gemm_backward", backward) &&
+                                    bench_cases().add("routed_experts", routed);
 
 }  // namespace
 }  // namespace hone

@@ -125,12 +125,17 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
   row.set("prompt", size.prompt_tokens);
   row.set("new", size.new_tokens);
   row.set("num_generations", size.num_generations);
+  row.set("kv_bytes_per_token", engine.stats().kv_bytes_per_token);
+  row.set("kv_window_tokens", engine.stats().kv_window_tokens);
   row.set("seconds", times.seconds);
   row.set("tokens_per_second", rate);
   row.set("tok_s", rate);
+  Roofline roofline(model, limits, config);
+  const double experts_read = measure_experts_read(context, model, size.completions());
+  roofline.set_experts_read(size.completions(), experts_read);
+  row.set("experts_read", experts_read);
   const std::string shares = add_rollout(
-      row, times,
-      Roofline(model, limits, config).rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
+      row, times, roofline.rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
   std::string structured;
   if (tokenizer)
     structured =

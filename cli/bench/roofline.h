@@ -7,11 +7,20 @@
 
 namespace hone {
 
+// The share of the experts' weights that a decode pass of this many sequences reads: its mean over the layers, measured
+// in a pass of as many random sequences. 1 for a model without experts.
+double measure_experts_read(Context& context, Model& model, int64_t sequences);
+
 class Roofline {
  public:
   // The bytes of layers, keys and values follow from the formats of `engine`.
   Roofline(Model& model, const MachineLimits& limits, const EngineConfig& engine);
-  // Seconds of a decode pass. It reads each weight once, and the keys and values of `context` tokens per sequence.
+  // Uses a measured share for passes of this many sequences. Without it tokens choose experts evenly and independently.
+  void set_experts_read(int64_t sequences, double share) { measured_ = {sequences, share}; }
+  // The share of the experts' weights that a pass of `tokens` tokens reads.
+  double experts_read(int64_t tokens) const;
+  // Seconds of a decode pass. It reads each weight once, of a mixture those of the chosen experts, and the keys and
+  // values of `context` tokens per sequence.
   double decode(int64_t sequences, int64_t context) const;
   // Seconds of prefill. The lm_head is computed for the last token of each sequence.
   double prefill(int64_t sequences, int64_t tokens) const;
@@ -24,16 +33,28 @@ class Roofline {
   double decode_bytes(int64_t sequences, int64_t context) const;
 
  private:
-  // Seconds of GEMMs with `weights` weights of `width` bytes, and of attention over `keys` keys with `pairs` pairs of
-  // query and key.
-  double products(double weights, double width, int64_t rows) const;
-  double attention(double keys, double pairs) const;
+  // Weights that a pass of this many tokens reads from the layers.
+  double read_weights(int64_t tokens) const { return dense_ + experts_ * experts_read(tokens); }
+  // Seconds of the layers' GEMMs, of the lm_head, and of attention that reads `bytes` of keys and values for `pairs`
+  // pairs of query and key.
+  double layers(int64_t tokens) const;
+  double head(int64_t rows) const;
+  double attention(double bytes, double pairs) const;
+  // Bytes of the keys and values that one query after `tokens` tokens reads. With `all`: those of all tokens, which the
+  // queries of a prefill read.
+  double key_bytes(int64_t tokens, bool all) const;
 
   MachineLimits limits_;
-  double width_, block_width_, key_width_;  // bytes per number: lm_head, layers, keys and values
-  double blocks_, head_;                    // weights of the GEMMs: layers, lm_head
-  double numbers_of_key_ = 0,
-         products_of_pair_ = 0;  // per token: numbers of key and value in all layers; multiply-adds of a pair
+  std::vector<KvGroupShape> kv_groups_;
+  DType kv_dtype_;
+  double width_, block_width_;         // bytes per weight: lm_head, layers
+  double dense_, head_, experts_ = 0;  // weights of the GEMMs: layers without experts, lm_head, all experts
+  double active_share_ = 1;            // of the experts, for a token
+  struct ExpertsRead {
+    int64_t sequences = 0;
+    double share = 1;
+  } measured_;
+  double products_of_pair_ = 0;  // multiply-adds of a pair of query and key in all layers
 };
 
 }  // namespace hone

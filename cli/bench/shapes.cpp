@@ -7,7 +7,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "kernels/elementwise/cast.h"
-#include "model/known_shapes.h"
+#include "model/io/known_shapes.h"
 
 namespace hone {
 

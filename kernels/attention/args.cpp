@@ -1,6 +1,9 @@
 // Argument checks of the CPU bodies of attention, and fp8 caches converted to f32.
 #include "kernels/attention/args.h"
 
+#include <cmath>
+
+#include "core/base/parallel_for.h"
 #include "kernels/check_shape.h"
 #include "kernels/quant/quant_format.h"
 
@@ -109,12 +112,42 @@ PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t
   return out;
 }
 
-void check_gradients(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& q,
-                     const Tensor& k) {
-  check_shape(attention_backward, "dq", dq, {q.dim(0), q.dim(1), q.dim(2)});
-  check_shape(attention_backward, "dout", dout, {q.dim(0), q.dim(1), q.dim(2)});
-  check_shape(attention_backward, "dk", dk, {k.dim(0), k.dim(1), k.dim(2)});
-  check_shape(attention_backward, "dv", dv, {k.dim(0), k.dim(1), k.dim(2)});
+void check_gradients(const AttentionBackward& args) {
+  const Tensor &q = args.q, &k = args.k;
+  check_shape(attention_backward, "dq", args.dq, {q.dim(0), q.dim(1), q.dim(2)});
+  check_shape(attention_backward, "dout", args.dout, {q.dim(0), q.dim(1), q.dim(2)});
+  check_shape(attention_backward, "dk", args.dk, {k.dim(0), k.dim(1), k.dim(2)});
+  check_shape(attention_backward, "dv", args.dv, {k.dim(0), k.dim(1), k.dim(2)});
+  check_optional(attention_backward, "sinks", args.sinks, {q.dim(1)});
+  check_optional(attention_backward, "dsinks", args.dsinks, {q.dim(1)});
+  HONE_CHECK(!args.dsinks || args.sinks, "attention_backward: dsinks without sinks");
+}
+
+AttentionForward queries_of(const AttentionPaged& args) {
+  return {.out = args.out,
+          .q = args.q,
+          .k = {},
+          .v = {},
+          .offsets = args.offsets,
+          .shape = args.shape,
+          .sinks = args.sinks};
+}
+
+void check_sinks(const AttentionForward& args) {
+  check_optional(attention_forward, "sinks", args.sinks, {args.q.dim(1)});
+}
+
+void add_sink_gradients(const AttentionBackward& args, const Tensor& delta) {
+  if (!args.dsinks) return;
+  parallel_for(args.q.dim(1), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; ++h) {
+      const double sink = args.sinks.ptr<float>()[h];
+      double sum = 0;
+      for (int64_t t = 0; t < args.q.dim(0); ++t)
+        sum -= std::exp(sink - args.lse.row<float>(t)[h]) * delta.row<float>(t)[h];
+      args.dsinks.ptr<float>()[h] += static_cast<float>(sum);
+    }
+  });
 }
 
 }  // namespace hone

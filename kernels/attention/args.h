@@ -2,6 +2,7 @@
 // Shared by the CPU bodies of attention: the place of a sequence's keys and values, packed or paged, and the checks of
 // the arguments.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/attention/attention.h"
 
@@ -55,7 +56,17 @@ KeySource paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const
 // Converts an fp8 cache to f32, in scratch memory of the caller's scope: only the blocks of the call's sequences, after
 // a check of the block table. Another cache is returned as it is.
 PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t sequences);
-void check_gradients(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& q,
-                     const Tensor& k);
+void check_gradients(const AttentionBackward& args);
+// What a paged call has in common with a packed one: all but keys, values and lse.
+AttentionForward queries_of(const AttentionPaged& args);
+// Throws Error unless the sinks are empty or one per head.
+void check_sinks(const AttentionForward& args);
+// The sink of a head; -infinity if there is none.
+inline float sink_of(const Tensor& sinks, int64_t head) {
+  return sinks ? sinks.ptr<float>()[head] : -std::numeric_limits<float>::infinity();
+}
+// Adds the gradient of the sinks: -exp(sink - lse) * (dout . out), summed over the tokens in ascending order, in f64.
+// delta [T, H] f32 holds dout . out.
+void add_sink_gradients(const AttentionBackward& args, const Tensor& delta);
 
 }  // namespace hone

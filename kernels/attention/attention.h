@@ -5,6 +5,9 @@
 // Row-invariant: keys are taken in tiles of one fixed size aligned to position 0 of the sequence, and partial results
 // are rescaled in ascending order. With a sliding window, tiles outside of it are skipped and tiles at its edge are
 // masked. A query's output does not depend on the other queries of the call, nor on packed or paged keys.
+//
+// Attention sinks (gpt-oss): a head may have a logit that joins the softmax as one more key without a value, whatever
+// the window. It only enlarges the denominator: the log-sum-exp then includes it.
 #include "kernels/op.h"
 
 namespace hone {
@@ -24,9 +27,10 @@ struct AttentionForward {
   Tensor q, k, v;  // [T, H, d], [T, Hk, d], [T, Hk, d]; rows may have gaps
   Tensor offsets;  // [S + 1] i32: sequence s is tokens offsets[s] to offsets[s + 1]; sequences may be empty
   AttentionShape shape;
-  static constexpr auto access =
-      op_access(written(&AttentionForward::out, &AttentionForward::lse),
-                read(&AttentionForward::q, &AttentionForward::k, &AttentionForward::v, &AttentionForward::offsets));
+  Tensor sinks{};  // [H] f32 or as q: logit of the head's attention sink; or empty
+  static constexpr auto access = op_access(written(&AttentionForward::out, &AttentionForward::lse),
+                                           read(&AttentionForward::q, &AttentionForward::k, &AttentionForward::v,
+                                                &AttentionForward::offsets, &AttentionForward::sinks));
 };
 inline constinit Op<AttentionForward> attention_forward{"attention_forward"};
 
@@ -36,10 +40,13 @@ struct AttentionBackward {
   Tensor out, lse;    // of attention_forward
   Tensor q, k, v, offsets;
   AttentionShape shape;
-  static constexpr auto access =
-      op_access(written(&AttentionBackward::dq, &AttentionBackward::dk, &AttentionBackward::dv),
-                read(&AttentionBackward::dout, &AttentionBackward::out, &AttentionBackward::lse, &AttentionBackward::q,
-                     &AttentionBackward::k, &AttentionBackward::v, &AttentionBackward::offsets));
+  Tensor sinks{};   // of attention_forward
+  Tensor dsinks{};  // [H] f32, added; or empty. Each element gets one addition (kernels/adds_once.h)
+  static constexpr auto access = op_access(
+      written(&AttentionBackward::dq, &AttentionBackward::dk, &AttentionBackward::dv),
+      added_once(&AttentionBackward::dsinks),
+      read(&AttentionBackward::dout, &AttentionBackward::out, &AttentionBackward::lse, &AttentionBackward::q,
+           &AttentionBackward::k, &AttentionBackward::v, &AttentionBackward::offsets, &AttentionBackward::sinks));
 };
 inline constinit Op<AttentionBackward> attention_backward{"attention_backward"};
 
@@ -65,8 +72,9 @@ struct AttentionPaged {
   PagedKv cache;
   Tensor offsets;  // [S + 1] i32
   AttentionShape shape;
+  Tensor sinks{};  // [H] f32 or as q: logit of the head's attention sink; or empty
   static constexpr auto access = op_access(written(&AttentionPaged::out), parts(&AttentionPaged::cache),
-                                           read(&AttentionPaged::q, &AttentionPaged::offsets));
+                                           read(&AttentionPaged::q, &AttentionPaged::offsets, &AttentionPaged::sinks));
 };
 inline constinit Op<AttentionPaged> attention_paged{"attention_paged"};
 

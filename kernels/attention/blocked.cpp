@@ -14,7 +14,7 @@ namespace hone {
 // Queries [first_query, first_query + num_queries) of a call. The first is at `position`. Each has `group` heads,
 // starting with `first_head`.
 struct AttentionTile {
-  Tensor out, lse, q;
+  Tensor out, lse, q, sinks;
   KeyRows keys;
   int64_t first_query, num_queries, position, first_head, group;
   float scale;
@@ -69,6 +69,17 @@ HWY_INLINE void add_values(float* sums, int64_t columns, const float* weights, c
                spans[i].last, columns, true);
 }
 
+// What the sums of a row are divided by, and its log-sum-exp. A sink joins the total under the larger maximum.
+struct RowEnd {
+  float divisor, lse;
+};
+inline RowEnd end_of_row(float top, float total, float sink) {
+  const float highest = std::max(top, sink);
+  const double of_keys = std::exp(double{top} - highest),
+               sum = double{total} * of_keys + std::exp(double{sink} - highest);
+  return {static_cast<float>(sum / of_keys), highest + static_cast<float>(std::log(sum))};
+}
+
 void attend_tile(const AttentionTile& tile, float* scratch) {
   const int64_t dim = tile.q.dim(2), columns = padded(dim), rows = tile.num_queries * tile.group,
                 last_position = tile.position + tile.num_queries - 1;
@@ -115,11 +126,11 @@ void attend_tile(const AttentionTile& tile, float* scratch) {
     }
   }
   for (int64_t r = 0; r < rows; ++r) {
+    const int64_t head = tile.first_head + r % tile.group;
+    const RowEnd end = end_of_row(tops[r], totals[r], sink_of(tile.sinks, head));
     float* out = row_of(tile.out, r);
-    for (int64_t i = 0; i < dim; ++i) out[i] = sums[r * columns + i] / totals[r];
-    if (tile.lse)
-      tile.lse.row<float>(tile.first_query + r / tile.group)[tile.first_head + r % tile.group] =
-          tops[r] + static_cast<float>(std::log(double{totals[r]}));
+    for (int64_t i = 0; i < dim; ++i) out[i] = sums[r * columns + i] / end.divisor;
+    if (tile.lse) tile.lse.row<float>(tile.first_query + r / tile.group)[head] = end.lse;
   }
 }
 
@@ -134,8 +145,10 @@ namespace {
 
 HWY_EXPORT(attend_tile);
 
-void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySource& all, Tensor offsets,
-                const AttentionShape& shape) {
+// Reads the keys of `all`, not those of `args`.
+void attend_all(Context& context, const AttentionForward& args, const KeySource& all) {
+  check_sinks(args);
+  const Tensor &q = args.q, &offsets = args.offsets;
   const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads;
   const int64_t queries =
       std::max<int64_t>(1, 128 / group);  // queries per tile: about 128 rows share the packing of a block's keys
@@ -153,32 +166,30 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySou
     const int64_t s = std::upper_bound(tiles, tiles + sequences + 1, tile) - tiles - 1,
                   first = at[s] + (tile - tiles[s]) * queries;
     HWY_DYNAMIC_DISPATCH(attend_tile)
-    ({.out = out,
-      .lse = lse,
+    ({.out = args.out,
+      .lse = args.lse,
       .q = q,
+      .sinks = args.sinks,
       .keys = all.rows(s, kv_head),
       .first_query = first,
       .num_queries = std::min<int64_t>(queries, at[s + 1] - first),
       .position = all.position(s, first),
       .first_head = kv_head * group,
       .group = group,
-      .scale = shape.scale,
-      .window = shape.window},
+      .scale = args.shape.scale,
+      .window = args.shape.window},
      scratch);
   });
 }
 
 void forward(Context& context, const AttentionForward& args) {
-  attend_all(context, args.out, args.lse, args.q,
-             packed_keys(attention_forward, args.out, args.lse, args.q, args.k, args.v, args.offsets), args.offsets,
-             args.shape);
+  attend_all(context, args, packed_keys(attention_forward, args.out, args.lse, args.q, args.k, args.v, args.offsets));
 }
 
 void paged(Context& context, const AttentionPaged& args) {
   const ScratchScope scope(context);
   const PagedKv kv = in_f32(context, attention_paged, args.cache, args.offsets.dim(0) - 1);
-  attend_all(context, args.out, {}, args.q, paged_keys(attention_paged, args.out, args.q, kv, args.offsets),
-             args.offsets, args.shape);
+  attend_all(context, queries_of(args), paged_keys(attention_paged, args.out, args.q, kv, args.offsets));
 }
 
 bool forward_supports(const AttentionForward& args) { return args.q.dim(2) <= 256 && args.shape.softcap == 0; }

@@ -22,7 +22,22 @@ struct AttentionCall {
   int tokens, sequences, kv_heads, group, dim, window, block_size, block_shift;  // block_shift: log2(block_size), or -1
   float scale, c;
   float cap_in, cap_out;  // soft-cap: q . k becomes cap_out * tanh(q . k * cap_in); cap_in = 0: none
+  const void* sinks;      // [heads] f32 or bf16; or nullptr
+  bool sinks_bf16;
 };
+
+template <class T>
+__device__ inline float sink_of(const AttentionCall<T>& call, int head) {
+  return call.sinks_bf16 ? to_f32(static_cast<const __nv_bfloat16*>(call.sinks)[head])
+                         : static_cast<const float*>(call.sinks)[head];
+}
+
+// The end of a row of `head`, from the m and l of all its keys (numerics.cuh). All kernels call it, so that the sinks
+// have the same bits in all.
+template <class T>
+__device__ inline RowEnd end_of_row(const AttentionCall<T>& call, int head, float m, float l) {
+  return call.sinks ? end_with_sink(m, l, sink_of(call, head), call.scale) : end_of_keys(m, l, call.scale);
+}
 
 // A sequence's tokens of the call are [begin, begin + tokens); the first is at `position`. The sequence has `length`
 // keys.
@@ -84,6 +99,7 @@ AttentionCall<T> call_of(const OpBase& op, const AttentionForward& args, std::op
   check_shape(op, "k", args.k, {args.k.dim(0), kv_heads, dim}, keys.value_or(args.q.dtype));
   check_shape(op, "v", args.v, {args.k.dim(0), kv_heads, dim}, keys.value_or(args.q.dtype));
   check_optional(op, "lse", args.lse, {tokens, heads});
+  check_optional(op, "sinks", args.sinks, {heads}, args.sinks.dtype == DType::f32 ? DType::f32 : args.q.dtype);
   check_shape(op, "offsets", args.offsets, {args.offsets.dim(0)}, DType::i32);
   HONE_CHECK(args.offsets.dim(0) > 0 && tokens * heads < int64_t{1} << 30 && args.k.dim(0) < int64_t{1} << 31,
              op.name(), ": ", tokens, " tokens of ", heads, " heads, ", args.k.dim(0), " keys and ",
@@ -113,6 +129,8 @@ AttentionCall<T> call_of(const OpBase& op, const AttentionForward& args, std::op
     call.cap_in = args.shape.scale / args.shape.softcap;
     call.cap_out = args.shape.softcap / args.shape.scale;
   }
+  call.sinks = args.sinks ? args.sinks.data : nullptr;
+  call.sinks_bf16 = args.sinks.dtype == DType::bf16;
   return call;
 }
 
@@ -126,6 +144,7 @@ AttentionCall<T> paged_call_of(const OpBase& op, const AttentionPaged& args, std
   packed.v = cache.v;
   packed.offsets = args.offsets;
   packed.shape = args.shape;
+  packed.sinks = args.sinks;
   AttentionCall<T> call = call_of<T>(op, packed, keys);
   check_shape(op, "block_table", cache.block_table, {call.sequences, cache.block_table.dim(1)}, DType::i32);
   check_shape(op, "lengths", cache.lengths, {call.sequences}, DType::i32);

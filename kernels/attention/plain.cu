@@ -161,11 +161,12 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   for (int i = 0; i < sums; ++i) {
     const int r = (thread + i * threads) / D, row = tile.first_row + r, d = (thread + i * threads) % D;
     if (row < tile_end && d < call.dim)
-      call.out[token(row) * call.out_stride + head(row) * call.dim + d] = T(o[i] * reciprocal(l[r]));
+      call.out[token(row) * call.out_stride + head(row) * call.dim + d] =
+          T(o[i] * end_of_row(call, head(row), m[r], l[r]).inverse);
   }
   const int row = tile.first_row + thread;
   if (call.lse && thread < rows && row < tile_end)
-    call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
+    call.lse[token(row) * call.lse_stride + head(row)] = end_of_row(call, head(row), m[thread], l[thread]).lse;
 }
 
 template <class T>

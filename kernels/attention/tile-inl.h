@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/attention/args.h"
+#include "kernels/attention/key_tile.h"
 #include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/row-inl.h"
 
@@ -21,6 +22,7 @@ using Lanes = RowTag;
 using Vector = RowVector;
 constexpr int64_t lanes = row_lanes;
 constexpr int64_t block_keys = 64;
+static_assert(max_key_tile % block_keys == 0);
 // Vector registers per row of the small product; its accumulators are 4 rows of them.
 constexpr int wide = lanes >= 16 ? 4 : 2;
 

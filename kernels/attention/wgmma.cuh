@@ -1,5 +1,5 @@
 #pragma once
-// Hopper instructions of attention beyond hopper.cuh: rings of pipeline stages, TMA boxes within a head, and wgmma
+// Hopper instructions of attention beyond hopper.cuh: rings of pipeline stages and wgmma
 // variants with operands in registers or MN-major. Accumulators and swizzle: hopper.cuh.
 #include "kernels/cuda/hopper.cuh"
 
@@ -10,6 +10,7 @@ using hone::uniform;
 using hopper::Barrier;
 using hopper::fence_async_proxy;
 using hopper::fence_mbarrier_init;
+using hopper::further;
 using hopper::griddep_launch_dependents;
 using hopper::griddep_wait;
 using hopper::pack_bf16;
@@ -17,20 +18,13 @@ using hopper::prefetch_tensor_map;
 using hopper::setmaxnreg_dec;
 using hopper::setmaxnreg_inc;
 using hopper::shared_address;
+using hopper::smem_descriptor;
+using hopper::tma_load;
 using hopper::wgmma_commit;
 using hopper::wgmma_fence;
 using hopper::wgmma_fence_registers;
 using hopper::wgmma_ss;
 using hopper::wgmma_wait;
-
-// TMA load of the box at (token, head, column) of a tensor [tokens, heads, dim]. Its bytes count at the barrier.
-__device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
-          "r"(shared_address(to)),
-      "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(head), "r"(token)
-      : "memory");
-}
 
 // Named barriers. Id 0 is that of __syncthreads().
 __device__ inline void named_sync(int id, int threads) {
@@ -38,19 +32,6 @@ __device__ inline void named_sync(int id, int threads) {
 }
 __device__ inline void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-// wgmma descriptor of a tile with the 128-byte swizzle (hopper.cuh). leading: bytes between adjacent tiles of 64
-// columns if columns are the operand's outer dimension; unused otherwise.
-__device__ inline uint64_t smem_descriptor(uint32_t tile, uint32_t leading = 16) {
-  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{leading >> 4} << 16 | (tile >> 4 & 0x3fff);
-}
-__device__ inline uint64_t smem_descriptor(const void* tile, uint32_t leading = 16) {
-  return smem_descriptor(shared_address(tile), leading);
-}
-// The descriptor `bytes` further into the tile.
-__device__ inline uint64_t further(uint64_t descriptor, uint32_t bytes) {
-  return (descriptor & 0xffffffff00000000) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));
 }
 
 template <int N>

@@ -78,6 +78,14 @@ __device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barri
       "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(row)
       : "memory");
 }
+// The same for a tensor of three dimensions; coordinates from the innermost dimension outward.
+__device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int first, int second, int third) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
+          "r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(&barrier.word)), "r"(first), "r"(second), "r"(third)
+      : "memory");
+}
 // TMA load to the same address of every thread block in `mask`; the bytes count at the barrier of each.
 __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row,
                                           uint16_t mask) {
@@ -91,6 +99,11 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, Barr
 __device__ inline void tma_store(const CUtensorMap& map, const void* from, int column, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(shared_address(from)), "r"(column), "r"(row)
+               : "memory");
+}
+__device__ inline void tma_store(const CUtensorMap& map, const void* from, int first, int second, int third) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(first), "r"(second), "r"(third)
                : "memory");
 }
 __device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -111,9 +124,17 @@ __device__ inline void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// wgmma descriptor of a K-major tile with the 128-byte swizzle (see above).
-__device__ inline uint64_t smem_descriptor(const void* tile) {
-  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | (shared_address(tile) >> 4 & 0x3fff);
+// wgmma descriptor of a tile with the 128-byte swizzle (see above). leading: bytes between adjacent tiles of 64 columns
+// if columns are the operand's outer dimension (MN-major); unused otherwise.
+__device__ inline uint64_t smem_descriptor(uint32_t tile, uint32_t leading = 16) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{leading >> 4} << 16 | (tile >> 4 & 0x3fff);
+}
+__device__ inline uint64_t smem_descriptor(const void* tile, uint32_t leading = 16) {
+  return smem_descriptor(shared_address(tile), leading);
+}
+// The descriptor `bytes` further into the tile.
+__device__ inline uint64_t further(uint64_t descriptor, uint32_t bytes) {
+  return (descriptor & 0xffffffff00000000) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));
 }
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -129,6 +150,8 @@ __device__ inline void wgmma_fence_registers(float (&x)[N]) {
 }
 
 // d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T, both in shared memory; N / 2 accumulator registers a thread.
+// Operands are K-major. The widths 128 and 192 also take MN-major ones (rows of K contiguous along the other
+// dimension).
 #define HONE_R8(i)                                                                                            \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -158,15 +181,17 @@ __device__ inline void wgmma_ss(float (&d)[32], uint64_t a, uint64_t b, bool add
       : HONE_R32(0)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
+template <bool a_mn_major = false, bool b_mn_major = false>
 __device__ inline void wgmma_ss(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
       "30,%31,%32,%33,%34,%35,%36,%37,"
       "%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-      "}, %64, %65, p, 1, 1, 0, 0;\n}"
+      "}, %64, %65, p, 1, 1, %67, %68;\n}"
       : HONE_R32(0), HONE_R32(32)
-      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(static_cast<int>(a_mn_major)),
+        "n"(static_cast<int>(b_mn_major)));
 }
 __device__ inline void wgmma_ss(float (&d)[80], uint64_t a, uint64_t b, bool add) {
   asm volatile(
@@ -180,6 +205,7 @@ __device__ inline void wgmma_ss(float (&d)[80], uint64_t a, uint64_t b, bool add
       : HONE_R32(0), HONE_R32(32), HONE_R8(64), HONE_R8(72)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
+template <bool a_mn_major = false, bool b_mn_major = false>
 __device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
@@ -188,9 +214,10 @@ __device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add
       "%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,"
       "%66,%67,%68,%69,%70,%71,%72,%"
       "73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
-      "}, %96, %97, p, 1, 1, 0, 0;\n}"
+      "}, %96, %97, p, 1, 1, %99, %100;\n}"
       : HONE_R32(0), HONE_R32(32), HONE_R32(64)
-      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(static_cast<int>(a_mn_major)),
+        "n"(static_cast<int>(b_mn_major)));
 }
 #undef HONE_R32
 #undef HONE_R8

@@ -16,8 +16,8 @@ inline bool tma_compatible_u8(const Tensor& x) {
   return x.dtype == DType::u8 && x.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
-// Encodes a map with boxes of `rows` rows and 64 columns. The swizzle is as wide as a box row: 128 bytes for bf16, 64
-// for bytes. Elements outside the tensor read as zero and are not written. Sizes and strides are given from the
+// Encodes a map with boxes of `rows` rows and 64 columns, 32 for f32. The swizzle is as wide as a box row: 128 bytes,
+// 64 for bytes (u8). Elements outside the tensor read as zero and are not written. Sizes and strides are given from the
 // innermost dimension outward. A box has one index of every middle dimension. The driver function comes from
 // cudaGetDriverEntryPointByVersion, so the program does not link the driver.
 template <size_t Rank>
@@ -39,13 +39,15 @@ CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const c
   }();
   cuuint32_t box[Rank], steps[Rank];
   for (size_t i = 0; i < Rank; ++i) {
-    box[i] = i == 0 ? 64 : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1;
+    box[i] = i == 0 ? (x.dtype == DType::f32 ? 32 : 64) : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1;
     steps[i] = 1;
   }
   CUtensorMap map;
   const bool bytes = x.dtype == DType::u8;
-  const CUresult code = encode(&map, bytes ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, Rank,
-                               x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  const CUtensorMapDataType type = bytes                   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : x.dtype == DType::f32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                                                           : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const CUresult code = encode(&map, type, Rank, x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                bytes ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   HONE_CHECK(code == CUDA_SUCCESS, "cuda: no tensor map of [", x.dim(0), ", ", x.row_size(), "] with row stride ",
@@ -63,6 +65,14 @@ inline CUtensorMap map_of_heads(const Tensor& x, int rows) {
   return encode_map<3>(
       x, {static_cast<cuuint64_t>(x.dim(2)), static_cast<cuuint64_t>(x.dim(1)), static_cast<cuuint64_t>(x.dim(0))},
       {static_cast<cuuint64_t>(x.dim(2)) * 2, static_cast<cuuint64_t>(x.row_stride) * 2}, rows);
+}
+// Map of matrices [matrices, rows, columns], bf16 or f32; a box lies within one matrix. Coordinates: column, matrix,
+// row.
+inline CUtensorMap map_of_matrices(const Tensor& x, int rows) {
+  const cuuint64_t width = size_of(x.dtype);
+  return encode_map<3>(
+      x, {static_cast<cuuint64_t>(x.dim(2)), static_cast<cuuint64_t>(x.dim(0)), static_cast<cuuint64_t>(x.dim(1))},
+      {static_cast<cuuint64_t>(x.row_stride) * width, static_cast<cuuint64_t>(x.dim(2)) * width}, rows);
 }
 
 }  // namespace hone

@@ -160,8 +160,9 @@ inline bool fuses_heads(const QkvRopeCache& args) {
   const QkvProjection& to = args.to;
   const int64_t dim = to.shape.head_dim;
   return fuses(args.x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim &&
-         to.cos_sin.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 &&
-         has_aligned_rows(to.q) && has_aligned_rows(to.cache.k) && has_aligned_rows(to.cache.v);
+         !to.shape.interleaved && to.cos_sin.row_stride % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 && has_aligned_rows(to.q) &&
+         has_aligned_rows(to.cache.k) && has_aligned_rows(to.cache.v);
 }
 
 inline void check_product(const OpBase& op, const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product,

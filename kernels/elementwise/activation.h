@@ -6,7 +6,8 @@ namespace hone {
 
 enum class Activation : uint8_t {
   silu,       // x sigmoid(x): SwiGLU if gated
-  gelu_tanh,  // GELU (Hendrycks and Gimpel 2016), tanh form: Hugging Face's gelu_new and gelu_pytorch_tanh; GeGLU
+  gelu_tanh,  // GELU (Hendrycks and Gimpel 2016), tanh form: Hugging Face's gelu_new, gelu_fast and gelu_pytorch_tanh;
+              // GeGLU
   gelu,       // GELU with erf
   relu,       // ReGLU if gated
   relu2,      // relu(x)^2 (So et al. 2021)

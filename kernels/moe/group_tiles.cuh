@@ -19,12 +19,17 @@ inline int64_t most_group_tiles(int64_t rows, int64_t num_experts, int64_t heigh
   return rows / height + std::min(rows, num_experts + 1);
 }
 
+// Where a search begins: for numbers that rise from call to call.
+struct GroupCursor {
+  int first = 0, before = 0;  // first expert that the lanes look at; tiles of the experts before it
+};
+
 // The tile with this number. All lanes of a warp call it and get the same. A lane looks at one expert at a time.
-__device__ inline GroupTile find_group_tile(const int32_t* offsets, int num_experts, int rows, int height, int number) {
+__device__ inline GroupTile find_group_tile(const int32_t* offsets, int num_experts, int rows, int height, int number,
+                                            GroupCursor& cursor) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  int before = 0;  // tiles of earlier experts
-  for (int first = 0; first <= num_experts; first += 32) {
-    const int e = first + lane;
+  for (; cursor.first <= num_experts; cursor.first += 32) {
+    const int e = cursor.first + lane;
     const int begin = e <= num_experts ? offsets[e] : rows, end = e < num_experts ? offsets[e + 1] : rows,
               own = (end - begin + height - 1) / height;
     int sum = own;
@@ -33,16 +38,20 @@ __device__ inline GroupTile find_group_tile(const int32_t* offsets, int num_expe
       const int other = __shfl_up_sync(0xffffffffu, sum, step);
       if (lane >= step) sum += other;
     }
-    const int tile = number - (before + sum - own);
+    const int tile = number - (cursor.before + sum - own);
     const unsigned found = __ballot_sync(0xffffffffu, tile >= 0 && tile < own);
     if (found) {
       const int owner = __ffs(found) - 1;
-      return {first + owner, __shfl_sync(0xffffffffu, begin + tile * height, owner),
+      return {cursor.first + owner, __shfl_sync(0xffffffffu, begin + tile * height, owner),
               __shfl_sync(0xffffffffu, end, owner)};
     }
-    before += __shfl_sync(0xffffffffu, sum, 31);
+    cursor.before += __shfl_sync(0xffffffffu, sum, 31);
   }
   return {-1, 0, 0};
+}
+__device__ inline GroupTile find_group_tile(const int32_t* offsets, int num_experts, int rows, int height, int number) {
+  GroupCursor cursor;
+  return find_group_tile(offsets, num_experts, rows, height, number, cursor);
 }
 
 // Writes zeros to rows [row, min(row + height, end)) and columns [column, min(column + width, N)) of y.

@@ -13,12 +13,14 @@ namespace {
 
 constexpr int64_t tokens_per_piece = 16;
 
-// Rotates pairs (i, i + half) by +angle, or by -angle (the transpose, for backward).
-void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
+// Rotates pairs by +angle, or by -angle (the transpose, for backward).
+void rotate(float* x, const float* cos_sin, const QkvShape& shape, float sign) {
+  const int64_t half = shape.rotary_dim / 2, step = shape.interleaved ? 2 : 1, partner = shape.interleaved ? 1 : half;
   for (int64_t i = 0; i < half; ++i) {
-    const float a = x[i], b = x[i + half], c = cos_sin[i], s = sign * cos_sin[i + half];
-    x[i] = a * c - b * s;
-    x[i + half] = b * c + a * s;
+    float *first = x + i * step, *second = first + partner;
+    const float a = *first, b = *second, c = cos_sin[i], s = sign * cos_sin[i + half];
+    *first = a * c - b * s;
+    *second = b * c + a * s;
   }
 }
 
@@ -34,7 +36,8 @@ void store(const Tensor& to, const Tensor& scale, int64_t slot, const float* fro
 
 void forward(Context&, const QkvForward& args) {
   const int64_t tokens = args.qkv.dim(0), heads = args.shape.num_heads, kv_heads = args.shape.num_kv_heads,
-                dim = args.shape.head_dim, half = args.shape.rotary_dim / 2;
+                dim = args.shape.head_dim;
+  const bool rotates = args.shape.rotary_dim > 0;
   check_qkv_forward(args, DType::f32);
   parallel_for(tokens, tokens_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
@@ -52,7 +55,7 @@ void forward(Context&, const QkvForward& args) {
           for (int64_t i = 0; i < dim; ++i) out[i] = in[i] * scale * (weight[i] + args.shape.norm_offset);
           if (args.rstd) args.rstd.row<float>(t)[h] = scale;
         }
-        if (half) rotate(out, args.cos_sin.row<float>(args.positions.ptr<int32_t>()[t]), half, 1.0f);
+        if (rotates) rotate(out, args.cos_sin.row<float>(args.positions.ptr<int32_t>()[t]), args.shape, 1.0f);
       }
       if (args.cache.k) {
         const int64_t slot = args.cache.slots.ptr<int32_t>()[t];
@@ -75,10 +78,11 @@ void norm_gradient(float* grad, const float* x, const float* weight, float offse
 
 void backward(Context& context, const QkvBackward& args) {
   const int64_t tokens = args.qkv.dim(0), heads = args.shape.num_heads, kv_heads = args.shape.num_kv_heads,
-                dim = args.shape.head_dim, half = args.shape.rotary_dim / 2;
+                dim = args.shape.head_dim;
+  const bool rotates = args.shape.rotary_dim > 0;
   check_qkv_backward(args, DType::f32);
   const int64_t pieces = (tokens + tokens_per_piece - 1) / tokens_per_piece;
-  const bool weights = args.q_norm && args.dq_norm && args.dk_norm;
+  const bool weights = args.q_norm && args.dq_norm && (args.dk_norm || kv_heads == 0);
   const ScratchScope scope(context);
   // Weight gradients of the norms per range of tokens; added in ascending order below.
   const Tensor partial = weights ? context.scratch().take(DType::f32, {pieces, 2 * dim}) : Tensor();
@@ -90,7 +94,7 @@ void backward(Context& context, const QkvBackward& args) {
         const float* x = args.qkv.row<float>(t) + h * dim;
         float* out = args.dqkv.row<float>(t) + h * dim;
         std::copy_n(is_query ? args.dq.row<float>(t) + h * dim : args.dk.row<float>(t) + (h - heads) * dim, dim, out);
-        if (half) rotate(out, args.cos_sin.row<float>(args.positions.ptr<int32_t>()[t]), half, -1.0f);
+        if (rotates) rotate(out, args.cos_sin.row<float>(args.positions.ptr<int32_t>()[t]), args.shape, -1.0f);
         if (!args.q_norm) continue;
         const float scale = args.rstd.row<float>(t)[h];
         if (weights) {
@@ -104,7 +108,7 @@ void backward(Context& context, const QkvBackward& args) {
   for (int64_t p = 0; p < pieces; ++p)
     for (int64_t i = 0; i < dim; ++i) {
       args.dq_norm.ptr<float>()[i] += partial.row<float>(p)[i];
-      args.dk_norm.ptr<float>()[i] += partial.row<float>(p)[dim + i];
+      if (kv_heads > 0) args.dk_norm.ptr<float>()[i] += partial.row<float>(p)[dim + i];
     }
 }
 

@@ -74,9 +74,10 @@ __device__ void encode_head(uint8_t* to, const HeadPart<P, N>& from, float scale
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int item = lane + n * layout.lanes;
-    if (item < layout.items) encode_item<P>(to + layout.element<P>(item), from[n][0], scale, layout.packed);
-    if (layout.is_pair(item))
-      encode_item<P>(to + layout.element<P>(item) + layout.half, from[n][1], scale, layout.packed);
+    const StoredItem<P> stored(from[n], layout, layout.is_pair(item));
+    uint8_t* const at = to + layout.element<P>(item);
+    if (item < layout.items) encode_item<P>(at, stored.first, scale, layout.packed);
+    if (layout.is_pair(item)) encode_item<P>(at + layout.second<P>(), stored.second, scale, layout.packed);
   }
 }
 
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
     const bool here = inside && r < chunk.count;
     const int h = chunk.first + r;
     HeadPart<P, N> x;
-    convert<P, N>(x, stored[r]);
+    convert<P, N>(x, stored[r], layout, lane);
     // Head norm.
     if (a.q_norm && !chunk.is_value) {
       float squares = 0;
@@ -119,7 +120,8 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
         for (int i = 0; i < P; ++i) squares = fmaf(x[n][0][i], x[n][0][i], fmaf(x[n][1][i], x[n][1][i], squares));
       const float scale = 1 / sqrtf(head_sum(squares, layout.lanes) / static_cast<float>(layout.dim) + a.eps);
       HeadPart<P, N> weight;
-      convert<P, N>(weight, load_head<P, N>(chunk.is_query ? a.q_norm : a.k_norm, layout, lane, true));
+      const auto stored_weight = load_head<P, N>(chunk.is_query ? a.q_norm : a.k_norm, layout, lane, true);
+      convert<P, N>(weight, stored_weight, layout, lane);
       scale_head<P, N>(x, scale, weight, a.norm_offset);
       if (a.rstd && lane == 0 && here) a.rstd[t * a.rstd_stride + chunk.column + r] = scale;
     }

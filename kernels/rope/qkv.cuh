@@ -1,7 +1,7 @@
 #pragma once
 // How lanes hold heads in qkv_forward and qkv_backward on a GPU. A head is spread over adjacent lanes in items of P
-// elements. An item of the rotated part also holds its partners, half a rotary_dim further. Dtypes and dimensions alone
-// decide the layout, and so the bits.
+// elements. An item of the rotated part also holds its partners: half a rotary_dim further, or every other one of 2 P
+// adjacent elements if pairs are interleaved. Dtypes and dimensions alone decide the layout, and so the bits.
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/rope/qkv.h"
 
@@ -12,13 +12,20 @@ struct HeadLayout {
   int pairs = 0, items = 0;      // items of the rotated part; items of the head
   int lanes = 1, lane_bits = 0;  // lanes per head, a power of two
   bool packed = false;           // items can be moved as 16-byte vectors
+  bool interleaved = false;      // pairs are (2i, 2i + 1)
   __device__ int lane() const { return static_cast<int>(threadIdx.x) & (lanes - 1); }
   __device__ int group() const { return static_cast<int>(threadIdx.x) >> lane_bits; }
   __host__ __device__ int groups() const;  // lane groups per block
   __device__ bool is_pair(int item) const { return item < pairs; }
   template <int P>
   __device__ int element(int item) const {
-    return item < pairs ? item * P : 2 * half + (item - pairs) * P;
+    if (item >= pairs) return 2 * half + (item - pairs) * P;
+    return interleaved ? 2 * item * P : item * P;
+  }
+  // From the first vector of an item of the rotated part to the second.
+  template <int P>
+  __device__ int second() const {
+    return interleaved ? P : half;
   }
 };
 
@@ -63,26 +70,75 @@ __device__ inline StoredPart<T, P, N> load_head(const T* from, const HeadLayout&
     const int item = lane + n * layout.lanes;
     const T* const first = from + layout.element<P>(item);
     if (inside && item < layout.items) out.item[n][0] = load_item<T, P>(first, layout.packed);
-    if (inside && layout.is_pair(item)) out.item[n][1] = load_item<T, P>(first + layout.half, layout.packed);
+    if (inside && layout.is_pair(item)) out.item[n][1] = load_item<T, P>(first + layout.second<P>(), layout.packed);
   }
   return out;
 }
-template <int P, int N, class T>
-__device__ inline void convert(HeadPart<P, N>& to, const StoredPart<T, P, N>& from) {
+// Between two vectors as stored and the first elements and partners of pairs. Nothing to do unless the item has
+// interleaved pairs.
+template <int P>
+__device__ inline void split_pairs(float (&first)[P], float (&second)[P]) {
+  float all[2 * P];
 #pragma unroll
-  for (int n = 0; n < N; ++n)
+  for (int i = 0; i < P; ++i) {
+    all[i] = first[i];
+    all[P + i] = second[i];
+  }
+#pragma unroll
+  for (int i = 0; i < P; ++i) {
+    first[i] = all[2 * i];
+    second[i] = all[2 * i + 1];
+  }
+}
+template <int P>
+__device__ inline void join_pairs(float (&first)[P], float (&second)[P]) {
+  float all[2 * P];
+#pragma unroll
+  for (int i = 0; i < P; ++i) {
+    all[2 * i] = first[i];
+    all[2 * i + 1] = second[i];
+  }
+#pragma unroll
+  for (int i = 0; i < P; ++i) {
+    first[i] = all[i];
+    second[i] = all[P + i];
+  }
+}
+
+template <int P, int N, class T>
+__device__ inline void convert(HeadPart<P, N>& to, const StoredPart<T, P, N>& from, const HeadLayout& layout,
+                               int lane) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
 #pragma unroll
     for (int side = 0; side < 2; ++side)
 #pragma unroll
       for (int i = 0; i < P; ++i) to[n][side][i] = to_f32(from.item[n][side].value[i]);
+    if (P > 1 && layout.interleaved && layout.is_pair(lane + n * layout.lanes)) split_pairs(to[n][0], to[n][1]);
+  }
 }
+// A copy of one item as it is stored.
+template <int P>
+struct StoredItem {
+  float first[P], second[P];
+  __device__ StoredItem(const float (&item)[2][P], const HeadLayout& layout, bool is_pair) {
+#pragma unroll
+    for (int i = 0; i < P; ++i) {
+      first[i] = item[0][i];
+      second[i] = item[1][i];
+    }
+    if (P > 1 && layout.interleaved && is_pair) join_pairs(first, second);
+  }
+};
 template <int P, int N, class T>
 __device__ inline void store_head(T* to, const HeadPart<P, N>& from, const HeadLayout& layout, int lane) {
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int item = lane + n * layout.lanes;
-    if (item < layout.items) store_item<P>(to + layout.element<P>(item), from[n][0], layout.packed);
-    if (layout.is_pair(item)) store_item<P>(to + layout.element<P>(item) + layout.half, from[n][1], layout.packed);
+    const StoredItem<P> stored(from[n], layout, layout.is_pair(item));
+    T* const at = to + layout.element<P>(item);
+    if (item < layout.items) store_item<P>(at, stored.first, layout.packed);
+    if (layout.is_pair(item)) store_item<P>(at + layout.second<P>(), stored.second, layout.packed);
   }
 }
 
@@ -177,6 +233,7 @@ inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) 
   out.dim = static_cast<int>(shape.head_dim);
   out.half = static_cast<int>(shape.rotary_dim / 2);
   out.packed = packed;
+  out.interleaved = shape.interleaved;
   out.pairs = out.half / per_item;
   out.items = out.pairs + (out.dim - 2 * out.half) / per_item;
   while (out.lanes < 32 && out.lanes < out.items) out.lanes = 1 << ++out.lane_bits;

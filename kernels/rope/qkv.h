@@ -1,18 +1,21 @@
 #pragma once
 // From the fused q, k, v projection to the inputs of attention, in one pass: per-head norm of q and k (for families
 // that have it), rotary positions, and the write of k and v into the KV cache (if there is one). T tokens, H heads, Hk
-// KV heads, head dim d.
+// KV heads, head dim d. With Hk = 0 the projection has q alone (a layer that reads another layer's keys and values):
+// k, its norm, its gradient and the cache are empty.
 #include "kernels/op.h"
 
 namespace hone {
 
 struct QkvShape {
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  // Leading dims of a head that rotate, even; 0 = no rotary positions. Dim i is paired with i + rotary_dim / 2.
+  // Leading dims of a head that rotate, even; 0 = no rotary positions. Dim i is paired with i + rotary_dim / 2, or dim
+  // 2i with 2i + 1 if `interleaved`.
   int64_t rotary_dim = 0;
   // Of the per-head norm; norm_offset is added to its weight (kernels/norm/rmsnorm.h). The fused ops of
   // kernels/decoder_layer take no offset.
   float norm_eps = 0, norm_offset = 0;
+  bool interleaved = false;
 };
 
 // One layer of a paged KV cache. A slot is the place of one token: block * block_size + offset. All empty: nothing is
@@ -28,12 +31,12 @@ struct KvWriteTarget {
 
 // v is not copied: attention reads it from qkv.
 struct QkvForward {
-  Tensor q, k;                // [T, H, d], [T, Hk, d], written: normed and rotated
+  Tensor q, k{};              // [T, H, d], [T, Hk, d], written: normed and rotated
   Tensor rstd{};              // [T, H + Hk] f32, written if there are norms; or empty
   Tensor qkv;                 // [T, (H + 2 Hk) * d]: q heads, k heads, v heads
   Tensor positions;           // [T] i32
   Tensor cos_sin;             // [positions, rotary_dim] f32: cosines, then sines, of each position (rope_table())
-  Tensor q_norm{}, k_norm{};  // [d], or both empty
+  Tensor q_norm{}, k_norm{};  // [d], or empty
   QkvShape shape;
   KvWriteTarget cache{};
   // rstd is left alone without norms.
@@ -48,7 +51,7 @@ inline constinit Op<QkvForward> qkv_forward{"qkv_forward"};
 struct QkvBackward {
   Tensor dqkv;                  // [T, (H + 2 Hk) * d]; q and k columns are written, v's belong to attention_backward
   Tensor dq_norm{}, dk_norm{};  // [d] f32, added to; or empty
-  Tensor dq, dk;                // [T, H, d], [T, Hk, d]
+  Tensor dq, dk{};              // [T, H, d], [T, Hk, d]
   Tensor rstd{};                // of qkv_forward, if there are norms
   Tensor qkv, positions, cos_sin;
   Tensor q_norm{}, k_norm{};

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(qkv_threads) rotate_kernel(const Backward<T> a
   for (int r = 0; r < R; ++r) {
     if (r >= chunk.count) break;
     HeadPart<P, N> g;
-    convert<P, N>(g, stored[r]);
+    convert<P, N>(g, stored[r], layout, lane);
     rotate_head<P, N>(g, angles, layout, lane, -1);
     store_head<P, N>(a.dqkv + t * a.dqkv_stride + int64_t{chunk.column + r} * layout.dim, g, layout, lane);
   }
@@ -80,10 +80,10 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
     const auto angles = load_angles<P, N>(a.cos_sin + position * a.cos_sin_stride, layout, lane, turns);
     // Inverse rotation; then the gradient of the norm.
     HeadPart<P, N> g, x, weight;
-    convert<P, N>(g, stored_g);
+    convert<P, N>(g, stored_g, layout, lane);
     if (turns) rotate_head<P, N>(g, angles, layout, lane, -1);
-    convert<P, N>(x, stored_x);
-    convert<P, N>(weight, stored_weight);
+    convert<P, N>(x, stored_x, layout, lane);
+    convert<P, N>(weight, stored_weight, layout, lane);
     // Weight gradient of this lane's elements, and the dot product of the head.
     float dot = 0;
 #pragma unroll
@@ -180,7 +180,7 @@ void backward(Context& context, const QkvBackward& args) {
         a.tokens_per_piece = std::max(least_tokens, (a.tokens - 1) / wanted_pieces + 1);
         const int pieces = (a.tokens - 1) / a.tokens_per_piece + 1;
         const ScratchScope scope(context);
-        const bool weights = args.dq_norm && args.dk_norm;
+        const bool weights = args.dq_norm && (args.dk_norm || a.kv_heads == 0);
         if (weights)
           a.partial =
               numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, args.shape.head_dim}));
@@ -188,7 +188,7 @@ void backward(Context& context, const QkvBackward& args) {
                                    0, cuda_stream(context)>>>(a);
         check_launch(qkv_backward);
         if (!weights) return;
-        const dim3 grid(static_cast<unsigned>((args.shape.head_dim + 31) / 32), 2);
+        const dim3 grid(static_cast<unsigned>((args.shape.head_dim + 31) / 32), a.kv_heads > 0 ? 2 : 1);
         add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(
             numbers<float>(args.dq_norm), numbers<float>(args.dk_norm), a.partial, a.heads * pieces, all_heads * pieces,
             layout.dim);

@@ -14,14 +14,15 @@ void run(Context&, const DecodeAdvance& args) {
   const int64_t S = args.ids.dim(0);
   for (const auto& [name, column] : {std::pair<const char*, Tensor>{"tokens", args.state.tokens},
                                      {"positions", args.state.positions},
-                                     {"slots", args.state.slots},
                                      {"lengths", args.state.lengths},
                                      {"active", args.state.active},
                                      {"ids", args.ids}})
     check_shape(decode_advance, name, column, {S}, DType::i32);
   check_shape(decode_advance, "params", args.state.params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))},
               DType::u8);
-  check_shape(decode_advance, "block_table", args.block_table, {S, args.block_table.dim(1)}, DType::i32);
+  const int64_t K = S > 0 ? args.state.slots.dim(0) / S : 0;
+  check_shape(decode_advance, "slots", args.state.slots, {K * S}, DType::i32);
+  check_shape(decode_advance, "block_table", args.block_table, {K * S, args.block_table.dim(1)}, DType::i32);
   check_shape(decode_advance, "drawn", args.results.drawn, {args.results.drawn.dim(0)}, DType::i32);
   check_shape(decode_advance, "ring", args.results.ring, {args.results.ring.dim(0), args.results.drawn.dim(0)},
               DType::i32);
@@ -33,8 +34,10 @@ void run(Context&, const DecodeAdvance& args) {
     ++args.state.lengths.ptr<int32_t>()[s];
     HONE_CHECK(position / args.block_size < args.block_table.dim(1), "decode_advance: row ", s, " is at position ",
                position, "; its block table holds ", args.block_table.dim(1) * args.block_size, " tokens");
-    args.state.slots.ptr<int32_t>()[s] = static_cast<int32_t>(
-        args.block_table.row<int32_t>(s)[position / args.block_size] * args.block_size + position % args.block_size);
+    for (int64_t row = s; row < K * S; row += S)
+      args.state.slots.ptr<int32_t>()[row] =
+          static_cast<int32_t>(args.block_table.row<int32_t>(row)[position / args.block_size] * args.block_size +
+                               position % args.block_size);
     uint8_t* const params = args.state.params.ptr<uint8_t>() + static_cast<size_t>(s) * sizeof(RowSamplingParams) +
                             offsetof(RowSamplingParams, position);
     uint64_t draw;

@@ -20,8 +20,8 @@ constexpr int threads = 512;  // in one block, because `turn` must change after 
 __global__ void __launch_bounds__(threads)
     advance(int32_t* tokens, int32_t* positions, int32_t* slots, int32_t* lengths, const int32_t* active,
             RowSamplingParams* params, const int32_t* ids, const int32_t* block_table, int64_t table_stride,
-            int64_t table_width, int64_t block_size, int64_t count, const int32_t* drawn, int64_t num_drawn,
-            int32_t* ring, int64_t ring_stride, int ring_rows, int32_t* turn) {
+            int64_t table_width, int64_t block_size, int64_t count, int64_t num_slots, const int32_t* drawn,
+            int64_t num_drawn, int32_t* ring, int64_t ring_stride, int ring_rows, int32_t* turn) {
   hopper::griddep_wait();  // the pass before has written ids and results
   const int32_t now = *turn;
   int32_t* const to = ring + now % ring_rows * ring_stride;
@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(threads)
     ++lengths[s];
     ++params[s].position;
     const int64_t block = min(position / block_size, table_width - 1);
-    slots[s] = static_cast<int32_t>(block_table[s * table_stride + block] * block_size + position % block_size);
+    for (int64_t row = s; row < num_slots; row += count)  // the sequence in each table
+      slots[row] = static_cast<int32_t>(block_table[row * table_stride + block] * block_size + position % block_size);
   }
   __syncthreads();  // all threads have read `turn`
   if (threadIdx.x == 0) *turn = now + 1;
@@ -46,8 +47,8 @@ void run(Context& context, const DecodeAdvance& args) {
              numbers<int32_t>(args.state.lengths), numbers<const int32_t>(args.state.active),
              numbers<RowSamplingParams>(args.state.params), numbers<const int32_t>(args.ids),
              numbers<const int32_t>(args.block_table), args.block_table.row_stride, args.block_table.dim(1),
-             args.block_size, S, numbers<const int32_t>(args.results.drawn), args.results.drawn.dim(0),
-             numbers<int32_t>(args.results.ring), args.results.ring.row_stride,
+             args.block_size, S, args.state.slots.dim(0), numbers<const int32_t>(args.results.drawn),
+             args.results.drawn.dim(0), numbers<int32_t>(args.results.ring), args.results.ring.row_stride,
              static_cast<int>(args.results.ring.dim(0)), numbers<int32_t>(args.results.turn));
   check_launch(decode_advance);
 }

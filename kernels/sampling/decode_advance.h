@@ -4,11 +4,11 @@
 
 namespace hone {
 
-// The state of S sequences; i32 [S] each but params.
+// The state of S sequences whose layers use K block tables; i32 [S] each but slots and params.
 struct DecodeState {
   Tensor tokens;     // the next input token
   Tensor positions;  // its position
-  Tensor slots;      // KV slot of its key and value (kernels/rope/qkv.h)
+  Tensor slots;      // [K * S]: KV slots of its keys and values (kernels/rope/qkv.h), table by table
   Tensor lengths;    // keys in the cache once its own is written
   Tensor active;     // 0: a padding row, which stays as it is
   Tensor params;     // u8 [S * sizeof(RowSamplingParams)] (kernels/sampling/sample.h)
@@ -26,12 +26,12 @@ struct HostRing {
   static constexpr auto access = op_access(updated(&HostRing::ring, &HostRing::turn), read(&HostRing::drawn));
 };
 
-// Each active row gets its next token from ids. Its position, length and sampling position go up by one; its slot is
-// the slot of the new position. An id below 0 (a row without a distribution) becomes token 0.
+// Each active row gets its next token from ids. Its position, length and sampling position go up by one; its slots are
+// the slots of the new position. An id below 0 (a row without a distribution) becomes token 0.
 struct DecodeAdvance {
   DecodeState state;
   Tensor ids;          // [S] i32: the sampled tokens
-  Tensor block_table;  // [S, max_blocks] i32; holds the block of each new position
+  Tensor block_table;  // [K * S, max_blocks] i32, table by table; holds the blocks of each new position
   int64_t block_size;
   HostRing results;
   static constexpr auto access = op_access(parts(&DecodeAdvance::state, &DecodeAdvance::results),

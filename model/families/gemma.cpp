@@ -13,7 +13,7 @@ LlamaLikeConfig read_gemma(ConfigReader& config, const char* architecture, bool 
                                          .activation = "gelu_pytorch_tanh",
                                          .reads_rope = reads_rope});
   config.accept("use_bidirectional_attention", false);
-  out.norms = NormPlacement::both;
+  for (LayerKind& kind : out.kinds) kind.norms = NormPlacement::both;
   out.norm_offset = 1;
   out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
   const Json* given = config.find("query_pre_attn_scalar");

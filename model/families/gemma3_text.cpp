@@ -29,7 +29,6 @@ std::vector<RopeConfig> read_ropes(ConfigReader& config, const ModelShape& shape
   };
   std::vector<RopeConfig> out{read(full, "full_attention", global_theta),
                               read(sliding, "sliding_attention", local_theta)};
-  config.require(out[1].scaling == "default", "rope_parameters.sliding_attention: a scaling is not supported");
   Json four = full;
   std::erase_if(four.object_ref(), [](const auto& member) { return member.first == "rope_theta"; });
   config.set("rope_theta", out[0].theta);
@@ -44,7 +43,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   LlamaLikeConfig decoder = read_gemma(config, "Gemma3ForCausalLM", false);
   decoder.qk_norm = true;
   decoder.ropes = read_ropes(config, decoder.shape);
-  decoder.shape.max_positions = rope_positions(decoder.ropes.front(), decoder.shape.max_positions);
+  for (const RopeConfig& rope : decoder.ropes)
+    decoder.shape.max_positions = rope_positions(rope, decoder.shape.max_positions);
   // transformers reads attn_logit_softcapping for this family and does not apply it.
   decoder.shape.logit_softcap = static_cast<float>(config.positive_or_none("final_logit_softcapping", 0));
   const int64_t pattern = config.find("layer_types") ? 1 : config.count("sliding_window_pattern", 6);

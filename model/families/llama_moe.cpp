@@ -16,9 +16,8 @@ LlamaMoeConfig read_llama_moe(ConfigReader& config, const LlamaLikeConfig& decod
   out.moe.num_choices = config.count("num_experts_per_tok", defaults.num_choices);
   config.require(out.moe.num_choices <= out.moe.num_experts, "num_experts_per_tok is ", out.moe.num_choices,
                  ", more than the ", out.moe.num_experts, " experts");
-  config.require(out.moe.num_experts > 1, "num_experts is 1; a model of one expert is a dense one");
   out.moe.inner_size = decoder.shape.intermediate_size;
-  out.moe.activation = decoder.activation;
+  out.moe.activation = decoder.kinds.front().activation;
   read_balance(config, out.moe, defaults.balance_coef);
   out.sparse.assign(static_cast<size_t>(decoder.shape.num_layers), true);
   return out;
@@ -48,8 +47,9 @@ std::unique_ptr<Model> make_llama_moe(const LlamaLikeConfig& decoder, LlamaMoeCo
   const auto totals = make_balance_totals(config.moe);
   TransformerParts parts = llama_like_parts(decoder);
   int64_t index = 0;
-  for (size_t layer = 0; layer < parts.layers.size(); ++layer) {
-    if (!config.sparse[layer]) continue;
+  for (int64_t layer = 0; layer < parts.num_all_layers(); ++layer) {
+    const bool is_main = layer < decoder.shape.num_layers;
+    if (is_main ? !config.sparse[static_cast<size_t>(layer)] : !config.sparse.back()) continue;
     const std::string block = concat("model.layers.", layer, ".", config.block);
     const Moe::Names names{.router = block + ".gate",
                            .experts = block + ".experts",
@@ -57,11 +57,11 @@ std::unique_ptr<Model> make_llama_moe(const LlamaLikeConfig& decoder, LlamaMoeCo
                            .up = config.up,
                            .down = config.down};
     const int64_t width = decoder.shape.hidden_size;
-    auto moe = std::make_unique<Moe>(config.moe, names, width, decoder.init_std, index++, totals);
+    auto moe = std::make_unique<Moe>(config.moe, names, width, decoder.init_std, index++, is_main ? totals : nullptr);
     if (config.shared_size > 0)
       moe->set_shared(gated_shared_expert(block + ".shared_expert_gate", block + ".shared_expert", width,
                                           config.shared_size, decoder.init_std));
-    parts.layers[layer].mlp.sublayer = std::move(moe);
+    parts.layer(layer).mlp.sublayer = std::move(moe);
   }
   return make_transformer(std::move(parts));
 }

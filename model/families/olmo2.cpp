@@ -8,7 +8,7 @@ namespace {
 std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
   LlamaLikeConfig decoder = read_llama_like(config, "Olmo2ForCausalLM", {.norm_eps = 1e-5});
-  decoder.norms = NormPlacement::post;
+  for (LayerKind& kind : decoder.kinds) kind.norms = NormPlacement::post;
   decoder.full_qk_norm = true;
   decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
   decoder.resolved = config.resolved();

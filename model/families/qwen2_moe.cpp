@@ -16,7 +16,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   LlamaMoeConfig moe = read_llama_moe(config, decoder, {.num_experts = 60, .num_choices = 4});
   moe.moe.inner_size = config.count("moe_intermediate_size", 1408);
   moe.moe.rule.normalize = config.flag("norm_topk_prob", false);
-  moe.shared_size = config.count("shared_expert_intermediate_size", 5632);
+  constexpr int64_t most = int64_t{1} << 24;
+  moe.shared_size = config.count("shared_expert_intermediate_size", 5632, most, 0);  // 0: no shared expert
   moe.sparse = read_sparse_layers(config, decoder.shape.num_layers);
   decoder.resolved = config.resolved();
   return make_llama_moe(decoder, moe);

@@ -55,10 +55,9 @@ void save_adapter(Context& context, Model& model, const fs::path& folder, DType 
   make_folder(folder);
   write_file_atomic(folder / config_name,
                     adapter_config_of(model.lora()->config, base, transposed, !value_head.empty()).dump(2) + "\n");
-  std::vector<NamedTensor> more;
-  if (!value_head.empty())
-    more.push_back({adapter_value_head, host_view(value_head).view({1, static_cast<int64_t>(value_head.size())})});
-  write_slices(context, file_slices(model.adapter_params()), dtype, folder / adapter_tensors, std::move(more));
+  std::vector<LazyTensor> tensors = slices_to_save(context, file_slices(model.adapter_params()), dtype);
+  if (!value_head.empty()) tensors.push_back(value_head_to_save(adapter_value_head, value_head));
+  write_safetensors(folder / adapter_tensors, std::move(tensors));
 }
 
 void read_adapter(Context& context, Model& model, const fs::path& folder) {

@@ -10,6 +10,7 @@
 #include "model/io/adapter.h"
 #include "model/io/gguf_model.h"
 #include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 #include "model/io/param_slices.h"
 #include "model/modules.h"
 
@@ -108,7 +109,9 @@ void export_gguf(const fs::path& from, const fs::path& to, const GgufType& type)
   check_model_path(from);
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);
-  const std::unique_ptr<Model> model = load_model(context, from);
+  // GGUF files of these architectures have no layers of multi-token prediction.
+  const std::unique_ptr<Model> model =
+      load_changed_model(context, from, {}, {{"num_nextn_predict_layers", int64_t{0}}});
   if (model->lora()) merge_lora(context, *model);
   const Json config = model->config();
   const NamedArchitecture target = architecture_for(config, from);

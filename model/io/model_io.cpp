@@ -1,15 +1,18 @@
 // Loads and saves models as Hugging Face folders.
 #include <algorithm>
 
+#include "core/base/log.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "kernels/elementwise/cast.h"
 #include "model/io/adapter.h"
+#include "model/io/file_layout.h"
 #include "model/io/model_files.h"
 #include "model/io/model_folder.h"
 #include "model/io/param_slices.h"
 #include "model/lora.h"
+#include "model/mtp.h"
 
 namespace hone {
 namespace {
@@ -57,6 +60,12 @@ struct OpenedModel {
   std::vector<FileSlice> slices;
 };
 
+// transformers leaves layers of multi-token prediction out of its files, but not out of config.json. Returns true if
+// the file lacks all that the model has.
+bool lacks_predictions(const Model& model, const TensorFile& file) {
+  return mtp_of(model) && !file.contains(concat("model.layers.", model.shape().num_layers, ".eh_proj.weight"));
+}
+
 OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lora, const JsonObject& changes = {}) {
   check_model_path(folder);
   const std::filesystem::path base = base_folder(folder);
@@ -64,8 +73,14 @@ OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lo
   if (config.is_object())
     for (const auto& [key, value] : changes) config.set(key, value);
   std::unique_ptr<Model> model = make_model(config, config_source(base));
-  add_adapters(*model, folder, base, lora);
   std::unique_ptr<TensorFile> file = open_weights(base);
+  if (lacks_predictions(*model, *file)) {
+    log::warning(base.string(), ": config.json has num_nextn_predict_layers = ", mtp_of(*model)->size(),
+                 ", the files have no such layers: the model predicts one token ahead");
+    config.set("num_nextn_predict_layers", int64_t{0});
+    model = make_model(config, config_source(base));
+  }
+  add_adapters(*model, folder, base, lora);
   std::vector<FileSlice> slices = match_slices(*model, *file, base);
   return {std::move(model), std::move(file), std::move(slices)};
 }
@@ -110,13 +125,14 @@ void save_model(Context& context, Model& model, const std::filesystem::path& fol
                               ? generation_config
                               : generation_defaults(config);
   write_file_atomic(folder / "generation_config.json", generation.dump(2) + "\n");
-  std::vector<NamedTensor> more;
+  std::vector<LazyTensor> tensors = slices_to_save(context, slices_of_file(model), dtype);
+  if (const FileLayout layout = file_layout(config); layout.write) tensors = layout.write(std::move(tensors));
   if (!value_head.empty()) {
     HONE_CHECK(static_cast<int64_t>(value_head.size()) == model.shape().hidden_size, value_head_name, " has ",
                value_head.size(), " numbers, the model is ", model.shape().hidden_size, " wide");
-    more.push_back({std::string(value_head_name), host_view(value_head).view({1, model.shape().hidden_size})});
+    tensors.push_back(value_head_to_save(value_head_name, value_head));
   }
-  write_slices(context, file_slices(model.params()), dtype, folder / "model.safetensors", std::move(more));
+  write_safetensors(folder / "model.safetensors", std::move(tensors));
 }
 
 std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder) {

@@ -1,11 +1,14 @@
 #include "model/io/param_slices.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <set>
 
+#include "core/base/log.h"
 #include "core/base/suggest.h"
 #include "kernels/elementwise/cast.h"
+#include "model/mtp.h"
 
 namespace hone {
 namespace {
@@ -84,6 +87,12 @@ std::vector<FileSlice> file_slices(std::span<Param* const> params) {
   return out;
 }
 
+std::vector<FileSlice> slices_of_file(Model& model) {
+  std::vector<FileSlice> out = file_slices(model.params());
+  for (const MtpCopy& copy : mtp_copies(model)) out.push_back({copy.of, 0, copy.of->shape[0], copy.name});
+  return out;
+}
+
 void check_slice(const FileSlice& slice, const TensorFile& file, std::vector<std::string>& problems) {
   if (!file.contains(slice.name)) {
     problems.push_back("missing " + slice.name);
@@ -108,6 +117,35 @@ void throw_problems(std::vector<std::string> problems, const std::filesystem::pa
        count > shown ? concat("; and ", count - shown, " more") : "");
 }
 
+// True for a tensor of a layer past the model's last one, if its family has such layers: they predict tokens further
+// ahead (model/mtp.h). The model has no such layer.
+static bool is_prediction_layer(const std::string& name, const Model& model, const Json& config) {
+  constexpr std::string_view layers = "model.layers.";
+  if (!config.find("num_nextn_predict_layers") || !name.starts_with(layers)) return false;
+  int64_t layer = -1;
+  std::from_chars(name.data() + layers.size(), name.data() + name.size(), layer);
+  const Mtp* const mtp = mtp_of(model);
+  return layer >= model.shape().num_layers + (mtp ? static_cast<int64_t>(mtp->size()) : 0);
+}
+
+// The name of the slice that holds the whole parameter.
+static const std::string& name_of(std::span<const FileSlice> slices, const Param* param) {
+  return std::ranges::find(slices, param, &FileSlice::param)->name;
+}
+
+// Compares the copies of embedding and lm_head that layers of multi-token prediction have in the file. They are not
+// read.
+static void check_copies(Model& model, const TensorFile& file, std::span<const FileSlice> slices,
+                         std::set<std::string>& used, std::vector<std::string>& problems) {
+  for (const MtpCopy& copy : mtp_copies(model)) {
+    const std::string& original = name_of(slices, copy.of);
+    if (!file.contains(copy.name) || !file.contains(original)) continue;
+    used.insert(copy.name);
+    if (!same_numbers(file, copy.name, original))
+      problems.push_back(concat(copy.name, " differs from ", original, ", which it must be a copy of"));
+  }
+}
+
 std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder) {
   std::vector<FileSlice> slices = file_slices(model.base_params());
   std::vector<std::string> problems;
@@ -119,9 +157,16 @@ std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const 
     check_slice(slice, file, problems);
     used.insert(slice.name);
   }
-  const std::string& head = std::ranges::find(slices, &model.lm_head(), &FileSlice::param)->name;
+  const std::string& head = name_of(slices, &model.lm_head());
+  check_copies(model, file, slices, used, problems);
+  const Json config = model.config();
+  size_t ahead = 0;  // tensors of layers that predict further ahead
   for (const std::string& name : file.names()) {
     if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
+    if (is_prediction_layer(name, model, config)) {
+      ++ahead;
+      continue;
+    }
     if (name != head_name || !file.contains(head))
       problems.push_back("surplus " + name);
     else if (!same_numbers(file, name, head))
@@ -129,6 +174,8 @@ std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const 
           concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
   }
   throw_problems(std::move(problems), folder, "config.json");
+  if (ahead > 0)
+    log::warning(folder.string(), ": ", ahead, " tensors of layers of multi-token prediction are not read");
   return slices;
 }
 
@@ -150,15 +197,25 @@ void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor
   });
 }
 
-void write_slices(Context& context, std::span<const FileSlice> slices, DType dtype, const std::filesystem::path& file,
-                  std::vector<NamedTensor> more) {
-  Arena staging(context.device());
-  std::vector<std::vector<char>> bytes;
-  for (const FileSlice& slice : slices) {
-    bytes.push_back(host_bytes(context, staging, slice, dtype));
-    more.push_back({slice.name, Tensor(bytes.back().data(), dtype, DeviceKind::cpu, slice.file_shape())});
-  }
-  write_safetensors(file, more);
+std::vector<LazyTensor> slices_to_save(Context& context, std::span<const FileSlice> slices, DType dtype) {
+  const auto staging = std::make_shared<Arena>(context.device());
+  std::vector<LazyTensor> out;
+  for (const FileSlice& slice : slices)
+    out.push_back({.name = slice.name,
+                   .dtype = dtype,
+                   .shape = slice.file_shape(),
+                   .read = [&context, staging, slice, dtype](std::vector<char>& storage) {
+                     storage = host_bytes(context, *staging, slice, dtype);
+                     return Tensor(storage.data(), dtype, DeviceKind::cpu, slice.file_shape());
+                   }});
+  return out;
+}
+
+LazyTensor value_head_to_save(std::string_view name, std::span<const float> numbers) {
+  const auto width = static_cast<int64_t>(numbers.size());
+  return {.name = std::string(name), .dtype = DType::f32, .shape = {1, width}, .read = [=](std::vector<char>&) {
+            return host_view(numbers).view({1, width});
+          }};
 }
 
 }  // namespace hone

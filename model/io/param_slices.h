@@ -22,6 +22,9 @@ struct FileSlice {
 };
 
 std::vector<FileSlice> file_slices(std::span<Param* const> params);
+// Those of a file that holds the whole model: with copies of embedding and lm_head in the layers of multi-token
+// prediction, as in published files.
+std::vector<FileSlice> slices_of_file(Model& model);
 // Appends to `problems` if the file lacks the tensor, or has another shape or dtype.
 void check_slice(const FileSlice& slice, const TensorFile& file, std::vector<std::string>& problems);
 // Throws an Error that lists the problems (at most the first few), unless there is none: "folder: the tensors do not
@@ -34,8 +37,9 @@ std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const 
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file);
 constexpr int64_t max_staged_elements = int64_t{1} << 22;
 std::string shape_text(std::span<const int64_t> shape);
-// Writes a file of the slices and of `more`.
-void write_slices(Context& context, std::span<const FileSlice> slices, DType dtype, const std::filesystem::path& file,
-                  std::vector<NamedTensor> more = {});
+// The slices as tensors to save: each is copied to the host when it is read. context must outlive them.
+std::vector<LazyTensor> slices_to_save(Context& context, std::span<const FileSlice> slices, DType dtype);
+// A value head, D numbers, as a tensor [1, D] to save. The numbers must outlive it.
+LazyTensor value_head_to_save(std::string_view name, std::span<const float> numbers);
 
 }  // namespace hone

@@ -1,7 +1,7 @@
 #include "model/io/tensor_file.h"
 
 #include "core/io/safetensors.h"
-#include "model/io/fused_experts.h"
+#include "model/io/file_layout.h"
 #include "model/io/gguf_model.h"
 #include "model/io/model_files.h"
 
@@ -33,8 +33,12 @@ std::unique_ptr<TensorFile> open_weights(const std::filesystem::path& model) {
   if (is_gguf(model)) return std::make_unique<GgufModel>(model);
   check_weights(model);
   const Json config = read_model_config(model);
-  const Json* type = config.is_object() ? config.find("model_type") : nullptr;
-  return split_fused_experts(open_safetensors(model), type && type->is_string() && type->as_string() == "mixtral");
+  std::unique_ptr<TensorFile> file = open_safetensors(model);
+  try {
+    return file_layout(config).read(std::move(file));
+  } catch (const Error& error) {  // it names the tensor; this adds the folder
+    fail(model.string(), ": ", error.what());
+  }
 }
 
 }  // namespace hone

@@ -2,10 +2,13 @@
 
 #include <cmath>
 
+#include "kernels/decoder_layer/rmsnorm_gemm.h"
 #include "kernels/elementwise/cast.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/balance.h"
 #include "kernels/moe/dispatch.h"
+#include "kernels/moe/expert_bias.h"
+#include "kernels/moe/routed_experts.h"
 #include "model/mlp.h"
 
 namespace hone {
@@ -59,21 +62,23 @@ void read_balance(ConfigReader& config, MoeConfig& moe, double coef) {
 
 Moe::Moe(const MoeConfig& config, const Names& names, int64_t width, double init_std, int64_t index,
          std::shared_ptr<BalanceTotals> totals)
-    : config_(config), index_(index), totals_(std::move(totals)) {
+    : config_(config), index_(index), balances_(names.numbered), totals_(std::move(totals)) {
   const int64_t E = config.num_experts;
   router_ = {.slices = {{names.router + ".weight", E}}, .shape = {E, width}, .init_std = init_std};
-  if (config.bias_rate > 0)
+  if (config.biases)
+    router_bias_ = {.slices = {{names.router + ".bias", E}}, .shape = {E}, .decay = false, .init_std = init_std};
+  if (config.bias_rate > 0 || config.has_choice_bias)
     bias_ = {
         .slices = {{names.router + ".e_score_correction_bias", E}}, .shape = {E}, .decay = false, .trainable = false};
   FusedModules inner, outer;
   for (int64_t e = 0; e < E; ++e) {
-    const std::string prefix = concat(names.experts, E > 1 ? concat(".", e) : std::string(), ".");
+    const std::string prefix = concat(names.experts, names.numbered ? concat(".", e) : std::string(), ".");
     inner.emplace_back(prefix + names.gate, config.inner_size);
     inner.emplace_back(prefix + names.up, config.inner_size);
     outer.emplace_back(prefix + names.down, width);
   }
-  gate_up_ = Linear(inner, width, false, init_std);
-  down_ = Linear(outer, config.inner_size, false, init_std);
+  gate_up_ = Linear(inner, width, config.biases, init_std);
+  down_ = Linear(outer, config.inner_size, config.biases, init_std);
   gate_up_.num_experts = down_.num_experts = E;
   gate_up_.weight.active_share = down_.weight.active_share =
       static_cast<double>(config.num_choices) / static_cast<double>(E);
@@ -83,6 +88,7 @@ Moe::~Moe() = default;
 
 void Moe::add_to(ModuleList& list) {
   list.add(router_);
+  list.add(router_bias_);
   list.add(gate_up_);
   list.add(down_);
   if (shared_) shared_->add_to(list);
@@ -103,14 +109,17 @@ Moe::Routed Moe::restore_routed(Saved& saved) {
   return {logits, experts, weights, order, places, saved.next()};
 }
 
+Tensor Moe::choice_bias(Context& context) const {
+  if (!bias_.value) return {};
+  const Tensor bias = context.scratch().take(DType::f32, {config_.num_experts});
+  cast(context, bias, bias_.value);
+  return bias;
+}
+
 void Moe::route(Context& context, const LayerPass& pass, Tensor x, const Routed& to) const {
   const ScratchScope scope(context);
-  Tensor bias;
-  if (bias_.value) {
-    bias = context.scratch().take(DType::f32, {config_.num_experts});
-    cast(context, bias, bias_.value);
-  }
-  gemm_forward(context, {.y = to.logits, .x = x, .w = router_.value});
+  const Tensor bias = choice_bias(context);
+  gemm_forward(context, {.y = to.logits, .x = x, .w = router_.value, .bias = router_bias_.value});
   router_forward(
       context, {.experts = to.experts, .weights = to.weights, .logits = to.logits, .bias = bias, .rule = config_.rule});
   const double even = static_cast<double>(to.experts.size()) / static_cast<double>(config_.num_experts);
@@ -122,7 +131,50 @@ void Moe::route(Context& context, const LayerPass& pass, Tensor x, const Routed&
                          .capacity = limited ? static_cast<int64_t>(std::ceil(config_.capacity_factor * even)) : 0});
 }
 
+bool Moe::is_fused(const LayerPass& pass) const {
+  return !gate_up_.lora && !down_.lora && !pass.tape && !pass.aux.weights && !pass.aux.sums;
+}
+
+void Moe::infer(Context& context, Tensor out, Tensor x, Tensor logits, Tensor residual) const {
+  const ScratchScope scope(context);
+  const Tensor bias = choice_bias(context);
+  routed_experts(context, {.y = out,
+                           .x = x,
+                           .logits = logits,
+                           .bias = bias,
+                           .gate_up = gate_up_.expert_matrices(),
+                           .down = down_.expert_matrices(),
+                           .residual = residual,
+                           .rule = config_.rule,
+                           .num_choices = config_.num_choices,
+                           .activation = config_.activation,
+                           .clamped = config_.clamped});
+}
+
+bool Moe::infer_with_norm(Context& context, const LayerPass& pass, const RmsNormWeights& norm, Tensor out, Tensor x,
+                          Tensor residual) const {
+  if (!is_fused(pass)) return false;
+  const ScratchScope scope(context);
+  const Tensor logits = context.scratch().take(DType::f32, {x.dim(0), config_.num_experts}),
+               normed = context.scratch().take(x.dtype, x.dims());
+  rmsnorm_gemm(context,
+               {.y = logits, .normed = normed, .x = x, .norm = norm, .product = {router_.value, router_bias_.value}});
+  if (shared_) {
+    Frame frame(context, nullptr);
+    shared_->forward(context, pass, out, normed, residual, frame);
+  }
+  infer(context, out, normed, logits, shared_ ? out : residual);
+  return true;
+}
+
 void Moe::forward(Context& context, const LayerPass& pass, Tensor out, Tensor x, Tensor residual, Frame& frame) const {
+  if (is_fused(pass)) {
+    const ScratchScope scope(context);
+    const Tensor logits = context.scratch().take(DType::f32, {x.dim(0), config_.num_experts});
+    if (shared_) shared_->forward(context, pass, out, x, residual, frame);
+    gemm_forward(context, {.y = logits, .x = x, .w = router_.value, .bias = router_bias_.value});
+    return infer(context, out, x, logits, shared_ ? out : residual);
+  }
   const int64_t rows = x.dim(0) * config_.num_choices;
   const Routed routed = take_routed(frame, x.dim(0));
   const Tensor gathered = frame.save_cheap(x.dtype, {rows, x.dim(1)}),
@@ -140,7 +192,7 @@ void Moe::forward(Context& context, const LayerPass& pass, Tensor out, Tensor x,
   const Tensor results = context.scratch().take(x.dtype, {rows, x.dim(1)});
   moe_gather(context, {.y = gathered, .x = x, .order = routed.order});
   gate_up_.forward_experts(context, both, gathered, routed.offsets);
-  glu_forward(context, activated, both, config_.activation);
+  activate(context, activated, both);
   down_.forward_experts(context, results, activated, routed.offsets);
   moe_combine(context,
               {.y = out, .x = results, .places = routed.places, .weights = routed.weights, .residual = residual});
@@ -156,7 +208,7 @@ void Moe::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor do
   const auto take = [&](int64_t columns) { return context.scratch().take(x.dtype, {rows, columns}); };
   if (!activated) {
     activated = take(config_.inner_size);
-    glu_forward(context, activated, both, config_.activation);
+    activate(context, activated, both);
   }
   // The second matrix: the weights of the choices are taken at its input (kernels/moe/dispatch.h).
   const Tensor dresults = take(x.dim(1)), dactivated = take(config_.inner_size),
@@ -166,14 +218,20 @@ void Moe::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor do
   moe_weight_backward(
       context,
       {.dweights = dweights, .g = dactivated, .h = activated, .weights = routed.weights, .places = routed.places});
+  if (const Tensor biases = down_.expert_biases())
+    expert_bias_weights(
+        context,
+        {.dweights = dweights, .dy = dresults, .bias = biases, .experts = routed.experts, .places = routed.places});
+  down_.backward_bias_experts(context, dresults, routed.offsets, routed.weights, routed.order);
   down_.backward_weight_experts(context, dresults, activated, routed.offsets);
   // The first matrix.
   const Tensor dboth = both;
-  glu_backward(context, dboth, {}, dactivated, both, config_.activation);
+  activate_backward(context, dboth, dactivated, both);
   if (!gathered) {
     gathered = take(x.dim(1));
     moe_gather(context, {.y = gathered, .x = x, .order = routed.order});
   }
+  gate_up_.backward_bias_experts(context, dboth, routed.offsets);
   gate_up_.backward_weight_experts(context, dboth, gathered, routed.offsets);
   const Tensor dgathered = dresults;
   gate_up_.backward_input_experts(context, dgathered, dboth, routed.offsets);
@@ -186,6 +244,20 @@ void Moe::backward(Context& context, const LayerPass& pass, Tensor dx, Tensor do
   const Tensor dshared = context.scratch().take(dx.dtype, dx.dims());
   shared_->backward(context, plain, dshared, dout, x, saved);
   add_into(context, dx, dshared);
+}
+
+void Moe::activate(Context& context, Tensor activated, Tensor both) const {
+  if (config_.clamped)
+    clamped_glu_forward(context, activated, both, *config_.clamped);
+  else
+    glu_forward(context, activated, both, config_.activation);
+}
+
+void Moe::activate_backward(Context& context, Tensor dboth, Tensor dactivated, Tensor both) const {
+  if (config_.clamped)
+    clamped_glu_backward(context, dboth, dactivated, both, *config_.clamped);
+  else
+    glu_backward(context, dboth, {}, dactivated, both, config_.activation);
 }
 
 // Writes dx.
@@ -202,7 +274,7 @@ void Moe::backward_router(Context& context, const LayerPass& pass, Tensor dx, Te
     gradient = context.scratch().take(x.dtype, dlogits.dims());
     cast(context, gradient, dlogits);
   }
-  if (router_.grad) gemm_backward_weight(context, router_.grad, {}, gradient, x);
+  if (router_.grad) gemm_backward_weight(context, router_.grad, router_bias_.grad, gradient, x);
   gemm_backward_input(context, dx, gradient, router_.value);
 }
 
@@ -318,7 +390,7 @@ void Moe::report_load(std::span<const double> load, double dropped, AuxReport& r
     if (config_.num_layers * config_.num_experts <= most_single_loads)
       report.add(concat("moe/load/", index_, "/", e), share);
   }
-  report.add("moe/load_entropy", entropy / std::log(E));
+  report.add("moe/load_entropy", E > 1 ? entropy / std::log(E) : 1);
   report.add("moe/load_violation_max", most - 1);
   report.add("moe/load_min", least);
   report.add("moe/dropped", dropped);
@@ -328,7 +400,7 @@ std::unique_ptr<Sublayer> gated_shared_expert(const std::string& gate, const std
                                               int64_t inner_size, double init_std) {
   const MoeConfig config{
       .num_experts = 1, .num_choices = 1, .inner_size = inner_size, .rule = {.scores = RouterScores::sigmoid}};
-  return std::make_unique<Moe>(config, Moe::Names{.router = gate, .experts = mlp}, width, init_std);
+  return std::make_unique<Moe>(config, Moe::Names{.router = gate, .experts = mlp, .numbered = false}, width, init_std);
 }
 
 }  // namespace hone

@@ -5,6 +5,7 @@
 
 #include "kernels/gemm/gemm.h"
 #include "model/layer.h"
+#include "model/mtp.h"
 
 namespace hone {
 namespace {
@@ -71,7 +72,7 @@ bool keeps_steps(std::span<const int64_t> kept) {
 
 // The members of config.json with a value per layer. Families resolve intervals and patterns to such lists.
 void prune_layer_lists(Json& config, int64_t num_layers, std::span<const int64_t> layers) {
-  for (const char* key : {"layer_types", "no_rope_layers"}) {
+  for (const char* key : {"layer_types", "no_rope_layers", "norm_placement", "hidden_act", "mlp"}) {
     const Json* list = config.find(key);
     if (!list || !list->is_array() || std::ssize(list->as_array()) < num_layers) continue;
     JsonArray kept;
@@ -121,6 +122,9 @@ void check_prunable(Model& model, const PruneSizes& sizes) {
   const std::string family = config.at("model_type", "config.json").as_string("model_type");
   HONE_CHECK(is_dense(model) && dynamic_cast<LayerActivationSource*>(&model), "prune: the family '", family,
              "' cannot be pruned; only dense families can");
+  HONE_CHECK(!mtp_of(model),
+             "prune: the model has layers of multi-token prediction, which cannot be pruned; set "
+             "num_nextn_predict_layers to 0 in its config.json");
   const SizeKeys keys = keys_of(config);
   const auto check = [](const char* name, int64_t size, int64_t full) {
     HONE_CHECK(size >= 1 && size <= full, "prune: ", name, " would be ", size, "; the model has ", full, ": give 1 to ",

@@ -1,34 +1,39 @@
 #pragma once
-// KvStorage: the memory of one model's keys and values in a paged cache, a K and a V tensor for each layer. KvCache
+// KvStorage: the memory of one model's keys and values in a paged cache, a K and a V tensor for each plane. KvCache
 // decides which sequence uses which block. Two models that compute the same tokens share its block numbers, each with a
 // storage of its own.
 #include <vector>
 
-#include "model/model.h"
+#include "model/batch.h"
+#include "rollout/kv/kv_layout.h"
 
 namespace hone {
 
 class KvStorage {
  public:
-  // Allocates 2 * num_layers * (num_blocks + 1) * block_size * num_kv_heads * head_dim values of `dtype`, once. u8
-  // means e4m3 with an f32 scale for each token and KV head of K and of V.
-  KvStorage(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t num_blocks);
+  // Allocates (num_blocks + 1) * block_size slots of all planes, once. u8 means e4m3 with an f32 scale for each token
+  // and KV head of K and of V.
+  KvStorage(Context& context, KvLayout layout, DType dtype, int64_t block_size, int64_t num_blocks);
+
+  const KvLayout& layout() const { return layout_; }
 
   int64_t block_size() const { return block_size_; }
   // The block that padding rows write to; no sequence owns it.
   int32_t pad_block() const { return pad_block_; }
   // Copies the keys and values of the first `tokens` tokens of block `from` to block `to`.
   void copy(int32_t to, int32_t from, int64_t tokens);
-  // The tensors. The caller adds slots, lengths and the block table of its pass.
+  // The tensors; LayerKv::group is the layer's block table. The caller adds the slots and block tables, and the lengths
+  // of its pass.
   KvView view() const;
   size_t bytes() const { return bytes_.size(); }
 
  private:
   Context& context_;
+  KvLayout layout_;
   int64_t block_size_;
   int32_t pad_block_;
   Buffer bytes_;
-  std::vector<Tensor> k_, v_, k_scale_, v_scale_;  // by layer: [slots, heads, head_dim]; scales [slots, heads] f32
+  std::vector<LayerKv> planes_;
 };
 
 }  // namespace hone

@@ -1,5 +1,7 @@
 #include "rollout/kv/prefix_cache.h"
 
+#include <algorithm>
+
 namespace hone {
 
 // FNV-1a over words.
@@ -10,18 +12,25 @@ size_t PrefixCache::Hash::operator()(const Key& key) const {
   return hash ^ hash >> 32;
 }
 
-std::optional<PrefixCache::Found> PrefixCache::find(uint64_t parent, std::span<const int32_t> tokens) const {
-  const auto found = blocks_.find({parent, {tokens.begin(), tokens.end()}});
-  return found == blocks_.end() ? std::nullopt : std::optional(found->second);
+const PrefixCache::Entry* PrefixCache::find(uint64_t parent, std::span<const int32_t> tokens) const {
+  const auto found = entries_.find({parent, {tokens.begin(), tokens.end()}});
+  return found == entries_.end() ? nullptr : &found->second;
 }
 
-PrefixCache::Found PrefixCache::add(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
-  const auto [found, fresh] = blocks_.try_emplace({parent, {tokens.begin(), tokens.end()}}, Found{block, next_});
+const PrefixCache::Entry& PrefixCache::add(std::span<const int32_t> blocks, uint64_t parent,
+                                           std::span<const int32_t> tokens) {
+  const auto [found, fresh] = entries_.try_emplace({parent, {tokens.begin(), tokens.end()}});
+  Entry& entry = found->second;
   if (fresh) {
-    ++next_;
-    keys_.emplace(block, &found->first);
+    entry.id = next_++;
+    entry.blocks.assign(blocks.size(), -1);
   }
-  return found->second;
+  for (size_t table = 0; table < blocks.size(); ++table) {
+    if (entry.blocks[table] >= 0 || blocks[table] < 0) continue;
+    entry.blocks[table] = blocks[table];
+    keys_.emplace(blocks[table], &found->first);
+  }
+  return entry;
 }
 
 uint64_t PrefixCache::root(int64_t adapter) {
@@ -33,11 +42,19 @@ uint64_t PrefixCache::root(int64_t adapter) {
 
 void PrefixCache::evict(int32_t block) {
   const auto key = keys_.extract(block);
-  if (key) blocks_.erase(blocks_.find(*key.mapped()));
+  if (!key) return;
+  const auto found = entries_.find(*key.mapped());
+  std::vector<int32_t>& blocks = found->second.blocks;
+  const auto table = static_cast<size_t>(std::ranges::find(blocks, block) - blocks.begin());
+  blocks[table] = -1;
+  const bool empty = std::ranges::all_of(blocks, [](int32_t left) { return left < 0; });
+  if (windows_[table] > 0 && !empty) return;
+  for (const int32_t left : blocks) keys_.erase(left);
+  entries_.erase(found);
 }
 
 void PrefixCache::clear() {
-  blocks_.clear();
+  entries_.clear();
   keys_.clear();
   adapter_roots_.clear();
   root_ = next_++;

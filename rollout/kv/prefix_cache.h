@@ -1,9 +1,11 @@
 #pragma once
-// PrefixCache: finds KV blocks by their tokens. The key of a full block is its tokens and the id of the block before
-// it, or root(). Lookup is by hash and compares whole keys, so that two texts are never confused. An id is never used
-// twice: the successors of an evicted block cannot be found any more.
+// PrefixCache: finds KV blocks by their tokens. The key of an entry is the tokens of a full block and the id of the
+// entry before it, or root(). Lookup is by hash and compares whole keys, so that two texts are never confused. An id is
+// never used twice: the successors of a dropped entry cannot be found any more.
+//
+// An entry has a block of each table (rollout/kv/kv_layout.h). A table with a window gives its blocks back early, and
+// may lose them while the entry lives on: whoever uses the entry checks that the window's blocks are there.
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -13,22 +15,25 @@ namespace hone {
 // One thread.
 class PrefixCache {
  public:
-  PrefixCache() = default;
+  // windows: of each table; 0 = none.
+  explicit PrefixCache(std::vector<int64_t> windows) : windows_(std::move(windows)) {}
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  struct Found {
-    int32_t block = 0;
+  struct Entry {
+    std::vector<int32_t> blocks;  // by table; -1: not there
     uint64_t id = 0;
   };
   uint64_t root() const { return root_; }
   // The root of an adapter's sequences, whose keys and values differ from those of the model; 0 = root().
   uint64_t root(int64_t adapter);
-  std::optional<Found> find(uint64_t parent, std::span<const int32_t> tokens) const;
-  // Adds the block that holds `tokens` after `parent`. If another block holds the same already, returns that one and
-  // does not add this one.
-  Found add(int32_t block, uint64_t parent, std::span<const int32_t> tokens);
+  // Valid until the next call that is not const; null: no such entry.
+  const Entry* find(uint64_t parent, std::span<const int32_t> tokens) const;
+  // Adds the blocks (by table; -1: none) that hold `tokens` after `parent`. Tables of which the entry has a block keep
+  // that one.
+  const Entry& add(std::span<const int32_t> blocks, uint64_t parent, std::span<const int32_t> tokens);
   bool has(int32_t block) const { return keys_.contains(block); }
+  // Takes the block out of its entry. Drops the entry if the block's table has no window, or if no block is left.
   void evict(int32_t block);
   // Drops all entries and changes the roots: entries added after an old root are never found.
   void clear();
@@ -42,10 +47,11 @@ class PrefixCache {
   struct Hash {
     size_t operator()(const Key& key) const;
   };
+  std::vector<int64_t> windows_;
   uint64_t root_ = 0, next_ = 1;
   std::unordered_map<int64_t, uint64_t> adapter_roots_;
-  std::unordered_map<Key, Found, Hash> blocks_;
-  std::unordered_map<int32_t, const Key*> keys_;  // of each cached block; points into blocks_
+  std::unordered_map<Key, Entry, Hash> entries_;
+  std::unordered_map<int32_t, const Key*> keys_;  // of each cached block; points into entries_
 };
 
 }  // namespace hone

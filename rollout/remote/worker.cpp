@@ -350,6 +350,9 @@ HttpServerResponse Worker::Impl::metrics() const {
   add("weights_version", "gauge", current ? current->version() : -1, "version of the weights; -1: none");
   add("replies", "gauge", state.pending_completions, "completions waiting or running");
   add("kv_cache_held_tokens", "gauge", state.engine.kv_tokens_used, "token slots of KV blocks that requests hold");
+  add("kv_bytes_per_token", "gauge", state.engine.kv_bytes_per_token, "bytes of the KV cache per token");
+  add("kv_window_tokens", "gauge", state.engine.kv_window_tokens,
+      "most tokens that layers with a sliding window keep of a decoding sequence; 0 = no windows");
   add("prompt_tokens_total", "counter", state.engine.prompt_tokens, "prompt tokens computed");
   add("generated_tokens_total", "counter", state.engine.generated_tokens, "tokens sampled");
   add("preemptions_total", "counter", state.engine.preemptions, "preempted sequences");

@@ -52,7 +52,7 @@ class DraftModel : public Proposer {
         model_(load_draft(context)),
         vocab_size_(context.model.shape().vocab_size),
         num_draft_tokens_(context.config.num_speculative_tokens),
-        storage_(context_, model_->shape(), model_->lm_head().value.dtype, context.cache.block_size(),
+        storage_(context_, one_table(model_->kv_groups()), model_->lm_head().value.dtype, context.cache.block_size(),
                  context.cache.num_blocks()),
         staging_(context_.device()),
         prefill_timer_(context_),
@@ -92,7 +92,7 @@ class DraftModel : public Proposer {
   // accepted.
   void write(std::span<Scheduler::ScheduledSequence* const> parts) {
     const int64_t block_size = storage_.block_size();
-    std::vector<std::vector<int32_t>> blocks;
+    std::vector<BlockTables> blocks;
     int64_t max_draft = 0;
     for (const Scheduler::ScheduledSequence* part : parts) {
       max_draft = std::max(max_draft, part->num_lookahead);
@@ -102,14 +102,13 @@ class DraftModel : public Proposer {
     for (size_t i = 0; i < parts.size(); ++i) {
       const Sequence& sequence = *parts[i]->sequence;
       // A part with fewer lookahead tokens writes the rest to the pad block.
-      blocks[i].resize(
-          std::max(blocks[i].size(), static_cast<size_t>((sequence.computed + max_draft) / block_size + 1)),
-          storage_.pad_block());
+      const int64_t needed = (sequence.computed + max_draft) / block_size + 1;
+      blocks[i].tables.front().resize(static_cast<size_t>(std::max(blocks[i].size(), needed)), storage_.pad_block());
       const int32_t last = sequence.tokens.back();
       rows.push_back(
           {last < model_->shape().vocab_size ? last : 0,
            sequence.computed,
-           blocks[i],
+           &blocks[i],
            {.sample = sample_params(sequence, sequence.completion_index), .penalties = {}, .adjustments = {}}});
     }
     decode_loop_.start(rows);

@@ -6,7 +6,6 @@
 #include "core/io/file.h"
 #include "model/io/model_folder.h"
 #include "model/token_logprobs.h"
-#include "rollout/kv/kv_storage.h"
 
 namespace hone {
 
@@ -32,7 +31,8 @@ int64_t uncounted_scratch(DeviceKind target, const ModelShape& shape, int64_t to
 
 int64_t generate_on(Context& context, Model& model, EngineConfig config, int64_t sequences, int64_t length) {
   constexpr int64_t most_new_tokens = 256;
-  config.speculative = {};  // its draft model is counted apart
+  config.release_kv_blocks = !config.speculative.shares_kv_blocks();  // the layout that the engine has with it
+  config.speculative = {};                                            // what its proposer holds is counted apart
   config.prefix_caching = false;
   const int64_t before = held_bytes(context), room = std::max<int64_t>(1, config.kv_cache_tokens / length);
   const int64_t count = std::clamp<int64_t>(sequences, 1, std::min(config.max_sequences, 16 * room));
@@ -51,9 +51,10 @@ int64_t generate_on(Context& context, Model& model, EngineConfig config, int64_t
   return held_bytes(context) - before;
 }
 
-int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model& model, DType dtype) {
-  const int64_t blocks = engine.kv_cache_tokens / engine.kv_block_size;
-  return signed_bytes(KvStorage(context, model.shape(), dtype, engine.kv_block_size, blocks).bytes());
+int64_t kv_cache_bytes(const EngineConfig& engine, const Model& model, DType dtype) {
+  const KvLayout layout = engine.kv_layout(model.kv_groups());
+  const int64_t blocks = engine.kv_cache_tokens / engine.kv_block_size * layout.num_tables();
+  return signed_bytes(kv_storage_bytes(layout, dtype, engine.kv_block_size, blocks));
 }
 
 int64_t scoring_scratch(Context& like, Model& model, int64_t length, int64_t tokens) {

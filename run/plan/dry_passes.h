@@ -24,7 +24,8 @@ int64_t uncounted_scratch(DeviceKind target, const ModelShape& shape, int64_t to
 // number of rows, since the completions end one after another.
 int64_t generate_on(Context& context, Model& model, EngineConfig config, int64_t sequences, int64_t length);
 
-int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model& model, DType dtype);
+// The KV cache of an engine for this model, or for its draft model.
+int64_t kv_cache_bytes(const EngineConfig& engine, const Model& model, DType dtype);
 
 // What a scoring pass (log-probs of held-out data, of a reference) over `tokens` tokens takes of the scratch memory at
 // its peak.

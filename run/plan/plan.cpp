@@ -48,6 +48,8 @@ Json plan_stage(const Recipe& recipe, const PlannedStage& planned, const RankLay
                     {"flops", per_token * static_cast<double>(tokens) * static_cast<double>(steps)},
                     {"trained_params", largest.flops.trained_params},
                     {"memory", largest.bytes},
+                    {"kv_bytes_per_token", largest.kv_bytes_per_token},
+                    {"kv_window_tokens", largest.kv_window_tokens},
                     {"updates", planned.step.updates},
                     {"micro_batches", work.micro_batches},
                     {"rounds", work.rounds},
@@ -104,6 +106,16 @@ std::string rank_line(const Json& rank) {
   return out + "\n";
 }
 
+// The keys and values of the stage's engine, as its log line says.
+std::string kv_text(const Json& stage) {
+  const auto count = [&](const char* name) { return static_cast<long long>(stage.at(name).as_int()); };
+  if (count("kv_bytes_per_token") == 0) return "";
+  std::string out = format_text("; the KV cache takes %lld bytes a token", count("kv_bytes_per_token"));
+  if (const long long bound = count("kv_window_tokens"); bound > 0)
+    out += format_text(", and layers with a window keep at most %lld tokens of a decoding sequence", bound);
+  return out;
+}
+
 // A line per rank. Neighbors with equal lines share one: "1-6".
 std::string rank_table(const Json& stage, int64_t zero) {
   const JsonArray& ranks = stage.at("ranks").as_array();
@@ -140,7 +152,7 @@ std::string stage_text(const Json& plan, const Json& stage) {
   if (const Json* step = stage.find("step_seconds"))
     out += format_text(" (%s a step)", time_text(step->at("total").as_double()).c_str());
   const bool several = stage.at("ranks").as_array().size() > 1;
-  out += concat("; ", several ? "the largest rank's " : "", memory_line(stage.at("memory")), "\n");
+  out += concat("; ", several ? "the largest rank's " : "", memory_line(stage.at("memory")), kv_text(stage), "\n");
   if (several) out += rank_table(stage, plan.at("layout").at("zero").as_int());
   return out;
 }

@@ -7,6 +7,7 @@
 #include "model/io/param_slices.h"
 #include "model/quantized_model.h"
 #include "model/token_logprobs.h"
+#include "rollout/speculative/mtp_cache.h"
 #include "run/plan/dry_passes.h"
 #include "run/plan/teacher_memory.h"
 
@@ -38,6 +39,7 @@ struct SamplerBytes {
   int64_t kv_cache = 0, draft = 0, quantized = 0;
   int64_t buffers = 0;  // of decode passes
   int64_t scratch = 0;  // peak, if the engine has a context of its own
+  int64_t kv_bytes_per_token = 0, kv_window_tokens = 0;
 };
 
 // The completions that a rank samples in a step.
@@ -57,16 +59,20 @@ SamplerBytes measure_sampler(Context& learner, Model& model, const RolloutConfig
   own.plan_for(learner.target());
   own.set_numerics(learner.numerics());
   Context& context = own_context ? own : learner;
-  out.kv_cache = kv_cache_bytes(context, rollout, model, rollout.kv_dtype(model.dtype()));
+  const KvLayout layout = rollout.kv_layout(model.kv_groups());
+  out.kv_cache = kv_cache_bytes(rollout, model, rollout.kv_dtype(model.dtype()));
+  out.kv_bytes_per_token = layout.bytes_per_token(rollout.kv_dtype(model.dtype()));
+  out.kv_window_tokens = layout.max_window_tokens(rollout.kv_block_size);
   if (rollout.quantization != "none")
     out.quantized = signed_bytes(QuantizedModel(context, model, quant_formats().at(rollout.quantization)).bytes());
   const int64_t held = generate_on(context, model, rollout, sequences, length);
   out.buffers = std::max<int64_t>(0, held - out.kv_cache - out.quantized);
   if (own_context) out.scratch = signed_bytes(context.scratch().capacity_bytes());
+  if (rollout.speculative.method == "mtp") out.draft = signed_bytes(MtpCache::bytes(model, rollout));
   if (const std::string& folder = rollout.speculative.model; !folder.empty()) {
     const std::unique_ptr<Model> draft = read_model_folder(expand_path(folder));
     draft->allocate(context, model.dtype(), false);
-    out.draft = signed_bytes(draft->flat_values().bytes()) + kv_cache_bytes(context, rollout, *draft, draft->dtype());
+    out.draft = signed_bytes(draft->flat_values().bytes()) + kv_cache_bytes(rollout, *draft, draft->dtype());
   }
   return out;
 }
@@ -207,7 +213,9 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
                                       {"weight_copies", copies.versions},
                                       {"engine_buffers", sampler.buffers},
                                       {"other", tables + staging_bytes(*model)}},
-                  .flops = count_flops(*model, length)};
+                  .flops = count_flops(*model, length),
+                  .kv_bytes_per_token = sampler.kv_bytes_per_token,
+                  .kv_window_tokens = sampler.kv_window_tokens};
   int64_t total = 0;
   for (const auto& [name, value] : out.bytes.as_object()) total += value.as_int();
   const int64_t alone = weights + gradients + evaluation;  // before and after training

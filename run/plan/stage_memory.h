@@ -11,6 +11,8 @@ namespace hone {
 struct StageMemory {
   Json bytes;        // by owner, and their sum as "total"
   ModelFlops flops;  // of the stage's model, for the longest samples
+  // Of the engine that samples, as it reports them (EngineStats); 0 if the stage samples nothing.
+  int64_t kv_bytes_per_token = 0, kv_window_tokens = 0;
 };
 
 // planned: of this recipe.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "model/io/adapter.h"
 #include "model/io/model_folder.h"
 #include "rollout/speculative/draft_vocabulary.h"
+#include "rollout/speculative/mtp_cache.h"
 #include "run/recipe/check_optimizer.h"
 #include "run/recipe/start.h"
 #include "train/stage.h"
@@ -86,6 +88,22 @@ void read_model(RunCheck& of) {
   if (of.model && of.start_folder.empty()) of.problems.attempt("model.lora", [&] { check_adapters(of); });
 }
 
+// Settings that fit or do not fit the model's layers.
+void check_layers(const RunCheck& of) {
+  if (!of.model) return;
+  const auto has_latents = [](const KvGroupShape& group) { return group.value_dim == 0; };
+  if (of.recipe.rollout.kv_cache_dtype == "fp8" && std::ranges::any_of(of.model->kv_groups(), has_latents))
+    of.problems.add("rollout.kv_cache_dtype",
+                    "latents of multi-head latent attention are not stored as fp8; set kv_cache_dtype to \"auto\"");
+  const Json config = of.model->config();
+  const Json* rate = config.find("router_bias_update_rate");
+  if (of.recipe.parallel.zero == 3 && of.recipe.parallel.ranks != 1 && rate && rate->is_number() &&
+      rate->as_double("router_bias_update_rate") > 0)
+    of.problems.add("parallel.zero",
+                    "model.router.bias_update_rate wants the routers' weights on every rank, and ZeRO-3 divides them; "
+                    "set parallel.zero to 2, or bias_update_rate to 0");
+}
+
 void check_vocabulary(const RunCheck& of, const std::string& key, int64_t size) {
   if (!of.model || size <= of.model->shape().vocab_size) return;
   of.problems.add(key, concat("the tokenizer does not belong to the model: it has ", size,
@@ -93,7 +111,10 @@ void check_vocabulary(const RunCheck& of, const std::string& key, int64_t size) 
 }
 
 void check_draft(const RunCheck& of) {
-  const std::string& folder = of.recipe.rollout.speculative.model;
+  const SpeculativeConfig& speculative = of.recipe.rollout.speculative;
+  if (speculative.method == "mtp" && of.model)
+    of.problems.attempt("rollout.speculative.method", [&] { mtp_for_drafts(*of.model); });
+  const std::string& folder = speculative.model;
   if (folder.empty()) return;
   of.problems.attempt("rollout.speculative.model", [&] {
     const std::unique_ptr<Model> draft = read_model_folder(expand_path(folder));
@@ -168,6 +189,7 @@ void check(RunCheck& of) {
   of.problems.attempt("dtype", [&] { model_dtype(of.recipe.dtype, device_kind(of.recipe.device.kind)); });
   read_tokenizer(of);
   read_model(of);
+  check_layers(of);
   if (of.tokenizer)
     check_vocabulary(of, of.recipe.tokenizer.empty() ? "model.path" : "tokenizer", of.tokenizer->vocab_size());
   check_stages(of);

@@ -5,7 +5,8 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/io/program_files.h"
-#include "model/known_shapes.h"
+#include "model/io/known_shapes.h"
+#include "model/mtp.h"
 
 namespace hone {
 
@@ -39,6 +40,11 @@ void RouterSource::fields(Fields& f) {
                                    {"capacity_factor", capacity_factor}})
     f.require(key, value == -1 || (value >= 0 && value <= 1e6), concat(key, " must be -1, or in [0, 1e6]"));
   f.require("num_experts", num_experts >= 0 && num_experts <= 4096, "num_experts must be in [0, 4096]");
+  for (const auto& [key, size] : {std::pair{"moe_intermediate_size", moe_intermediate_size},
+                                  {"shared_expert_intermediate_size", shared_expert_intermediate_size}}) {
+    f.require(key, size >= 0 && size <= int64_t{1} << 24, concat(key, " must be in [0, ", int64_t{1} << 24, "]"));
+    f.require(key, size == 0 || num_experts > 0, concat(key, " has no effect without num_experts"));
+  }
   f.require("num_experts_per_tok", num_experts == 0 || (num_experts_per_tok >= 1 && num_experts_per_tok <= num_experts),
             "num_experts_per_tok must be in [1, num_experts]");
 }
@@ -54,11 +60,39 @@ JsonObject RouterSource::config_changes() const {
   return out;
 }
 
-void check_router(const RouterSource& router, const Model& model) {
+static void check_router(const RouterSource& router, const Model& model) {
   if (router.num_experts == 0 && router.config_changes().empty()) return;
   const Json config = model.config();
-  HONE_CHECK(model.num_aux_sums() > 0, "model.router: the model's family, ", config.at("model_type").as_string(),
-             ", has no experts; remove [model.router], or choose a family that has (qwen3_moe, olmoe, mixtral)");
+  const Mtp* const mtp = mtp_of(model);
+  HONE_CHECK(
+      model.num_aux_sums() > (mtp ? mtp->num_aux_sums() : 0), "model.router: the model's family, ",
+      config.at("model_type").as_string(),
+      ", has no experts in this shape; remove [model.router], or choose a family that has them (qwen3_moe, olmoe, "
+      "mixtral; deepseek_v3 with more layers than first_k_dense_replace)");
+}
+
+void check_losses(const ModelSource& source, const Model& model) {
+  check_router(source.router, model);
+  HONE_CHECK(source.router.num_experts == 0 || (source.path.empty() && source.config.empty()),
+             "model.router.num_experts: it is for random weights of model.family; here ",
+             source.path.empty() ? "model.config" : "model.path", " says how many experts there are; remove the key");
+  const Mtp* const mtp = mtp_of(model);
+  HONE_CHECK(source.path.empty() || source.num_nextn_predict_layers == 0 ||
+                 (mtp && static_cast<int64_t>(mtp->size()) == source.num_nextn_predict_layers),
+             "model.num_nextn_predict_layers is ", source.num_nextn_predict_layers,
+             ", but the model of model.path has ", mtp ? mtp->size() : 0, "; the key is for random weights, remove it");
+  HONE_CHECK(!source.path.empty() || source.num_nextn_predict_layers == 0 || mtp_of(model),
+             "model.num_nextn_predict_layers: the family ", model.config().at("model_type").as_string(),
+             " has no layers of multi-token prediction; remove the key, or choose a family with Llama's layout");
+  HONE_CHECK(source.mtp_loss_coef < 0 || mtp_of(model),
+             "model.mtp_loss_coef: the model has no layers of multi-token prediction; remove the key, or start from "
+             "random weights with num_nextn_predict_layers");
+}
+
+JsonObject ModelSource::config_changes() const {
+  JsonObject out = router.config_changes();
+  if (mtp_loss_coef >= 0) out.emplace_back("mtp_loss_coef", mtp_loss_coef);
+  return out;
 }
 
 void ModelSource::fields(Fields& f) {
@@ -80,12 +114,20 @@ void ModelSource::fields(Fields& f) {
   f("rms_norm_eps", rms_norm_eps, "epsilon of the norms");
   f("initializer_range", initializer_range, "standard deviation of random weights");
   f("tie_word_embeddings", tie_word_embeddings, "lm_head shares the weights of the embedding");
+  f("num_nextn_predict_layers", num_nextn_predict_layers,
+    "layers of multi-token prediction of random weights: each predicts one token further ahead in training "
+    "(DeepSeek-V3); 0 = none, or those of `config`");
+  f("mtp_loss_coef", mtp_loss_coef,
+    "factor of the loss of multi-token prediction; 0 = off, -1 = that of config.json, else 0.3");
   f("init", init, "how random weights are drawn");
+  f("decoder", decoder, "layers of random weights of the family hone_decoder");
   f("save_dtype", save_dtype,
     "dtype of saved weights: f32 | bf16 | auto (as in memory, so that a resumed run has the same bits)");
   chat.fields(f);
   f("lora", lora, "LoRA adapters to train instead of the weights");
   f("router", router, "experts of random weights; losses of the routers of a mixture of experts");
+  f.require("decoder", family == "hone_decoder" || decoder.config().empty(),
+            "the keys of [model.decoder] need model.family = \"hone_decoder\"");
   f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16",
             "save_dtype must be auto, f32 or bf16");
   constexpr int64_t widest = int64_t{1} << 24;
@@ -93,6 +135,10 @@ void ModelSource::fields(Fields& f) {
                                   {"num_attention_heads", num_attention_heads},
                                   {"num_hidden_layers", num_hidden_layers}})
     f.require(key, size > 0 && size <= widest, concat(key, " must be in [1, ", widest, "]"));
+  f.require("num_nextn_predict_layers", num_nextn_predict_layers >= 0 && num_nextn_predict_layers <= 16,
+            "num_nextn_predict_layers must be in [0, 16]");
+  f.require("mtp_loss_coef", mtp_loss_coef == -1 || (mtp_loss_coef >= 0 && mtp_loss_coef <= 1e6),
+            "mtp_loss_coef must be -1, or in [0, 1e6]");
   f.require("head_dim", head_dim > 0 || hidden_size % num_attention_heads == 0,
             "hidden_size must be a multiple of num_attention_heads, or head_dim be given");
 }
@@ -100,7 +146,8 @@ void ModelSource::fields(Fields& f) {
 Json ModelSource::make_config(int64_t tokenizer_vocab_size) const {
   Json out = shape_config(tokenizer_vocab_size);
   if (!out.is_object()) return out;
-  for (const auto& [key, value] : router.config_changes()) out.set(key, value);
+  for (const auto& [key, value] : config_changes()) out.set(key, value);
+  if (num_nextn_predict_layers > 0) out.set("num_nextn_predict_layers", num_nextn_predict_layers);
   return out;
 }
 
@@ -124,13 +171,15 @@ Json ModelSource::shape_config(int64_t tokenizer_vocab_size) const {
                  {"initializer_range", initializer_range},
                  {"hidden_act", "silu"},
                  {"tie_word_embeddings", tie_word_embeddings}};
-  if (router.num_experts == 0) return out;
-  out.emplace_back("num_experts", router.num_experts);
-  out.emplace_back("num_experts_per_tok", router.num_experts_per_tok);
-  out.emplace_back("moe_intermediate_size", router.moe_intermediate_size ? router.moe_intermediate_size : inner);
+  Json composed = std::move(out);
+  for (const auto& [key, value] : decoder.config()) composed.set(key, value);
+  if (router.num_experts == 0) return composed;
+  composed.set("num_experts", router.num_experts);
+  composed.set("num_experts_per_tok", router.num_experts_per_tok);
+  composed.set("moe_intermediate_size", router.moe_intermediate_size ? router.moe_intermediate_size : inner);
   if (router.shared_expert_intermediate_size > 0)
-    out.emplace_back("shared_expert_intermediate_size", router.shared_expert_intermediate_size);
-  return out;
+    composed.set("shared_expert_intermediate_size", router.shared_expert_intermediate_size);
+  return composed;
 }
 
 void EvalEntry::fields(Fields& f) {

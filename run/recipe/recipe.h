@@ -13,6 +13,7 @@
 #include "model/initialization.h"
 #include "model/model.h"
 #include "posttrain/rl/rollout_config.h"
+#include "run/recipe/decoder_source.h"
 #include "run/recipe/parallel.h"
 #include "run/recipe/tracker.h"
 #include "train/stage.h"
@@ -38,7 +39,6 @@ struct RouterSource {
   // The members of config.json that differ from the model's own. They are an Error for a model without experts.
   JsonObject config_changes() const;
 };
-void check_router(const RouterSource& router, const Model& model);
 
 struct ModelSource {
   std::string path, config, family = "llama";
@@ -47,18 +47,26 @@ struct ModelSource {
   int64_t vocab_size = 0, max_position_embeddings = 512;
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;
+  int64_t num_nextn_predict_layers = 0;
+  double mtp_loss_coef = -1;
   InitConfig init;
   std::string save_dtype = "auto";
   ChatSettings chat;
   LoraSource lora;
   RouterSource router;
+  DecoderSource decoder;
   void fields(Fields& f);
+  // The members of config.json that differ from the model's own: factors of losses made inside it.
+  JsonObject config_changes() const;
   // The config.json of random weights. vocab_size 0 takes the tokenizer's.
   Json make_config(int64_t tokenizer_vocab_size) const;
 
  private:
   Json shape_config(int64_t tokenizer_vocab_size) const;
 };
+
+// Throws Error if the source sets losses that the model does not have.
+void check_losses(const ModelSource& source, const Model& model);
 
 // An evaluation task, run before the first training stage, after each, and every eval_steps steps.
 struct EvalEntry {

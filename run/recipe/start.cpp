@@ -12,16 +12,16 @@ std::unique_ptr<Model> start_model(const Recipe& recipe) {
     const std::filesystem::path base = base_folder(expand_path(recipe.model.path));
     Json config = read_model_config(base);
     if (config.is_object())
-      for (const auto& [key, value] : recipe.model.router.config_changes()) config.set(key, value);
+      for (const auto& [key, value] : recipe.model.config_changes()) config.set(key, value);
     std::unique_ptr<Model> model = make_model(config, config_source(base));
-    check_router(recipe.model.router, *model);
+    check_losses(recipe.model, *model);
     return model;
   }
   int64_t vocabulary = recipe.tokenizer.empty() ? 0 : Tokenizer::load(expand_path(recipe.tokenizer)).vocab_size();
   for (const StageSpec& spec : recipe.stage)
     if (const int64_t made = spec.stage->vocab_size()) vocabulary = made;
   std::unique_ptr<Model> model = make_model(recipe.model.make_config(vocabulary), recipe.model_source());
-  check_router(recipe.model.router, *model);
+  check_losses(recipe.model, *model);
   return model;
 }
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Weak scaling of training on the GPUs of one machine, and PyTorch FSDP2 beside it, in one run:
 #   ranks.sh HONE OUT
-# Each rank trains 16,384 tokens a step. OUT gets a JSON line of every measurement (results.jsonl) and the printed table.
+# A micro-batch has 16,384 tokens, and a rank has one or four in a step. OUT gets a JSON line of every measurement
+# (results.jsonl) and the printed table.
 # Rows: for each shape 1 and N ranks of hone with ZeRO 1, 2 and 3, with one and four micro-batches per rank, and the peer
 # (tests/bench/peers/torch_fsdp.py) without and with resharding. The ratio is tokens/s over one rank of hone's; of the
 # peer, hone's best over it.
-# Environment: RANKS (default: the GPUs, 2 at most), SHAPES, ZEROS, REPEATS, DEVICE (cpu for a trial), TOKENS of a rank,
-# LENGTH of a sequence, TORCHRUN (default: torchrun; empty or missing: no peer), PEER_OPTIONS.
+# Environment: RANKS (default: the GPUs, 2 at most), SHAPES, ZEROS, REPEATS, DEVICE (cpu for a trial), TOKENS of a
+# micro-batch, LENGTH of a sequence (the table of docs/benchmarks/h200-x2.md has 4096 for llama3-8b), TORCHRUN
+# (default: torchrun; empty or missing: no peer), PEER_OPTIONS.
 set -euo pipefail
 hone=$1 out=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,10 +37,10 @@ options_of() { if [ "$1" = llama3-8b ]; then echo "--recompute selective --momen
 train() {
   local shape=$1 ranks=$2 micro=$3
   shift 3
-  local batch=$((tokens * ranks / length))
+  local batch=$((tokens * micro * ranks / length))
   # shellcheck disable=SC2046
   json=$("$hone" bench train --device "$device" --shape "$shape" --batch "$batch" --tokens "$length" \
-    --micro-batch-tokens $((tokens / micro)) --repeats "$repeats" --json $(options_of "$shape") "$@" 2>"$out/train.err") || return 1
+    --micro-batch-tokens "$tokens" --repeats "$repeats" --json $(options_of "$shape") "$@" 2>"$out/train.err") || return 1
   echo "$json" >>"$results"
 }
 

@@ -112,5 +112,29 @@ TEST_F(BenchCommandTest, BenchOfRolloutsComparesWithOtherPrograms) {
   EXPECT_NE(bench({"grpo", "--peer", peers}).err.find("no row of grpo_step_hf"), std::string::npos);
 }
 
+// The roofline of a mixture counts the experts that the tokens of a pass choose.
+TEST_F(BenchCommandTest, BenchOfDecodingCountsTheBytesOfTheChosenExperts) {
+  const std::string config = write("mixture.json", R"({"model_type": "qwen3_moe", "vocab_size": 100, "hidden_size": 32,
+    "intermediate_size": 64, "moe_intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512, "num_experts": 16,
+    "num_experts_per_tok": 2, "norm_topk_prob": true, "tie_word_embeddings": false})");
+  double before = 0;
+  for (const int batch : {1, 6}) {
+    const Finished decode = run_hone({"bench", "decode", "--shape", config, "--batch", std::to_string(batch),
+                                      "--tokens", "8", "--device", "cpu", "--json"});
+    ASSERT_EQ(decode.code, 0) << decode.err;
+    const Json row = rows(decode.out).at(0);
+    const double share = row.at("experts_read").as_double();
+    EXPECT_GT(share, before);
+    EXPECT_LE(share, batch * 2 / 16.0);
+    EXPECT_GE(share, 2 / 16.0);
+    before = share;
+    // Two layers: attention and router; experts. Then the lm_head, and the keys and values of 24 tokens.
+    const double dense = 2 * (32 * (32 + 2 * 32) + 32 * 32 + 16 * 32), experts = 2 * 16 * 3 * 32 * 16, head = 100 * 32,
+                 keys = 2 * 2 * 2 * 16 * 24. * batch, bytes = 4 * (dense + experts * share + head + keys);
+    EXPECT_NEAR(row.at("bytes_per_second").as_double() * row.at("seconds").as_double(), bytes, 1e-6 * bytes);
+  }
+}
+
 }  // namespace
 }  // namespace hone::test

@@ -1,7 +1,10 @@
 // Ops that are declared to add to a gradient once per element do so on this GPU: a step of several micro-batches adds
 // straight into its sum then (kernels/adds_once.h).
+#include "kernels/attention/attention.h"
+#include "kernels/attention/latent/head_gemm.h"
 #include "kernels/elementwise/embedding.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/moe/expert_bias.h"
 #include "kernels/moe/grouped_gemm.h"
 #include "kernels/norm/layernorm.h"
 #include "kernels/norm/rmsnorm.h"
@@ -61,6 +64,62 @@ void check_grouped_product() {
       check({Floats({E, N, K})}, [&](auto& grads) {
         grouped_gemm_backward_weight(*gpu(), {.dw = grads[0], .dy = dy, .x = x, .offsets = offsets});
       });
+    }
+}
+
+void check_expert_bias() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t tokens : {3, 2000}) {
+      const int64_t E = 5, k = 2, rows = tokens * k, N = 72;
+      const Dispatched sorted(random_experts(tokens, k, E, 1), E);
+      const OnGpu dy(rounded(normals({rows, N}, 1), dtype), dtype), weights(normals({tokens, k}, 2)),
+          offsets(sorted.offsets), order(sorted.order);
+      check({Floats({E, N})}, [&](auto& grads) {
+        expert_bias_backward(*gpu(),
+                             {.dbias = grads[0], .dy = dy, .offsets = offsets, .weights = weights, .order = order});
+      });
+    }
+}
+
+// The gradient of attention sinks. Any numbers will do for out and lse.
+void check_attention() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t dim : {64, 72}) {
+      const int64_t T = 1500, H = 8, Hk = 2;
+      Ids offsets({3});
+      offsets[1] = 900;
+      offsets[2] = static_cast<int32_t>(T);
+      const auto numbers = [&](int64_t heads, uint64_t seed) {
+        return OnGpu(rounded(normals({T, heads, dim}, seed), dtype), dtype);
+      };
+      const OnGpu q = numbers(H, 1), k = numbers(Hk, 2), v = numbers(Hk, 3), out = numbers(H, 4), dout = numbers(H, 5),
+                  lse(normals({T, H}, 6)), sinks(normals({H}, 7)), at(offsets);
+      check({Floats({H})}, [&](auto& grads) {
+        const OnGpu dq = OnGpu::poisoned({T, H, dim}, dtype), dk = OnGpu::poisoned({T, Hk, dim}, dtype),
+                    dv = OnGpu::poisoned({T, Hk, dim}, dtype);
+        attention_backward(*gpu(), {.dq = dq,
+                                    .dk = dk,
+                                    .dv = dv,
+                                    .dout = dout,
+                                    .out = out,
+                                    .lse = lse,
+                                    .q = q,
+                                    .k = k,
+                                    .v = v,
+                                    .offsets = at,
+                                    .shape = {.scale = 0.1f, .window = 100, .max_length = 900},
+                                    .sinks = sinks,
+                                    .dsinks = grads[0]});
+      });
+    }
+}
+
+void check_head_product() {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t tokens : {3, 700}) {
+      const int64_t H = 3, N = 40, K = 136;
+      const OnGpu a(normals({tokens, H, N + 8}, 1), dtype), b(normals({tokens, H, K}, 2), dtype);
+      check({Floats({H, N, K})}, [&](auto& grads) { head_gemm_weight(*gpu(), {.dw = grads[0], .a = a, .b = b}); });
     }
 }
 
@@ -130,6 +189,9 @@ TEST(AddsOnceOnGpu, DeclaredOpsDo) {
   HONE_GPU_OR_SKIP();
   expect_declared_ops_add_once(DeviceKind::cuda, {{"gemm_backward_weight", check_products},
                                                   {"grouped_gemm_backward_weight", check_grouped_product},
+                                                  {"head_gemm_weight", check_head_product},
+                                                  {"expert_bias_backward", check_expert_bias},
+                                                  {"attention_backward", check_attention},
                                                   {"rmsnorm_backward", check_rmsnorm},
                                                   {"layernorm_backward", check_layernorm},
                                                   {"qkv_backward", check_qkv},

@@ -15,6 +15,8 @@ const std::vector<Case> edge_cases = {
     {{2300, 95}, 6, 2, 64, 1025},
     {{1100, 1, 1100}, 3, 1, 72, 129},
     {{1030, 2100}, 2, 2, 256, 700},
+    {{1025, 2050, 64}, 8, 1, 64, 128, true},
+    {{2300}, 4, 1, 128, 0, true},
 };
 
 TEST(AttentionBitsOnGpu, EveryForwardBodyHasTheSameBits) {
@@ -34,7 +36,8 @@ TEST(AttentionBitsOnGpu, EveryForwardBodyHasTheSameBits) {
                 .k = OnGpu(in.k, DType::bf16),
                 .v = OnGpu(in.v, DType::bf16),
                 .offsets = OnGpu(offsets_of(c.lengths)),
-                .shape = c.shape()}))
+                .shape = c.shape(),
+                .sinks = SinksOnGpu(in)}))
         return;
       outs.push_back(out.read()), sums.push_back(lse.read());
       EXPECT_TRUE(close(outs.back(), outs.front(), {0, 0})) << c.name();

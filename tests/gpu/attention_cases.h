@@ -7,10 +7,11 @@
 
 namespace hone::test {
 
-// The shape of a call: sequence lengths, heads, KV heads, head dim, window.
+// The shape of a call: sequence lengths, heads, KV heads, head dim, window; with attention sinks or without.
 struct Case {
   std::vector<int32_t> lengths;
   int64_t heads = 1, kv_heads = 1, dim = 8, window = 0;
+  bool sinks = false;
 
   int64_t sequences() const { return static_cast<int64_t>(lengths.size()); }
   int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
@@ -19,7 +20,8 @@ struct Case {
     return {.scale = 1 / std::sqrt(static_cast<float>(dim)), .window = window, .max_length = longest()};
   }
   std::string name() const {
-    return concat(tokens(), " tokens, ", heads, "/", kv_heads, " heads of ", dim, ", window ", window);
+    return concat(tokens(), " tokens, ", heads, "/", kv_heads, " heads of ", dim, ", window ", window,
+                  sinks ? ", sinks" : "");
   }
 };
 
@@ -46,6 +48,10 @@ inline const std::vector<Case> cases = {
     {{200}, 2, 2, 72, 65},
     {{900}, 14, 2, 64},
     {{600}, 16, 1, 64, 100},
+    {{129, 1025}, 16, 2, 64, 128, true},
+    {{700, 2, 2049}, 8, 1, 64, 0, true},
+    {{300, 1}, 6, 2, 128, 0, true},
+    {{66, 1200}, 3, 1, 256, 500, true},
 };
 
 struct Inputs {
@@ -53,8 +59,26 @@ struct Inputs {
       : q(rounded(normals({c.tokens(), c.heads, c.dim}, seed), dtype)),
         k(rounded(normals({c.tokens(), c.kv_heads, c.dim}, seed + 1, 1, 24), dtype)),
         v(rounded(normals({c.tokens(), c.kv_heads, c.dim}, seed + 2, 1, 40), dtype)),
-        dout(rounded(normals({c.tokens(), c.heads, c.dim}, seed + 3), dtype)) {}
-  Floats q, k, v, dout;
+        dout(rounded(normals({c.tokens(), c.heads, c.dim}, seed + 3), dtype)),
+        sinks(rounded(normals({c.heads}, seed + 4, 3), dtype)),
+        sinks_dtype(dtype),
+        has_sinks(c.sinks) {}
+  Tensor sinks_on_cpu() const { return has_sinks ? sinks.tensor() : Tensor(); }
+  Floats q, k, v, dout, sinks;
+  DType sinks_dtype;
+  bool has_sinks;
+};
+
+// The sinks of a call on the GPU, or an empty Tensor.
+class SinksOnGpu {
+ public:
+  explicit SinksOnGpu(const Inputs& in) {
+    if (in.has_sinks) memory_.emplace(in.sinks, in.sinks_dtype);
+  }
+  operator Tensor() const { return memory_ ? Tensor(*memory_) : Tensor(); }
+
+ private:
+  std::optional<OnGpu> memory_;
 };
 
 // Calls test(run, name) for each CUDA body. run(arguments...) returns false if it does not support the arguments.
@@ -88,7 +112,8 @@ inline Result forward_on_gpu(const Case& c, const Inputs& in, DType dtype) {
                              .k = OnGpu(in.k, dtype),
                              .v = OnGpu(in.v, dtype),
                              .offsets = OnGpu(offsets_of(c.lengths)),
-                             .shape = c.shape()});
+                             .shape = c.shape(),
+                             .sinks = SinksOnGpu(in)});
   return {out.read(), lse.read()};
 }
 
@@ -156,11 +181,12 @@ inline void run_parts(Floats& out, const Case& c, const Inputs& in, const Cache&
   shape.max_length = most;
   const OnGpu q(rows_of(in.q, rows), dtype), keys(lengths), offsets(offsets_of(counts));
   PagedKv view = cache.view(keys);
-  attention_paged(*gpu(), {.out = result, .q = q, .cache = view, .offsets = offsets, .shape = shape});
+  const SinksOnGpu sinks(in);
+  attention_paged(*gpu(), {.out = result, .q = q, .cache = view, .offsets = offsets, .shape = shape, .sinks = sinks});
   const Floats numbers = result.read();
   view.prefetchable = true;
   result.poison();
-  attention_paged(*gpu(), {.out = result, .q = q, .cache = view, .offsets = offsets, .shape = shape});
+  attention_paged(*gpu(), {.out = result, .q = q, .cache = view, .offsets = offsets, .shape = shape, .sinks = sinks});
   EXPECT_TRUE(close(result.read(), numbers, {0, 0})) << "read ahead";
   for (size_t r = 0; r < rows.size(); ++r)
     for (int64_t i = 0; i < c.heads * c.dim; ++i)

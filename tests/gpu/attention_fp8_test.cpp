@@ -11,6 +11,7 @@ namespace {
 struct Case {
   std::vector<int32_t> lengths;
   int64_t heads, kv_heads, dim, block_size, window = 0;
+  bool sinks = false;
   std::string name() const {
     return concat(lengths.size(), " sequences, ", heads, "/", kv_heads, " heads of ", dim, ", window ", window);
   }
@@ -21,7 +22,9 @@ const Case cases[] = {{{1}, 1, 1, 16, 16},
                       {{2300, 1024}, 4, 4, 64, 5, 300},
                       {{1500, 40}, 8, 2, 96, 16, 1100},
                       {{333, 129}, 20, 1, 80, 7},
-                      {{1100, 128}, 3, 1, 256, 32, 64}};
+                      {{1100, 128}, 3, 1, 256, 32, 64},
+                      {{2300, 70}, 8, 1, 64, 16, 128, true},
+                      {{1500, 3}, 4, 2, 128, 16, 0, true}};
 
 // Blocks are assigned in descending order; slots without a key hold NaN.
 struct Inputs {
@@ -66,7 +69,12 @@ PagedKv cache_of(const Case& c, const QuantizedMatrix& k, const QuantizedMatrix&
 class Fp8Attention {
  public:
   explicit Fp8Attention(const Case& c)
-      : case_(c), in_(c), k_(QuantFormat::fp8, OnGpu(in_.k)), v_(QuantFormat::fp8, OnGpu(in_.v)) {}
+      : case_(c),
+        in_(c),
+        k_(QuantFormat::fp8, OnGpu(in_.k)),
+        v_(QuantFormat::fp8, OnGpu(in_.v)),
+        sinks_(normals({c.heads}, 4, 3)),
+        sinks_on_gpu_(sinks_) {}
   Floats specification() const {
     const Quantized k(QuantFormat::fp8, in_.k), v(QuantFormat::fp8, in_.v);
     Ids lengths({std::ssize(case_.lengths)}), offsets({std::ssize(case_.lengths) + 1});
@@ -77,7 +85,8 @@ class Fp8Attention {
                             .q = in_.q,
                             .cache = cache_of(case_, k, v, in_.table, lengths),
                             .offsets = offsets,
-                            .shape = shape(0)});
+                            .shape = shape(0),
+                            .sinks = case_.sinks ? sinks_.tensor() : Tensor()});
     return out;
   }
   // One call on tokens [from[s], to[s]) of each sequence; writes their rows of out.
@@ -101,7 +110,8 @@ class Fp8Attention {
                              .q = OnGpu(q, DType::bf16),
                              .cache = cache_of(case_, k_, v_, table, on_gpu),
                              .offsets = OnGpu(offsets),
-                             .shape = shape(most)});
+                             .shape = shape(most),
+                             .sinks = case_.sinks ? sinks_on_gpu_.tensor() : Tensor()});
     const Floats numbers = result.read();
     for (int64_t i = 0; i < numbers.size(); ++i)
       out[rows[static_cast<size_t>(i / width)] * width + i % width] = numbers[i];
@@ -136,6 +146,8 @@ class Fp8Attention {
   const Case& case_;
   Inputs in_;
   QuantizedOnGpu k_, v_;
+  Floats sinks_;
+  OnGpu sinks_on_gpu_;
 };
 
 TEST(Fp8AttentionOnGpu, AgreesWithTheSpecification) {

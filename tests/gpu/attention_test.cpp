@@ -16,7 +16,8 @@ TEST(AttentionOnGpu, ForwardAgreesWithTheSpecification) {
                                 .k = in.k,
                                 .v = in.v,
                                 .offsets = offsets_of(c.lengths),
-                                .shape = c.shape()});
+                                .shape = c.shape(),
+                                .sinks = in.sinks_on_cpu()});
       each_gpu_body(attention_forward, [&](auto run) {
         OnGpu y = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype, 8),
               sums = OnGpu::poisoned({c.tokens(), c.heads}, DType::f32, 3);
@@ -26,7 +27,8 @@ TEST(AttentionOnGpu, ForwardAgreesWithTheSpecification) {
                   .k = OnGpu(in.k, dtype),
                   .v = OnGpu(in.v, dtype),
                   .offsets = OnGpu(offsets_of(c.lengths)),
-                  .shape = c.shape()}))
+                  .shape = c.shape(),
+                  .sinks = SinksOnGpu(in)}))
           return;
         EXPECT_TRUE(heads_agree(y.read(), out, dtype)) << c.name();
         EXPECT_TRUE(agrees(sums.read(), lse, DType::f32)) << c.name();
@@ -196,10 +198,17 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
       const Inputs in(c, dtype);
       const Ids offsets = offsets_of(c.lengths);
       Floats out = poisoned({c.tokens(), c.heads, c.dim}), lse = poisoned({c.tokens(), c.heads});
-      attention_forward(
-          cpu(), {.out = out, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .offsets = offsets, .shape = c.shape()});
+      attention_forward(cpu(), {.out = out,
+                                .lse = lse,
+                                .q = in.q,
+                                .k = in.k,
+                                .v = in.v,
+                                .offsets = offsets,
+                                .shape = c.shape(),
+                                .sinks = in.sinks_on_cpu()});
       out = rounded(out, dtype);
-      Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
+      Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk,
+             dsinks({c.heads});
       attention_backward(cpu(), {.dq = dq,
                                  .dk = dk,
                                  .dv = dv,
@@ -210,7 +219,9 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
                                  .k = in.k,
                                  .v = in.v,
                                  .offsets = offsets,
-                                 .shape = c.shape()});
+                                 .shape = c.shape(),
+                                 .sinks = in.sinks_on_cpu(),
+                                 .dsinks = c.sinks ? dsinks.tensor() : Tensor()});
       const AttentionGradients plain =
           plain_attention_backward(in.dout, out, lse, in.q, in.k, in.v, offsets, c.shape());
       each_gpu_body(attention_backward, [&](auto run) {
@@ -219,6 +230,7 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
           OnGpu dq_gpu = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype, 8),
                 dk_gpu = OnGpu::poisoned({c.tokens(), c.kv_heads, c.dim}, dtype, 16),
                 dv_gpu = OnGpu::poisoned({c.tokens(), c.kv_heads, c.dim}, dtype, 40);
+          OnGpu dsinks_gpu(Floats({c.heads}));
           if (!run({.dq = dq_gpu,
                     .dk = dk_gpu,
                     .dv = dv_gpu,
@@ -229,9 +241,12 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
                     .k = OnGpu(in.k, dtype),
                     .v = OnGpu(in.v, dtype),
                     .offsets = OnGpu(offsets),
-                    .shape = c.shape()}))
+                    .shape = c.shape(),
+                    .sinks = SinksOnGpu(in),
+                    .dsinks = c.sinks ? Tensor(dsinks_gpu) : Tensor()}))
             return;
-          const std::vector<Floats> now = {dq_gpu.read(), dk_gpu.read(), dv_gpu.read()};
+          const std::vector<Floats> now = {dq_gpu.read(), dk_gpu.read(), dv_gpu.read(), dsinks_gpu.read()};
+          EXPECT_TRUE(close(now[3], dsinks, {1e-3, 2e-3})) << "dsinks, " << c.name();
           EXPECT_TRUE(gradient_agrees(now[0], plain.dq, dq, dtype)) << "dq, " << c.name();
           EXPECT_TRUE(gradient_agrees(now[1], plain.dk, dk, dtype)) << "dk, " << c.name();
           EXPECT_TRUE(gradient_agrees(now[2], plain.dv, dv, dtype)) << "dv, " << c.name();

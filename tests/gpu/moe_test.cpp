@@ -1,5 +1,6 @@
 // The ops of a mixture of experts on a GPU: agreement with the specification, equal bits of the grouped and the dense
 // product, equal bits of repeated calls.
+#include "kernels/cuda/limits.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/balance.h"
 #include "kernels/moe/dispatch.h"
@@ -175,8 +176,9 @@ struct GroupedCase {
 };
 // Few and many rows per expert (each tile), experts without rows, dropped rows, unaligned rows, several K chunks.
 constexpr GroupedCase grouped_cases[] = {
-    {1, 8, 64, 0, 200, 1040, 0}, {5, 2, 4, 0, 64, 64, 8},     {40, 2, 7, 0, 72, 513, 3}, {300, 2, 5, 0, 136, 520, 0},
-    {1200, 2, 4, 0, 264, 72, 8}, {300, 2, 5, 60, 136, 96, 0}, {33, 2, 3, 5, 31, 65, 1}};
+    {1, 8, 64, 0, 200, 1040, 0}, {5, 2, 4, 0, 64, 64, 8},      {40, 2, 7, 0, 72, 513, 3},
+    {300, 2, 5, 0, 136, 520, 0}, {1200, 2, 4, 0, 264, 72, 8},  {300, 2, 5, 60, 136, 96, 0},
+    {33, 2, 3, 5, 31, 65, 1},    {777, 2, 6, 0, 136, 1160, 0}, {1100, 1, 3, 0, 584, 200, 8}};
 
 }  // namespace
 
@@ -213,6 +215,53 @@ TEST(GroupedGemmOnGpu, RowsHaveTheBitsOfTheDenseProduct) {
     }
 }
 
+namespace {
+
+// The CUDA bodies of an op that take these arguments.
+template <class Args>
+std::vector<size_t> gpu_bodies(const Op<Args>& op, const Args& args) {
+  std::vector<size_t> out;
+  for (size_t body = 0; body < op.bodies().size(); ++body)
+    if (op.bodies()[body].device == DeviceKind::cuda && op.supported(body, args)) out.push_back(body);
+  return out;
+}
+
+}  // namespace
+
+TEST(GroupedGemmOnGpu, AccumulatedRowsHaveTheBitsOfAResidual) {
+  HONE_GPU_OR_SKIP();
+  for (const GroupedCase& c : grouped_cases) {
+    if (!chosen()) continue;
+    const int64_t P = c.tokens * c.k;
+    const Dispatched sorted(random_experts(c.tokens, c.k, c.E, 1), c.E, c.capacity);
+    const OnGpu x(normals({P, c.K}, 2, 1, c.gap), DType::bf16), w(normals({c.E, c.N, c.K}, 3), DType::bf16),
+        offsets(sorted.offsets);
+    const Floats before = rounded(normals({P, c.N}, 6, 3), DType::bf16);
+    OnGpu any(before, DType::bf16);
+    for (const size_t body :
+         gpu_bodies(grouped_gemm_forward, {.y = any, .x = x, .w = w, .offsets = offsets, .accumulate = true})) {
+      SCOPED_TRACE(concat(grouped_gemm_forward.bodies()[body].name, ", N ", c.N, ", K ", c.K));
+      OnGpu y(before, DType::bf16);
+      grouped_gemm_forward.run_body(body, *gpu(), {.y = y, .x = x, .w = w, .offsets = offsets, .accumulate = true});
+      const Floats out = y.read();
+      for (int64_t e = 0; e < c.E; ++e) {
+        const int64_t first = sorted.offsets[e], rows = sorted.offsets[e + 1] - first;
+        if (rows == 0) continue;
+        OnGpu dense = OnGpu::poisoned({rows, c.N}, DType::bf16);
+        const OnGpu residual(before, DType::bf16);
+        gemm_forward(*gpu(), {.y = dense,
+                              .x = x.tensor().rows(first, rows),
+                              .w = expert_matrix(w, e),
+                              .residual = residual.tensor().rows(first, rows)});
+        const Floats expected = dense.read();
+        for (int64_t i = 0; i < expected.size(); ++i)
+          ASSERT_TRUE(same_bits(out[first * c.N + i], expected[i])) << "expert " << e << ", element " << i;
+      }
+      for (int64_t i = sorted.offsets[c.E] * c.N; i < out.size(); ++i) ASSERT_TRUE(same_bits(out[i], before[i]));
+    }
+  }
+}
+
 TEST(GroupedGemmOnGpu, GradientsAgreeWithTheSpecificationAndRepeat) {
   HONE_GPU_OR_SKIP();
   for (const GroupedCase& c : grouped_cases)
@@ -221,25 +270,117 @@ TEST(GroupedGemmOnGpu, GradientsAgreeWithTheSpecificationAndRepeat) {
       SCOPED_TRACE(concat(c.tokens, " tokens, N ", c.N, ", K ", c.K, ", ", name_of(dtype)));
       const int64_t P = c.tokens * c.k;
       const Dispatched sorted(random_experts(c.tokens, c.k, c.E, 1), c.E, c.capacity);
-      const Floats x = rounded(normals({P, c.K}, 2, 1, c.gap), dtype),
-                   w = rounded(normals({c.E, c.N, c.K}, 3, 1, c.gap), dtype),
+      Floats x = rounded(normals({P, c.K}, 2, 1, c.gap), dtype);
+      const Floats w = rounded(normals({c.E, c.N, c.K}, 3, 1, c.gap), dtype),
                    dy = rounded(normals({P, c.N}, 4, 1, c.gap), dtype), before = normals({c.E, c.N, c.K}, 5);
+      for (int64_t i = sorted.offsets[c.E] * c.K; i < P * c.K; ++i) x[i] = NAN;  // rows that do not count
       Floats dx = poisoned({P, c.K}), dw = before;
       grouped_gemm_backward_input(cpu(), {.dx = dx, .dy = dy, .w = w, .offsets = sorted.offsets});
       grouped_gemm_backward_weight(cpu(), {.dw = dw, .dy = dy, .x = x, .offsets = sorted.offsets});
       const OnGpu x_gpu(x, dtype), w_gpu(w, dtype), dy_gpu(dy, dtype), offsets(sorted.offsets);
-      std::vector<Floats> dxs, dws;
-      for (int repeat = 0; repeat < 2; ++repeat) {
-        OnGpu dx_gpu = OnGpu::poisoned({P, c.K}, dtype, c.gap), dw_gpu(before);
-        grouped_gemm_backward_input(*gpu(), {.dx = dx_gpu, .dy = dy_gpu, .w = w_gpu, .offsets = offsets});
-        grouped_gemm_backward_weight(*gpu(), {.dw = dw_gpu, .dy = dy_gpu, .x = x_gpu, .offsets = offsets});
-        dxs.push_back(dx_gpu.read());
-        dws.push_back(dw_gpu.read());
+      OnGpu dx_gpu = OnGpu::poisoned({P, c.K}, dtype, c.gap);
+      const GroupedGemmBackwardInput input{.dx = dx_gpu, .dy = dy_gpu, .w = w_gpu, .offsets = offsets};
+      for (const size_t body : gpu_bodies(grouped_gemm_backward_input, input)) {
+        SCOPED_TRACE(grouped_gemm_backward_input.bodies()[body].name);
+        std::vector<Floats> runs;
+        for (int repeat = 0; repeat < 2; ++repeat) {
+          OnGpu out = OnGpu::poisoned({P, c.K}, dtype, c.gap);
+          grouped_gemm_backward_input.run_body(body, *gpu(), {.dx = out, .dy = dy_gpu, .w = w_gpu, .offsets = offsets});
+          runs.push_back(out.read());
+        }
+        EXPECT_TRUE(agrees(runs[0], dx, dtype, 2));
+        EXPECT_TRUE(close(runs[1], runs[0], {0, 0}));
       }
-      EXPECT_TRUE(agrees(dxs[0], dx, dtype, 2));
-      EXPECT_TRUE(close(dws[0], dw, {1e-4, 1e-4 * rms(dw)}));
-      EXPECT_TRUE(close(dxs[1], dxs[0], {0, 0}));
-      EXPECT_TRUE(close(dws[1], dws[0], {0, 0}));
+      OnGpu dw_gpu(before);
+      const GroupedGemmBackwardWeight weight{.dw = dw_gpu, .dy = dy_gpu, .x = x_gpu, .offsets = offsets};
+      for (const size_t body : gpu_bodies(grouped_gemm_backward_weight, weight)) {
+        SCOPED_TRACE(grouped_gemm_backward_weight.bodies()[body].name);
+        std::vector<Floats> runs;
+        for (int repeat = 0; repeat < 2; ++repeat) {
+          OnGpu out(before);
+          grouped_gemm_backward_weight.run_body(body, *gpu(),
+                                                {.dw = out, .dy = dy_gpu, .x = x_gpu, .offsets = offsets});
+          runs.push_back(out.read());
+        }
+        EXPECT_TRUE(close(runs[0], dw, {1e-4, 1e-4 * rms(dw)}));
+        EXPECT_TRUE(close(runs[1], runs[0], {0, 0}));
+      }
+    }
+}
+
+namespace {
+
+// Runs every CUDA body of the op that supports the arguments into an output of its own; all must have equal bits.
+// make(args) poisons or copies the output and returns it.
+template <class Args, class Make>
+size_t expect_equal_bodies(const Op<Args>& op, Args args, Tensor Args::*output, Make make) {
+  std::vector<Floats> results;
+  for (size_t body = 0; body < op.bodies().size(); ++body) {
+    if (op.bodies()[body].device != DeviceKind::cuda || std::string_view(op.bodies()[body].name) == "tiles") continue;
+    OnGpu out = make();
+    args.*output = out;
+    if (!op.supported(body, args)) continue;
+    op.run_body(body, *gpu(), args);
+    results.push_back(out.read());
+    for (int64_t i = 0; i < results[0].size(); ++i)
+      if (!same_bits(results.back()[i], results[0][i])) {
+        ADD_FAILURE() << op.name() << ", body " << op.bodies()[body].name << ", element " << i;
+        break;
+      }
+  }
+  return results.size();
+}
+
+}  // namespace
+
+// wgmma and mma.sync give the same bits. The rows of the next expert and those without one must not count.
+TEST(GroupedGemmOnGpu, HopperAndPortableBodiesHaveEqualBits) {
+  HONE_GPU_OR_SKIP();
+  if (!runs_hopper_bodies()) GTEST_SKIP() << "no Hopper bodies on this GPU";
+  struct Case {
+    std::vector<int32_t> ends;
+    int64_t rows, N, K;
+  };
+  const Case cases[] = {{{0, 100, 100, 131, 400, 600}, 600, 136, 520},
+                        {{0, 1, 129, 385, 385, 700}, 750, 264, 1032},
+                        {{0, 500, 500, 1000}, 1100, 200, 2048},
+                        {{0, 0, 63, 64, 2000, 2000, 2500}, 2500, 1536, 768},
+                        {{0, 0, 0, 0}, 400, 64, 72}};
+  for (const Case& c : cases)
+    for (const int64_t gap : {0, 8}) {
+      if (!chosen()) continue;
+      SCOPED_TRACE(concat(c.rows, " rows, N ", c.N, ", K ", c.K, ", gap ", gap));
+      const auto E = static_cast<int64_t>(c.ends.size()) - 1;
+      Ids ends({E + 1});
+      for (int64_t e = 0; e <= E; ++e) ends[e] = c.ends[static_cast<size_t>(e)];
+      Floats x = normals({c.rows, c.K}, 1, 1, gap), dy = normals({c.rows, c.N}, 2, 1, gap);
+      for (int64_t r = ends[E]; r < c.rows; ++r) {
+        std::fill_n(x.tensor().row<float>(r), c.K, nan_f32);
+        std::fill_n(dy.tensor().row<float>(r), c.N, nan_f32);
+      }
+      const OnGpu x_gpu(x, DType::bf16), dy_gpu(dy, DType::bf16), offsets(ends),
+          w(normals({E, c.N, c.K}, 3, 1, gap), DType::bf16);
+      const Floats dw = normals({E, c.N, c.K}, 4), y = normals({c.rows, c.N}, 5, 1, gap);
+      for (const bool accumulate : {false, true})
+        EXPECT_EQ(expect_equal_bodies(
+                      grouped_gemm_forward,
+                      GroupedGemmForward{.y = {}, .x = x_gpu, .w = w, .offsets = offsets, .accumulate = accumulate},
+                      &GroupedGemmForward::y,
+                      [&] {
+                        return accumulate ? OnGpu(y, DType::bf16) : OnGpu::poisoned({c.rows, c.N}, DType::bf16, gap);
+                      }),
+                  2u);
+      EXPECT_EQ(expect_equal_bodies(grouped_gemm_backward_input,
+                                    GroupedGemmBackwardInput{.dx = {}, .dy = dy_gpu, .w = w, .offsets = offsets},
+                                    &GroupedGemmBackwardInput::dx,
+                                    [&] {
+                                      return OnGpu::poisoned({c.rows, c.K}, DType::bf16, gap);
+                                    }),
+                2u);
+      EXPECT_EQ(expect_equal_bodies(grouped_gemm_backward_weight,
+                                    GroupedGemmBackwardWeight{.dw = {}, .dy = dy_gpu, .x = x_gpu, .offsets = offsets},
+                                    &GroupedGemmBackwardWeight::dw, [&] { return OnGpu(dw); }),
+                2u);
     }
 }
 

@@ -1,5 +1,5 @@
 // The fused bodies have the bits of the sequence of ops, for any number of rows.
-#include "kernels/decoder_layer/decoder_layer.h"
+#include "kernels/decoder_layer/rmsnorm_gemm.h"
 #include "kernels/rope/rope.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -90,6 +90,28 @@ TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
                                           .product = {w, extras ? bias.tensor() : Tensor()},
                                           .residual = extras ? residual.tensor() : Tensor(),
                                           .norm = RmsNormWeights{weight, 1e-6f}});
+      }
+  }
+}
+
+// As a router has it: f32 results.
+TEST(NormedProductOnGpu, BodiesHaveTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  for (const auto& [N, K] : {std::pair<int64_t, int64_t>{8, 520}, {128, 2048}, {61, 72}, {256, 6144}, {40, 7168}}) {
+    const OnGpu w(normals({N, K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16),
+        weight(normals({K}, 4), DType::bf16);
+    for (const int64_t M : {1, 2, 5, 8, 9, 40})
+      for (const bool extras : {true, false}) {
+        if (!chosen()) continue;
+        SCOPED_TRACE(concat(M, " rows, ", N, " x ", K, ", extras ", extras));
+        const OnGpu x(normals({M, K}, 1, 1, extras ? 8 : 0), DType::bf16);
+        OnGpu y = OnGpu::poisoned({M, N}, DType::f32, 1), normed = OnGpu::poisoned({M, K}, DType::bf16, extras ? 8 : 0);
+        expect_bodies_have_the_same_bits(rmsnorm_gemm, {&y, &normed},
+                                         {.y = y,
+                                          .normed = normed,
+                                          .x = x,
+                                          .norm = RmsNormWeights{weight, 1e-6f},
+                                          .product = {w, extras ? bias.tensor() : Tensor()}});
       }
   }
 }

@@ -28,14 +28,15 @@ TEST(ProposerOnGpu, LeavesEveryReplyAsItIs) {
   HONE_GPU_OR_SKIP();
   const TemporaryFolder folder;
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    const Json config = gpu_config("qwen2", 64);
+    Json config = gpu_config("qwen2", 64);
+    config.set("num_nextn_predict_layers", 2);
     const auto weights = cpu_model(config, dtype), model = gpu_model(config, *weights, dtype);
     const auto draft = [&](const char* name, double noise) {
       save_draft(cpu(), *weights, noise, folder.path() / name);
       return SpeculativeConfig{.method = "draft_model", .model = (folder.path() / name).string()};
     };
     const std::vector<SpeculativeConfig> all{
-        draft("same", 0), draft("near", 0.01), {.method = "ngram", .prompt_lookup_min = 1}};
+        draft("same", 0), draft("near", 0.01), {.method = "ngram", .prompt_lookup_min = 1}, {.method = "mtp"}};
     for (const bool special : {false, true}) {
       std::vector<std::vector<CompletionOutput>> plain;
       for (const SpeculativeConfig& guesses : all)

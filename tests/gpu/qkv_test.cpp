@@ -15,12 +15,22 @@ struct Case {
   int64_t gap = 0;  // between rows; a multiple of 8 allows loads of 16 bytes
 };
 std::vector<Case> cases() {
-  return {{1, {1, 1, 2, 2, 1e-6f}, false},        {0, {2, 1, 8, 8, 1e-6f}, true},
-          {37, {6, 2, 16, 16, 1e-6f}, true, 8},   {20, {4, 4, 10, 6, 1e-6f}, false},
-          {9, {3, 1, 24, 0, 1e-6f}, true, 3},     {130, {14, 2, 64, 64, 1e-6f}, false},
-          {50, {16, 8, 128, 128, 1e-6f}, true},   {21, {12, 12, 64, 0, 0}, false},
-          {33, {2, 1, 256, 64, 1e-6f}, true},     {12, {2, 2, 256, 0, 1e-6f}, true},
-          {18, {4, 2, 250, 250, 1e-6f}, true, 2}, {3000, {4, 1, 64, 64, 1e-6f}, true}};
+  return {{1, {1, 1, 2, 2, 1e-6f}, false},
+          {0, {2, 1, 8, 8, 1e-6f}, true},
+          {37, {6, 2, 16, 16, 1e-6f}, true, 8},
+          {20, {4, 4, 10, 6, 1e-6f}, false},
+          {9, {3, 1, 24, 0, 1e-6f}, true, 3},
+          {130, {14, 2, 64, 64, 1e-6f}, false},
+          {50, {16, 8, 128, 128, 1e-6f}, true},
+          {21, {12, 12, 64, 0, 0}, false},
+          {33, {2, 1, 256, 64, 1e-6f}, true},
+          {12, {2, 2, 256, 0, 1e-6f}, true},
+          {18, {4, 2, 250, 250, 1e-6f}, true, 2},
+          {3000, {4, 1, 64, 64, 1e-6f}, true},
+          {37, {6, 2, 16, 16, 1e-6f, 0, true}, true, 8},
+          {20, {4, 4, 10, 6, 1e-6f, 0, true}, false},
+          {50, {16, 8, 128, 64, 1e-6f, 0, true}, true},
+          {33, {14, 2, 64, 64, 1e-6f, 0, true}, false}};
 }
 
 struct Call {
@@ -50,7 +60,8 @@ struct Call {
 
 std::string name(const Case& c, DType dtype) {
   return concat(name_of(dtype), ", ", c.tokens, " tokens, heads ", c.shape.num_heads, "/", c.shape.num_kv_heads, " of ",
-                c.shape.head_dim, ", ", c.shape.rotary_dim, " rotated", c.norms ? ", norms" : "");
+                c.shape.head_dim, ", ", c.shape.rotary_dim, " rotated", c.shape.interleaved ? " interleaved" : "",
+                c.norms ? ", norms" : "");
 }
 
 // Equal where the specification wrote a number, unchanged where it left NaN.

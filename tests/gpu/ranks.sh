@@ -8,7 +8,8 @@
 #            2 and 4 ranks with ZeRO-2 and ZeRO-3 equal those of one
 #   signal   SIGKILL leaves no process; SIGTERM saves once; the resumed run has the files of the uninterrupted one
 #   speed    hone bench train of HONE and of BASE in turn
-# Exits with 1 if a part fails, 77 without a GPU. Environment: PARTS, the parts to run; CUDA_VISIBLE_DEVICES.
+# Exits with 1 if a part fails, 77 without a GPU. Environment: PARTS, the parts to run; LAYOUTS of bytes, GPUs:ranks or
+# GPUs:ranks:ZeRO; CUDA_VISIBLE_DEVICES.
 set -euo pipefail
 hone=$1 out=$2 base=${3:-}
 count=$(nvidia-smi --list-gpus 2>/dev/null | wc -l) || count=0
@@ -113,7 +114,7 @@ compare_bytes() {
     local keys=()
     for stage in pretrain sft grpo; do keys+=("stage.$stage.moments=$moments"); done
     run "one-$moments" 1 parallel.ranks=1 "${keys[@]}" || { wrong "one rank: $(tail -1 "$out/one-$moments.log")"; continue; }
-    for layout in 1:2 1:4 2:2 2:4 1:2:3 1:4:3 2:2:3; do
+    for layout in ${LAYOUTS:-1:2 1:4 2:2 2:4 1:2:3 1:4:3 2:2:3 2:4:3}; do
       local used ranks zero
       IFS=: read -r used ranks zero <<<"$layout:2"
       [ "${#gpus[@]}" -ge "$used" ] || continue

@@ -164,12 +164,12 @@ TEST(SampleRowsOnGpu, FrequenciesAreTheProbabilities) {
 
 TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
   HONE_GPU_OR_SKIP();
-  const int64_t S = 150, V = 9001, D = 640;
+  const int64_t S = sized(150, 20), V = sized(9001, 1501), D = sized(640, 128);
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const OnGpu hidden(normals({S, D}, 1, 3.0f / std::sqrt(static_cast<float>(D))), dtype),
         w(normals({V, D}, 2), dtype);
     for (const float temperature : {0.0f, 1.0f, 0.6f})
-      for (const int64_t count : {1, 2, 17, 64, 150}) {
+      for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{17}, sized(64, 19), S}) {
         if (!chosen()) continue;
         const Tensor some = hidden.tensor().rows(S - count, count);
         OnGpu logits = OnGpu::poisoned({count, V});

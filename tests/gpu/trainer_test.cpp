@@ -90,6 +90,27 @@ TEST(TrainerOnGpu, TrainsAsTheCpuDoes) {
     }
 }
 
+// With modules of multi-token prediction, which run in the backward pass.
+TEST(TrainerOnGpu, PredictsFurtherAheadAsTheCpuDoes) {
+  HONE_GPU_OR_SKIP();
+  for (const char* family : {"qwen3", "deepseek_v3"})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (!chosen()) continue;
+      SCOPED_TRACE(concat(family, " ", name_of(dtype)));
+      const Json ahead = with(gpu_config(family, 64), {{"num_nextn_predict_layers", 2}, {"mtp_loss_coef", 1.0}});
+      const auto fresh_model = [&] { return gpu_model(ahead, *cpu_model(ahead, dtype), dtype); };
+      const Trained expected = train(cpu(), *cpu_model(ahead, dtype), "sft", in_pieces(), 1),
+                    actual = train(*gpu(), *fresh_model(), "sft", in_pieces(), 1);
+      const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
+      EXPECT_NEAR(actual.losses[0], expected.losses[0], tolerance * expected.losses[0]);
+      EXPECT_NEAR(actual.norms[0], expected.norms[0], 2 * tolerance * expected.norms[0]);
+      EXPECT_EQ(train(*gpu(), *fresh_model(), "sft", in_pieces(), 1), actual);
+      TrainerConfig full = in_pieces();
+      full.recompute = "full";
+      EXPECT_EQ(train(*gpu(), *fresh_model(), "sft", full, 1), actual);
+    }
+}
+
 TEST(TrainerOnGpu, RecomputationHasTheSameBitsAndMicroBatchesTheSameLoss) {
   HONE_GPU_OR_SKIP();
   const Trained whole = train(*gpu(), *fresh(DType::bf16), "sft", in_pieces(), steps);

@@ -84,7 +84,15 @@ class ChainLoss {
   double aux_value(const std::optional<DropoutStream>& draws) {
     if (sums_.empty()) return 0;
     TrainingPass pass(context_, model_, Recompute::none);
-    pass.forward(batch_, rows_, {}, draws, aux());
+    const Tensor hidden = pass.forward(batch_, rows_, {}, draws, aux());
+    if (mtp_of(model_)) {  // its loss is computed in the backward pass
+      const ScratchScope scope(context_);
+      const std::vector<float> kept = download(context_, model_.flat_grads());
+      const Tensor dhidden = context_.scratch().take(DType::f32, hidden.dims());
+      context_.zero(dhidden);
+      pass.backward(dhidden);
+      std::ranges::copy(kept, model_.flat_grads().as<float>().begin());
+    }
     return model_.end_step(context_, std::vector<double>(sums_.begin(), sums_.end())).loss;
   }
   struct Outputs {

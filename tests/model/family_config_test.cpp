@@ -87,7 +87,109 @@ TEST_F(FamilyConfig, LongropeServesTheOriginalContext) {
   EXPECT_NE(hidden(config), hidden(without(config, "rope_scaling")));
 }
 
+TEST_F(FamilyConfig, GptOssHasTheDefaultsOfTransformers) {
+  const Json config = without(tiny_config("gpt_oss"), "sliding_window");
+  const auto model = make_model(config, "test.json");
+  const Json saved = model->config();
+  EXPECT_EQ(saved.at("architectures").as_array()[0].as_string(), "GptOssForCausalLM");
+  EXPECT_EQ(saved.at("sliding_window").as_int(), 128);
+  EXPECT_EQ(saved.at("swiglu_limit").as_double(), 7);
+  EXPECT_TRUE(saved.at("attention_bias").as_bool());
+  EXPECT_EQ(saved.at("rope_parameters").at("rope_type").as_string(), "yarn");
+  EXPECT_FALSE(saved.at("rope_parameters").at("truncate").as_bool());
+  EXPECT_EQ(saved.at("layer_types").as_array()[0].as_string(), "sliding_attention");
+  EXPECT_EQ(saved.at("layer_types").as_array()[1].as_string(), "full_attention");
+  EXPECT_EQ(hidden(saved), hidden(config));
+  EXPECT_NE(hidden(with(config, {{"sliding_window", 3}})), hidden(config));
+  EXPECT_NE(hidden(with(config, {{"rope_scaling", JsonObject{{"rope_type", "default"}}}})), hidden(config));
+  EXPECT_NE(hidden(with(config, {{"swiglu_limit", 0.1}})), hidden(config));
+  // Without head_dim a head has 64 dimensions.
+  EXPECT_EQ(make_model(without(config, "head_dim"), "test.json")->shape().head_dim, 64);
+}
+
+TEST_F(FamilyConfig, GptOssReadsOpenAisNameOfTheChoices) {
+  const Json old = without(with(tiny_config("gpt_oss"), {{"experts_per_token", 2}}), "num_experts_per_tok");
+  const Json config = with(tiny_config("gpt_oss"), {{"num_experts_per_tok", 2}});
+  EXPECT_EQ(hidden(old), hidden(config));
+  EXPECT_NE(hidden(old), hidden(tiny_config("gpt_oss")));
+}
+
+TEST_F(FamilyConfig, DeepSeekReadsWhatItsAttentionNeeds) {
+  const Json config = tiny_config("deepseek_v3");
+  const auto model = make_model(config, "test.json");
+  const Json saved = model->config();
+  EXPECT_EQ(saved.at("architectures").as_array()[0].as_string(), "DeepseekV3ForCausalLM");
+  EXPECT_EQ(saved.at("head_dim").as_int(), 4);  // transformers rotates this many numbers
+  EXPECT_EQ(saved.at("num_key_value_heads").as_int(), 4);
+  EXPECT_TRUE(saved.at("rope_interleave").as_bool());
+  EXPECT_EQ(hidden(saved), hidden(config));
+  EXPECT_NE(hidden(with(config, {{"rope_interleave", false}})), hidden(config));
+  EXPECT_NE(hidden(with(config, {{"routed_scaling_factor", 1.0}})), hidden(config));
+  // YaRN's temperature is squared into the scale of the scores if mscale_all_dim is set.
+  const auto yarn = [&](double mscale) {
+    return with(config,
+                {{"rope_scaling",
+                  JsonObject{{"type", "yarn"}, {"factor", 4.0}, {"mscale", mscale}, {"mscale_all_dim", mscale}}}});
+  };
+  EXPECT_NE(hidden(yarn(1.0)), hidden(yarn(0.5)));
+  // One latent row per token and layer: rank + rotated numbers.
+  ASSERT_EQ(model->kv_groups().size(), 1u);
+  EXPECT_EQ(model->kv_groups()[0].key_dim, 12);
+  EXPECT_EQ(model->kv_groups()[0].value_dim, 0);
+  // DeepSeek-V2 has groups only if topk_method says so.
+  EXPECT_EQ(make_model(without(tiny_config("deepseek_v2"), "n_group"), "test.json")->config().find("n_group"), nullptr);
+}
+
+// As in transformers 5: rope_scaling wins over rope_parameters, and a number that is 0 or null counts as missing.
+TEST_F(FamilyConfig, RopeScalingWinsOverRopeParameters) {
+  const auto scaled = [](JsonObject scaling) {
+    return with(tiny_config("qwen3"), {{"rope_scaling", std::move(scaling)}});
+  };
+  const Json linear = scaled({{"rope_type", "linear"}, {"factor", 4.0}});
+  const auto both = [&](JsonObject parameters) { return with(linear, {{"rope_parameters", std::move(parameters)}}); };
+  EXPECT_NE(hidden(linear), hidden(tiny_config("qwen3")));
+  EXPECT_EQ(hidden(both({{"rope_type", "default"}})), hidden(linear));
+  EXPECT_EQ(hidden(both({{"rope_theta", 50.0}})), hidden(with(linear, {{"rope_theta", 50.0}})));
+  EXPECT_EQ(hidden(make_model(both({{"rope_theta", 50.0}}), "test.json")->config()),
+            hidden(with(linear, {{"rope_theta", 50.0}})));
+  const auto yarn = [&](JsonObject more) {
+    more.emplace_back("rope_type", "yarn");
+    more.emplace_back("original_max_position_embeddings", 16);
+    return scaled(std::move(more));
+  };
+  EXPECT_EQ(hidden(yarn({{"factor", 4.0}, {"beta_fast", 0.0}})), hidden(yarn({{"factor", 4.0}, {"beta_fast", 32.0}})));
+  const auto positions = static_cast<double>(make_model(yarn({{"factor", 2.0}}), "test.json")->shape().max_positions);
+  EXPECT_EQ(hidden(yarn({{"factor", Json()}})), hidden(yarn({{"factor", positions / 16}})));
+  for (const char* type : {"linear", "yarn", "llama3"})
+    EXPECT_PRED2(says, refusal("qwen3", {{"rope_scaling", JsonObject{{"rope_type", type}}}}),
+                 concat("rope_scaling.factor is missing: rope_type '", type, "'"));
+  EXPECT_PRED2(says,
+               refusal("qwen3", {{"rope_scaling",
+                                  JsonObject{{"rope_type", "yarn"}, {"factor", 2.0}, {"attention_factor", 0.0}}}}),
+               "attention_factor is 0");
+}
+
+TEST_F(FamilyConfig, DeepSeekTakesTheNumberOfExpertsOfARecipe) {
+  Json config = without(without(without(tiny_config("deepseek_v3"), "n_routed_experts"), "n_group"), "topk_group");
+  config = with(config, {{"num_experts", 6}, {"num_experts_per_tok", 2}});
+  const Json saved = make_model(config, "test.json")->config();
+  EXPECT_EQ(saved.at("n_routed_experts").as_int(), 6);
+  EXPECT_EQ(saved.at("n_group").as_int(), 1);
+}
+
 TEST_F(FamilyConfig, WhatIsNotSupportedIsRefusedByName) {
+  EXPECT_PRED2(says, refusal("deepseek_v3", {{"n_group", 3}}), "n_routed_experts 4 is not a multiple of n_group 3");
+  EXPECT_PRED2(says, refusal("deepseek_v3", {{"topk_group", 3}}), "topk_group is 3, more than the 2 groups");
+  EXPECT_PRED2(says, refusal("deepseek_v3", {{"topk_group", 1}}), "topk_group 1 leaves 2 experts");
+  EXPECT_PRED2(says, refusal("deepseek_v3", {{"qk_rope_head_dim", 5}}), "qk_rope_head_dim is 5");
+  EXPECT_PRED2(says, refusal("deepseek_v3", {{"topk_method", "greedy"}}), "topk_method 'greedy'");
+  EXPECT_PRED2(says, refusal("deepseek_v2", {{"topk_method", "group_limited_greedy"}, {"n_group", Json()}}),
+               "no n_group");
+  EXPECT_PRED2(says, refusal("gpt_oss", {{"swiglu_limit", 0}}), "swiglu_limit is 0");
+  EXPECT_PRED2(says, refusal("gpt_oss", {{"num_experts_per_tok", 9}}), "more than the 4 experts");
+  EXPECT_PRED2(says, refusal("gpt_oss", {{"sliding_window", Json()}}), "no sliding_window");
+  EXPECT_PRED2(says, refusal("gpt_oss", {{"quantization_config", JsonObject{{"quant_method", "gptq"}}}}),
+               "quant_method 'gptq' is not supported; supported: mxfp4");
   EXPECT_PRED2(says, refusal("gemma2", {{"use_bidirectional_attention", true}}), "use_bidirectional_attention = true");
   EXPECT_PRED2(says, refusal("gemma2", {{"final_logit_softcapping", -1.0}}), "final_logit_softcapping is -1");
   EXPECT_PRED2(says, refusal("gemma2", {{"sliding_window", Json()}}), "no sliding_window");

@@ -12,6 +12,42 @@ struct Case {
   friend void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
 };
 
+// A decoder whose layers differ at random, from the keys of hone_decoder. Not relu: its kinks are wider than the steps
+// of finite differences.
+Json random_decoder(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](const std::vector<std::string>& names) { return Json(names[random() % names.size()]); };
+  const auto coin = [&] { return random() % 2 == 1; };
+  constexpr int num_layers = 4;
+  JsonArray norms, activations, mlps, windows, rope;
+  for (int layer = 0; layer < num_layers; ++layer) {
+    norms.push_back(pick({"pre", "post", "both", "parallel"}));
+    activations.push_back(pick({"silu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu2"}));
+    mlps.push_back(pick({"gated", "plain"}));
+    windows.push_back(pick({"full_attention", "sliding_attention"}));
+    rope.push_back(Json(int64_t{random() % 4 != 0}));
+  }
+  JsonObject changes{{"num_hidden_layers", num_layers},
+                     {"norm_placement", norms},
+                     {"hidden_act", activations},
+                     {"mlp", mlps},
+                     {"layer_types", windows},
+                     {"no_rope_layers", rope},
+                     {"norm_type", pick({"rms_norm", "layer_norm"})},
+                     {"attention_bias", coin()},
+                     {"mlp_bias", coin()},
+                     {"qk_norm", coin()},
+                     {"rope_interleaved", coin()},
+                     {"tie_word_embeddings", coin()},
+                     {"head_dim", 8},
+                     {"partial_rotary_factor", coin() ? 0.5 : 1.0},
+                     {"num_key_value_heads", coin() ? 4 : 1},
+                     {"embedding_scale", coin() ? 1.5 : 1.0}};
+  if (coin()) changes.emplace_back("attn_logit_softcapping", 2.0);
+  if (coin()) changes.emplace_back("final_logit_softcapping", 3.0);
+  return with(tiny_config("hone_decoder"), changes);
+}
+
 // Every family with its defaults, and with the options of config.json.
 std::vector<Case> cases() {
   std::vector<Case> out;
@@ -53,8 +89,69 @@ std::vector<Case> cases() {
   out.push_back({"qwen3_moe_dense_first",
                  with(tiny_config("qwen3_moe"),
                       {{"mlp_only_layers", JsonArray{0}}, {"norm_topk_prob", true}, {"router_z_loss_coef", 0.05}})});
-  for (const char* family : {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe"})
+  out.push_back({"gpt_oss_options",
+                 with(tiny_config("gpt_oss"), {{"attention_bias", false},
+                                               {"swiglu_limit", 2.5},
+                                               {"swiglu_alpha", 1.1},
+                                               {"router_z_loss_coef", 0.05},
+                                               {"rope_scaling", JsonObject{{"rope_type", "default"}}},
+                                               {"layer_types", JsonArray{"full_attention", "sliding_attention"}}})});
+  for (const char* family : {"gpt_oss", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"})
     out.push_back({concat(family, "_top_2"), with(tiny_config(family), {{"num_experts_per_tok", 2}})});
+  out.push_back({"deepseek_v3_plain", with(tiny_config("deepseek_v3"), {{"q_lora_rank", Json()},
+                                                                        {"rope_interleave", false},
+                                                                        {"attention_bias", true},
+                                                                        {"n_group", 1},
+                                                                        {"topk_group", 1},
+                                                                        {"n_shared_experts", 0},
+                                                                        {"first_k_dense_replace", 0},
+                                                                        {"v_head_dim", 9}})});
+  out.push_back({"deepseek_v2_groups",
+                 with(tiny_config("deepseek_v2"),
+                      {{"topk_method", "group_limited_greedy"}, {"mlp_bias", true}, {"n_shared_experts", 1}})});
+  out.push_back({"deepseek_v3_yarn",
+                 with(tiny_config("deepseek_v3"), {{"norm_topk_prob", false},
+                                                   {"n_shared_experts", 2},
+                                                   {"rope_parameters", JsonObject{{"rope_type", "yarn"},
+                                                                                  {"rope_theta", 50.0},
+                                                                                  {"factor", 4.0},
+                                                                                  {"mscale", 1.0},
+                                                                                  {"mscale_all_dim", 1.0}}}})});
+  for (uint32_t seed = 1; seed <= 6; ++seed) out.push_back({concat("hone_decoder_", seed), random_decoder(seed)});
+  out.push_back({"hone_decoder_mtp", with(random_decoder(7), {{"num_nextn_predict_layers", 1}})});
+  const auto sharing = [](int64_t layers, int64_t share, JsonObject changes = {}) {
+    changes.emplace_back("num_hidden_layers", layers);
+    changes.emplace_back("kv_share", share);
+    changes.emplace_back("sliding_window", Json());
+    return with(tiny_config("hone_decoder"), changes);
+  };
+  out.push_back({"hone_decoder_share_2", sharing(5, 2)});
+  out.push_back({"hone_decoder_share_4", sharing(4, 4, {{"qk_norm", true}, {"attention_bias", true}})});
+  out.push_back(
+      {"hone_decoder_share_3_interleaved",
+       sharing(4, 3, {{"rope_interleaved", true}, {"norm_placement", "parallel_shared"}, {"qk_norm", true}})});
+  const JsonObject windows{
+      {"sliding_window", 5},
+      {"num_key_value_heads", 1},
+      {"layer_types", JsonArray{"sliding_attention", "sliding_attention", "full_attention", "full_attention"}}};
+  out.push_back({"hone_decoder_share_windows", with(sharing(4, 2), windows)});
+  out.push_back(
+      {"hone_decoder_one_norm",
+       sharing(2, 1, {{"norm_placement", "parallel_shared"}, {"norm_type", "layer_norm"}, {"mlp", "plain"}})});
+  // Multi-token prediction: one module and two in sequence, a tied lm_head, layers of other kinds.
+  const auto ahead = [](const char* family, int64_t modules, JsonObject changes = {}) {
+    changes.emplace_back("num_nextn_predict_layers", modules);
+    return with(tiny_config(family), changes);
+  };
+  out.push_back({"qwen3_mtp", ahead("qwen3", 1)});
+  out.push_back({"llama_mtp_2_tied", ahead("llama", 2, {{"tie_word_embeddings", true}, {"mtp_loss_coef", 2.0}})});
+  out.push_back({"gemma3_mtp", ahead("gemma3_text", 2)});
+  out.push_back({"olmoe_mtp", ahead("olmoe", 2, {{"router_z_loss_coef", 0.05}})});
+  out.push_back({"deepseek_v3_mtp", ahead("deepseek_v3", 2, {{"router_bias_update_rate", 0.01}})});
+  out.push_back(
+      {"qwen3_moe_one_expert",
+       with(tiny_config("qwen3_moe"), {{"num_experts", 1}, {"num_experts_per_tok", 1}, {"router_z_loss_coef", 0.05}})});
+  out.push_back({"qwen2_moe_no_shared", with(tiny_config("qwen2_moe"), {{"shared_expert_intermediate_size", 0}})});
   out.push_back({"olmoe_micro_batch", with(tiny_config("olmoe"), {{"router_aux_loss_scope", "micro_batch"}})});
   return out;
 }
@@ -136,7 +233,7 @@ TEST_P(FamilyTest, DecodingStepByStepHasTheBitsOfOnePass) {
   const auto model = this->model(false);
   const std::vector<std::vector<int32_t>> sequences{random_tokens(23, 19, 1), random_tokens(14, 19, 2)};
   const std::vector<std::vector<size_t>> chunks{{5, 1, 1, 3, 5, 1, 4, 2, 1}, {1, 1, 4, 0, 2, 1, 1, 3, 1}};
-  TinyCache cache(context_, model->shape(), 2);
+  TinyCache cache(context_, *model, 2);
   std::vector<std::vector<float>> hidden(2);
   std::vector<size_t> at(2, 0);
   const auto width = static_cast<size_t>(model->shape().hidden_size);

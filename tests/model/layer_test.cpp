@@ -39,7 +39,7 @@ TEST_P(LayerList, RecomputationHasTheSameBits) {
 // Fused ops run where neighboring layers allow them; the bits are those of one layer after the other.
 TEST_P(LayerList, DecodingHasTheBitsOfOnePass) {
   const std::vector<int32_t> ids = random_tokens(17, 19, 1);
-  TinyCache cache(context_, model_->shape(), 1);
+  TinyCache cache(context_, *model_, 1);
   std::vector<float> hidden;
   for (size_t at = 0; at < ids.size();) {
     const size_t length = at == 0 ? 5 : 1 + at % 3;

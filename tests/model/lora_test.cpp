@@ -40,9 +40,10 @@ TEST_P(LoraTest, GradientOfTheWholeChainWithDropout) {
     expect_chain_gradient(loss, *model, recompute, DropoutStream{3, 100});
 }
 
-// Only q of the first layer (all of the fused module of GPT-2 and Phi-3). Other parameter slices stay unchanged.
+// Only q of the first layer: all of the fused module of GPT-2 and Phi-3, the second of two maps of DeepSeek-V3. Other
+// parameter slices stay unchanged.
 TEST_P(LoraTest, GradientOfOneModule) {
-  const auto model = this->model({.r = 2, .target_modules = {R"(.*\.0\..*(q_proj|qkv_proj|c_attn))"}});
+  const auto model = this->model({.r = 2, .target_modules = {R"(.*\.0\..*(q_proj|q_b_proj|qkv_proj|c_attn))"}});
   EXPECT_EQ(model->adapter_params().size(), 2u);
   ChainLoss loss(context_, *model, parts());
   expect_chain_gradient(loss, *model);
@@ -68,7 +69,7 @@ TEST_P(LoraTest, PackingAndDecodingKeepEveryBit) {
   for (const BatchPart& part : parts())
     std::ranges::copy(hidden_of(context_, *model, {{part}}), std::back_inserter(one_by_one));
   EXPECT_EQ(hidden(*model), one_by_one);
-  TinyCache cache(context_, model->shape(), 1);
+  TinyCache cache(context_, *model, 1);
   const int64_t ids[] = {0};
   std::vector<float> decoded;
   for (size_t t = 0; t < sequences_[0].size(); ++t) {

@@ -30,7 +30,7 @@ class QuantizedModelTest : public testing::TestWithParam<std::string> {
     ASSERT_EQ(copies.size(), linear_modules.size());
     for (size_t i = 0; i < copies.size(); ++i) {
       const QuantizedMatrix& q = copies[i]->quantized;
-      if (!q) continue;  // experts
+      if (copies[i]->keeps_dtype) continue;
       with_format(q.format, [&]<class Format>(Format) {
         for (int64_t n = 0; n < q.values.dim(0); ++n)
           for (int64_t k = 0; k < q.values.dim(1); ++k)
@@ -93,7 +93,7 @@ TEST_P(QuantizedModelTest, TakesThePlaceOfItsSource) {
     const std::vector<float> expected = hidden(QuantizedModel(context, *source, QuantFormat::int8).model());
     size_t matrices = 0;
     for (const Linear* linear : source->linear_modules())
-      if (linear->num_experts == 0) matrices += linear->weight.value.bytes();
+      if (!linear->keeps_dtype) matrices += linear->weight.value.bytes();
     const size_t before = device->used_bytes();
     QuantizedModel quantized(context, *source, QuantFormat::int8, QuantizedModel::SourceWeights::free);
     EXPECT_EQ(hidden(quantized.model()), expected);
@@ -110,21 +110,45 @@ INSTANTIATE_TEST_SUITE_P(Families, QuantizedModelTest, testing::ValuesIn(familie
 TEST(QuantizedModelBytes, AreOneANumberAndTheScales) {
   const auto device = devices().at("meta")(0);
   Context context(*device);
-  const auto model = make_model(tiny_config("llama"), "test");
-  model->allocate(context, DType::bf16, false);
-  const QuantizedModel quantized(context, *model, QuantFormat::fp8);
-  size_t numbers = 0, rows = 0;
-  for (const Linear* linear : model->linear_modules()) {
-    numbers += static_cast<size_t>(linear->weight.value.size());
-    rows += static_cast<size_t>(linear->num_outputs());
+  for (const char* family : {"llama", "qwen3_moe"}) {
+    const auto model = make_model(tiny_config(family), "test");
+    model->allocate(context, DType::bf16, false);
+    const QuantizedModel quantized(context, *model, QuantFormat::fp8);
+    size_t numbers = 0, rows = 0;
+    for (const Linear* linear : model->linear_modules()) {
+      numbers += static_cast<size_t>(linear->weight.value.size());
+      rows += static_cast<size_t>(linear->num_outputs());
+    }
+    EXPECT_GE(quantized.bytes(), numbers + 4 * rows);
+    EXPECT_LE(quantized.bytes(), numbers + 4 * rows + 512 * model->linear_modules().size());
+    const size_t others = model->flat_values().bytes() - 2 * numbers;
+    QuantizedModel alone(context, *model, QuantFormat::fp8, QuantizedModel::SourceWeights::free);
+    EXPECT_LE(model->flat_values().bytes(), others);
+    for (const Linear* linear : alone.model().linear_modules())
+      EXPECT_TRUE(!linear->weight.value &&
+                  linear->weight.value.dtype == DType::bf16);  // activations have this dtype too
   }
-  EXPECT_GE(quantized.bytes(), numbers + 4 * rows);
-  EXPECT_LE(quantized.bytes(), numbers + 4 * rows + 512 * model->linear_modules().size());
-  const size_t others = model->flat_values().bytes() - 2 * numbers;
-  QuantizedModel alone(context, *model, QuantFormat::fp8, QuantizedModel::SourceWeights::free);
-  EXPECT_LE(model->flat_values().bytes(), others);
-  for (const Linear* linear : alone.model().linear_modules())
-    EXPECT_TRUE(!linear->weight.value && linear->weight.value.dtype == DType::bf16);  // activations have this dtype too
+}
+
+// Experts are copied, routers are not: the choice of experts stays that of the source.
+TEST(QuantizedModelOfExperts, HasBytesForExpertsAndTheRoutersOfTheSource) {
+  const auto device = cpu_device();
+  Context context(*device);
+  const auto source = make_tiny(context, tiny_config("qwen2_moe"), false);
+  const QuantizedModel quantized(context, *source, QuantFormat::int8, QuantizedModel::SourceWeights::free);
+  int64_t experts = 0;
+  for (const Linear* linear : source->linear_modules()) {
+    experts += linear->num_experts > 1;
+    EXPECT_FALSE(linear->weight.value);
+  }
+  EXPECT_EQ(experts, 2 * source->shape().num_layers);
+  int64_t routers = 0;
+  for (const Param* param : source->base_params())
+    if (param->slices[0].name.ends_with("mlp.gate.weight")) {
+      EXPECT_TRUE(param->value && param->value.dtype == DType::f32);
+      ++routers;
+    }
+  EXPECT_EQ(routers, source->shape().num_layers);
 }
 
 }  // namespace

@@ -218,7 +218,7 @@ TEST_F(StaffLm, GreedyDecodingFromTheCache) {
   load("after_step11.safetensors");
   const Json expected = parse_json(read_file(folder / "greedy_decode.json"), "greedy_decode.json");
   const JsonArray &tokens = expected.at("tokens").as_array(), &logps = expected.at("token_logprobs").as_array();
-  TinyCache cache(context_, model_->shape(), 1);
+  TinyCache cache(context_, *model_, 1);
   std::vector<float> logits(96);
   for (size_t t = 0; t + 1 < tokens.size(); ++t) {
     const std::vector<int32_t> token{static_cast<int32_t>(tokens[t].as_int())};

@@ -12,8 +12,8 @@ namespace hone::test {
 
 inline std::unique_ptr<Device> cpu_device() { return devices().at("cpu")(0); }
 
-// A config.json that every family reads as a tiny model; it has the keys of all families. A token uses all experts: with
-// fewer, finite differences would cross borders between choices.
+// A config.json that every family reads as a tiny model; it has the keys of all families. A token uses all experts:
+// with fewer, finite differences would cross borders between choices.
 inline Json tiny_config(const std::string& family) {
   return JsonObject{{"model_type", family},
                     {"vocab_size", 19},
@@ -34,6 +34,15 @@ inline Json tiny_config(const std::string& family) {
                     {"moe_intermediate_size", 10},
                     {"shared_expert_intermediate_size", 14},
                     {"router_aux_loss_coef", 0.1},
+                    {"kv_lora_rank", 8},
+                    {"q_lora_rank", 10},
+                    {"qk_rope_head_dim", 4},
+                    {"qk_nope_head_dim", 6},
+                    {"v_head_dim", 5},
+                    {"n_routed_experts", 4},
+                    {"n_group", 2},
+                    {"topk_group", 2},
+                    {"first_k_dense_replace", 1},
                     {"n_embd", 12},
                     {"n_layer", 2},
                     {"n_head", 4},
@@ -96,13 +105,18 @@ inline std::vector<float> hidden_of(Context& context, Model& model, std::span<co
 // sequence are not adjacent.
 class TinyCache {
  public:
-  TinyCache(Context& context, const ModelShape& shape, int64_t num_sequences)
+  TinyCache(Context& context, const Model& model, int64_t num_sequences)
       : context_(context), arena_(context.device()), num_sequences_(num_sequences) {
-    const int64_t slots = pool * block_size;
-    for (int64_t i = 0; i < shape.num_layers; ++i)
-      for (auto* planes : {&view_.k, &view_.v}) {
-        planes->push_back(arena_.take(DType::f32, {slots, shape.num_kv_heads, shape.head_dim}));
-        std::ranges::fill(planes->back().as<float>(), std::numeric_limits<float>::quiet_NaN());
+    for (const KvGroupShape& group : model.kv_groups())
+      for (int64_t plane = 0; plane < group.planes; ++plane) {
+        const auto take = [&](int64_t dim) {
+          const Tensor out = arena_.take(DType::f32, {pool * block_size, group.num_kv_heads, dim});
+          std::ranges::fill(out.as<float>(), std::numeric_limits<float>::quiet_NaN());
+          return out;
+        };
+        LayerKv& layer = view_.layers.emplace_back();
+        layer.k = take(group.key_dim);
+        if (group.value_dim > 0) layer.v = take(group.value_dim);
       }
     view_.block_size = block_size;
   }
@@ -116,8 +130,9 @@ class TinyCache {
       for (int64_t b = 0; b < max_blocks; ++b) table_.push_back(static_cast<int32_t>(block(ids[i], b)));
       lengths_.push_back(static_cast<int32_t>(start + length));
     }
-    view_.slots = host_view(std::span(slots_));
-    view_.block_table = host_view(std::span(table_)).view({static_cast<int64_t>(parts.size()), max_blocks});
+    view_.groups = {
+        {.slots = host_view(std::span(slots_)),
+         .block_table = host_view(std::span(table_)).view({static_cast<int64_t>(parts.size()), max_blocks})}};
     view_.lengths = host_view(std::span(lengths_));
     return view_;
   }

@@ -86,13 +86,14 @@ TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
 }
 
 TEST_F(EngineTest, ARestartedDecodeLoopDropsUnreadPasses) {
-  KvCache cache(context, model->shape(), DType::f32, 4, 16);
+  KvCache cache(context, one_table(model->kv_groups()), DType::f32, 4, 16);
   DecodeLoop loop(context, *model, cache.storage());
-  const std::vector<int32_t> blocks{cache.allocate()};
+  BlockTables blocks;
+  cache.extend(blocks, 1);
   const auto begin = [&](DecodeLoop& of, int32_t token) {
     const DecodeLoop::Row row{.token = token,
                               .position = 0,
-                              .blocks = blocks,
+                              .blocks = &blocks,
                               .sampling = {.sample = {.temperature = 0}, .penalties = {}, .adjustments = {}}};
     of.start({&row, 1});
     EXPECT_EQ(of.num_unread(), 0);

@@ -19,6 +19,11 @@ namespace {
 class ProposerTest : public TinyEngineTest {
  protected:
   ProposerTest() {
+    Json config = model->config();
+    config.set("num_nextn_predict_layers", 2);
+    model = make_model(config, "test");
+    model->allocate(context, DType::f32, false);
+    model->initialize(context, 5);
     save_draft(context, *model, 0, folder / "same");
     save_draft(context, *model, 0.02, folder / "near");
     save_stranger(context, 61, 40, folder / "strange");
@@ -259,6 +264,7 @@ TEST_F(ProposerTest, InvalidSettingsAreErrors) {
   EXPECT_THROW(check({.method = "n-gram"}), Error);
   EXPECT_THROW(check({.method = "draft_model"}), Error);
   EXPECT_THROW(check({.method = "ngram", .model = "folder"}), Error);
+  EXPECT_THROW(check({.method = "mtp", .model = "folder"}), Error);
   EXPECT_THROW(check({.method = "ngram", .num_speculative_tokens = 0}), Error);
   EXPECT_THROW(check({.method = "ngram", .prompt_lookup_min = 3, .prompt_lookup_max = 2}), Error);
 }

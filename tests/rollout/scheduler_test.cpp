@@ -8,11 +8,7 @@ namespace {
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  static ModelShape shape() {
-    ModelShape out;
-    out.num_layers = 1, out.num_kv_heads = 1, out.head_dim = 1;
-    return out;
-  }
+  static std::vector<KvGroupShape> groups() { return {{.num_kv_heads = 1, .key_dim = 1, .value_dim = 1, .planes = 1}}; }
   void add(int64_t tokens, uint64_t number = 0) {
     Sequence sequence;
     sequence.request_state = std::make_shared<RequestState>();
@@ -27,7 +23,7 @@ class SchedulerTest : public ::testing::Test {
     for (const Scheduler::ScheduledSequence& part : scheduler.schedule()) {
       out += concat(out.empty() ? "" : " ", part.sequence->request_state->number, ":", part.count);
       scheduler.advance(*part.sequence, part.count);
-      EXPECT_GE(static_cast<int64_t>(part.sequence->blocks.size()) * cache.block_size(), part.sequence->computed);
+      EXPECT_GE(part.sequence->blocks.size() * cache.block_size(), part.sequence->computed);
       if (part.sequence->remaining() == 0) part.sequence->tokens.push_back(1);  // as if a token was sampled
     }
     return out;
@@ -35,7 +31,7 @@ class SchedulerTest : public ::testing::Test {
   std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context{*device};
   EngineConfig config{.kv_block_size = 4, .kv_cache_tokens = 32, .max_batch_tokens = 10, .max_sequences = 3};
-  KvCache cache{context, shape(), DType::f32, 4, 32};
+  KvCache cache{context, one_table(groups()), DType::f32, 4, 32};
   Scheduler scheduler{cache, config};
   std::vector<std::shared_ptr<RequestState>> states;
 };
@@ -143,8 +139,8 @@ TEST_F(SchedulerTest, LookaheadTakesFreeBlocksOnlyWithOneBoundForAll) {
   EXPECT_EQ(scheduler.reserve_lookahead(parts), 9);
   EXPECT_EQ(parts[0].num_lookahead, 2);
   EXPECT_EQ(parts[1].num_lookahead, 9);
-  EXPECT_EQ(parts[0].sequence->blocks.size(), 2u);
-  EXPECT_EQ(parts[1].sequence->blocks.size(), 4u);
+  EXPECT_EQ(parts[0].sequence->blocks.size(), 2);
+  EXPECT_EQ(parts[1].sequence->blocks.size(), 4);
   EXPECT_EQ(scheduler.reserve_lookahead(parts), 9);  // already allocated
   parts[0].num_lookahead = 30, parts[1].num_lookahead = 9;
   EXPECT_EQ(scheduler.reserve_lookahead(parts), 12);

@@ -15,6 +15,13 @@ class SchedulesTest : public TinyEngineTest {
  protected:
   static constexpr int64_t longest = 48;  // maximum tokens of a prompt and its completion
 
+  SchedulesTest() {  // the model with modules that propose tokens
+    Json config = model->config();
+    config.set("num_nextn_predict_layers", 2);
+    model = make_model(config, "test");
+    model->allocate(context, DType::f32, false);
+    model->initialize(context, 5);
+  }
   // Conversations: prompts of a few families with shared beginnings and different options.
   static std::vector<GenerationRequest> requests() {
     std::vector<GenerationRequest> out;
@@ -75,6 +82,7 @@ TEST_P(ArithmeticTest, EveryCompletionHasTheBitsItHasAlone) {
     if (seed % 4 == 1) config.speculative = {.method = "ngram", .prompt_lookup_min = 1};
     if (seed % 4 == 2) config.speculative = {.method = "draft_model", .model = (drafts.path() / "near").string()};
     if (seed % 8 == 3) config.speculative = {.method = "draft_model", .model = (drafts.path() / "strange").string()};
+    if (seed % 8 == 7) config.speculative = {.method = "mtp"};
     config.speculative.num_speculative_tokens = 1 + below(6);
     config.quantization = GetParam().quantization, config.kv_cache_dtype = GetParam().kv_cache_dtype;
     Engine engine(context, *model, nullptr, config);

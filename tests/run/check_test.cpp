@@ -119,6 +119,25 @@ TEST_F(RecipeCheck, AnUnknownColumnHasTheLineOfItsTemplate) {
   expect({"stage.rl.prompt='{question'"}, {"a { without }"});
 }
 
+// What a later stage, or a step, would refuse.
+TEST_F(RecipeCheck, KeysThatDoNotFitTheModelsLayersAreFoundAtTheStart) {
+  const std::vector<std::string> deepseek{"model.family=deepseek_v3", "model.router.num_experts=4",
+                                          "model.num_hidden_layers=4"};
+  const auto and_with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), deepseek.begin(), deepseek.end());
+    return more;
+  };
+  expect(and_with({"rollout.kv_cache_dtype=fp8"}), {"override 'rollout.kv_cache_dtype=fp8'", "latents"});
+  const std::string rate = "model.router.bias_update_rate=0.01";
+  expect(and_with({rate, "parallel.zero=3", "parallel.ranks=2"}),
+         {"override 'parallel.zero=3'", "ZeRO-3 divides them"});
+  EXPECT_EQ(error_of(and_with({rate, "parallel.zero=2", "parallel.ranks=2"})), "no error");
+  EXPECT_NE(test::error_of([&] { read({"model.router.shared_expert_intermediate_size=-4"}); }).find("must be in [0, "),
+            std::string::npos);
+  EXPECT_NE(test::error_of([&] { read({"model.router.moe_intermediate_size=4"}); }).find("without num_experts"),
+            std::string::npos);
+}
+
 // Names of parameters are known before the weights are.
 TEST_F(RecipeCheck, ParameterGroupsMatchTensorsOfTheModel) {
   const auto with_group = [&](const std::string& match, const std::string& more = "") {
@@ -323,6 +342,8 @@ TEST_F(RecipeCheck, ModelsBesideThePolicyAreRead) {
   EXPECT_EQ(error_of({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/draft"}), "no error");
   std::filesystem::remove(path("draft/model.safetensors"));
   expect({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/draft"}, {"draft"});
+  expect({"rollout.speculative.method=mtp"}, {"rollout.speculative.method", "this one has none"});
+  EXPECT_EQ(error_of({"rollout.speculative.method=mtp", "model.num_nextn_predict_layers=1"}), "no error");
   expect({"model.path=FOLDER/train.jsonl"}, {"override 'model.path=", "not a model folder"});
   expect({"model.vocab_size=280"}, {"recipe.toml:13:14", "300", "280"});
 }

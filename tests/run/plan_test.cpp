@@ -5,7 +5,9 @@
 #include <fstream>
 
 #include "core/config/config.h"
+#include "core/io/file.h"
 #include "run/recipe/check.h"
+#include "run/recipe/start.h"
 #include "tests/model/characters.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/support/errors.h"
@@ -65,6 +67,42 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   EXPECT_EQ(memory.at("optimizer").as_int(), 2 * memory.at("weights").as_int());
   EXPECT_GT(memory.at("kv_cache").as_int(), 0);
   EXPECT_EQ(stages[0].at("memory").at("kv_cache").as_int(), 0);
+  EXPECT_EQ(stages[0].at("kv_bytes_per_token").as_int(), 0);
+}
+
+// What the plan says of the KV cache is what an engine of the same model has.
+TEST(PlanRecipe, TheKvCacheIsTheEngines) {
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context(*device);
+  const test::TemporaryFolder folder;
+  const std::string config = (folder.path() / "config.json").string();
+  write_file_atomic(config, Json(JsonObject{{"model_type", "gemma3_text"},
+                                            {"hidden_size", 32},
+                                            {"intermediate_size", 64},
+                                            {"num_hidden_layers", 6},
+                                            {"num_attention_heads", 2},
+                                            {"num_key_value_heads", 1},
+                                            {"head_dim", 16},
+                                            {"vocab_size", 270},
+                                            {"sliding_window", 16},
+                                            {"sliding_window_pattern", 6},
+                                            {"max_position_embeddings", 64}})
+                                .dump());
+  const std::vector<std::string> windows{"model.config=" + config, "rollout.kv_cache_tokens=999"};
+  const std::vector<std::vector<std::string>> all{
+      {}, {"rollout.kv_cache_dtype=fp8", "rollout.kv_block_size=7"}, windows};
+  for (const std::vector<std::string>& overrides : all) {
+    const Recipe planned = read(overrides);
+    const Json stage = plan_recipe(planned).at("stages").as_array().at(1);
+    const std::unique_ptr<Model> model = start_model(planned);
+    model->allocate(context, DType::f32, false);
+    const size_t before = device->used_bytes();
+    const Engine engine(context, *model, nullptr, planned.rollout);
+    EXPECT_EQ(engine.stats().kv_window_tokens > 0, &overrides == &all.back());
+    EXPECT_EQ(stage.at("kv_bytes_per_token").as_int(), engine.stats().kv_bytes_per_token);
+    EXPECT_EQ(stage.at("kv_window_tokens").as_int(), engine.stats().kv_window_tokens);
+    EXPECT_EQ(static_cast<size_t>(stage.at("memory").at("kv_cache").as_int()), device->used_bytes() - before);
+  }
 }
 
 // Muon has one state for each number of the layers' matrices, Adafactor one for each row and column.
@@ -166,6 +204,21 @@ TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {
   EXPECT_GT(rl.at("draft_model").as_int(), cache + weights);
   EXPECT_LT(rl.at("draft_model").as_int(), cache + 2 * weights);
   EXPECT_EQ(rl.at("total").as_int(), plain.at("total").as_int() + rl.at("draft_model").as_int());
+}
+
+TEST(PlanRecipe, ModulesThatProposeTokensTakeACache) {
+  const std::string modules = "model.num_nextn_predict_layers=1";
+  const auto memory = [&](const std::vector<std::string>& overrides) {
+    return plan_recipe(read(overrides)).at("stages").as_array()[1].at("memory");
+  };
+  const Json with_drafts = memory({modules, "rollout.speculative.method=mtp"}), plain = memory({modules});
+  // Of each token of the cache the module's keys and values, as wide as those of a layer, and for each block of 16
+  // tokens six hidden states.
+  const int64_t layers = plain.at("kv_cache").as_int(), drafts = with_drafts.at("draft_model").as_int();
+  EXPECT_EQ(plain.at("draft_model").as_int(), 0);
+  EXPECT_EQ(drafts, layers / 2 + (65536 / 16 + 1) * 6 * 32 * 4);
+  EXPECT_EQ(with_drafts.at("kv_cache").as_int(), layers);
+  EXPECT_EQ(with_drafts.at("total").as_int(), plain.at("total").as_int() + drafts);
 }
 
 // A teacher in the learner's process takes its weights, and shares of them under ZeRO-3.

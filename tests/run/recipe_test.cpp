@@ -126,6 +126,69 @@ TEST(Recipes, ACopySharesNothingThatReadingChanges) {
 }
 
 // A recipe with names from before version 1.0 (docs/dev/glossary.md), and the current names.
+// The keys of multi-token prediction change config.json, and are refused where a model has no such layers.
+TEST(Recipes, MultiTokenPredictionIsPartOfTheModel) {
+  ModelSource source;
+  source.vocab_size = 300;
+  EXPECT_FALSE(source.make_config(0).find("num_nextn_predict_layers"));
+  const std::unique_ptr<Model> plain = make_model(source.make_config(0), "test");
+  source.num_nextn_predict_layers = 2;
+  source.mtp_loss_coef = 0.1;
+  const Json config = source.make_config(0);
+  EXPECT_EQ(config.at("num_nextn_predict_layers"), Json(2));
+  EXPECT_EQ(config.at("mtp_loss_coef"), Json(0.1));
+  const std::unique_ptr<Model> ahead = make_model(config, "test");
+  EXPECT_GT(ahead->num_params(), plain->num_params());
+  EXPECT_NO_THROW(check_losses(source, *ahead));
+  EXPECT_THROW(check_losses(source, *plain), Error);
+  source.path = "folder";  // its files say how many layers there are
+  EXPECT_THROW(check_losses(source, *plain), Error);
+  source.mtp_loss_coef = -1;
+  EXPECT_THROW(check_losses(source, *plain), Error);  // the key would change nothing
+  EXPECT_NO_THROW(check_losses(source, *ahead));
+  source.num_nextn_predict_layers = 0;
+  EXPECT_NO_THROW(check_losses(source, *plain));
+  // Routers' keys need experts, not a loss of another kind.
+  source.router.aux_loss_coef = 0.1;
+  EXPECT_THROW(check_losses(source, *ahead), Error);
+}
+
+// The keys of [model.decoder] are members of config.json, and belong to one family.
+TEST(Recipes, ComposedDecodersAreDescribedInToml) {
+  const auto read = [](const std::string& family) {
+    return read_recipe(Config::from_text("[model]\nfamily = \"" + family + R"("
+vocab_size = 300
+[model.decoder]
+norm_type = "layer_norm"
+norm_placement = ["parallel", "pre", "pre", "both"]
+mlp = ["plain"]
+hidden_act = ["relu2"]
+sliding_window = 16
+rope_interleaved = true
+partial_rotary_factor = 0.5
+no_rope_layers = [1, 1, 0, 0]
+kv_share = 2
+[[stage]]
+kind = "pretrain"
+generator = { kind = "arithmetic" }
+)",
+                                         "composed.toml"));
+  };
+  const Json config = make_model(read("hone_decoder").model.make_config(0), "test")->config();
+  for (const auto& [key, value] : JsonObject{{"norm_type", "layer_norm"},
+                                             {"sliding_window", 16},
+                                             {"rope_interleaved", true},
+                                             {"partial_rotary_factor", 0.5},
+                                             {"kv_share", 2},
+                                             {"norm_placement", JsonArray{"parallel", "pre", "pre", "both"}},
+                                             {"no_rope_layers", JsonArray{1, 1, 0, 0}}})
+    EXPECT_EQ(config.at(key), value) << key;
+  EXPECT_THROW(read("llama"), Error);
+  ModelSource plain;
+  plain.vocab_size = 300;
+  EXPECT_FALSE(plain.make_config(0).find("norm_type"));
+}
+
 TEST(Recipes, OldNamesAreReadAndNewOnesWritten) {
   Recipe recipe = read_recipe(Config::from_text(R"(
 [rollout]

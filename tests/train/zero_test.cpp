@@ -430,7 +430,7 @@ test::RunCase run_with(const std::string& family, const std::string& keys) {
 // Among them Muon and Adafactor, which read whole matrices.
 TEST(Zero, EveryOptimizerGivesTheBitsOfOneRank) {
   for (const std::string& kind : optimizers().names())
-    for (const char* family : {"llama", "gpt2", "qwen3_moe"})
+    for (const char* family : {"llama", "gpt2", "gpt_oss", "qwen3_moe"})
       expect_ranks_equal_one(run_with(family, concat("optimizer = \"", kind, "\"\nweight_decay = 0.1")),
                              *make_objective("sft"), {2, 3, 5});
   for (const char* keys : {"optimizer = \"muon\"\nmoments = \"bf16\"\nadjust_lr_fn = \"original\"",

@@ -3,22 +3,23 @@
 //
 // With p_ij = exp(scale * q_i . k_j - lse_i) and delta_i = dout_i . out_i:
 //   dv_j = sum over i of p_ij dout_i,  ds_ij = p_ij (dout_i . v_j - delta_i),  dq_i = scale * sum over j of ds_ij k_j,
-//   dk_j = scale * sum over i of ds_ij q_i.
+//   dk_j = scale * sum over i of ds_ij q_i.  dsink = -sum over i of exp(sink - lse_i) delta_i.
 // Every sum has one order.
 //
-// Use       first launch of plain.cu and mma.cu.
-// Tile      one (token, head) pair per 8 lanes, 32 pairs per block of 256 threads.
+// Use       delta_kernel: first launch of plain.cu and mma.cu. sink_kernel: calls with dsinks.
+// Tile      delta_kernel: one (token, head) pair per 8 lanes, 32 pairs per block of 256 threads. sink_kernel: one head
+//           per block.
 // Roles     all threads alike.
 // Pipeline  none.
-// Smem      none.
-// Numerics  a lane sums vectors of N elements, 8 N apart, in ascending order (f32 fmaf); then a butterfly over 8 lanes.
+// Smem      sink_kernel: static, 64 bytes.
+// Numerics  delta: a lane sums vectors of N elements, 8 N apart, in ascending order (f32 fmaf); then a butterfly over 8
+//           lanes. dsink: a thread sums tokens 512 apart in ascending order (f32); then warps, then the block; one
+//           addition to the gradient.
 // PDL       none.
 // Limits    N divides the head dimension; rows aligned to N * sizeof(T) bytes.
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
-
-inline constexpr float log2e = 1.44269504f;
 
 template <class T>
 struct BackwardCall {
@@ -41,6 +42,7 @@ BackwardCall<T> backward_call_of(Context& context, const AttentionBackward& args
   forward.v = args.v;
   forward.offsets = args.offsets;
   forward.shape = args.shape;
+  forward.sinks = args.sinks;
   call.forward = call_of<T>(op, forward);
   check_shape(op, "lse", args.lse, {args.q.dim(0), args.q.dim(1)});
   check_shape(op, "dq", args.dq, {args.q.dim(0), args.q.dim(1), args.q.dim(2)}, args.q.dtype);
@@ -60,6 +62,8 @@ BackwardCall<T> backward_call_of(Context& context, const AttentionBackward& args
   call.dv_stride = args.dv.row_stride;
   call.dout_stride = args.dout.row_stride;
   call.lse_stride = args.lse.row_stride;
+  check_optional(op, "dsinks", args.dsinks, {args.q.dim(1)});
+  HONE_CHECK(!args.dsinks || args.sinks, op.name(), ": dsinks without sinks");
   return call;
 }
 
@@ -91,6 +95,34 @@ void launch_delta(Context& context, const BackwardCall<T>& call) {
   const int64_t lanes = int64_t{call.forward.tokens} * call.forward.kv_heads * call.forward.group * 8;
   delta_kernel<T, N>
       <<<static_cast<unsigned>((lanes + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(call);
+}
+
+inline constexpr int sink_threads = 512;
+
+template <class T>
+__global__ void __launch_bounds__(sink_threads)
+    sink_kernel(const __grid_constant__ BackwardCall<T> call, float* dsinks) {
+  __shared__ float sums[sink_threads / 32];
+  const int head = static_cast<int>(blockIdx.x), heads = static_cast<int>(gridDim.x),
+            thread = static_cast<int>(threadIdx.x);
+  const float sink = sink_of(call.forward, head);
+  float sum = 0;
+  for (int64_t t = thread; t < call.forward.tokens; t += sink_threads)
+    sum = fmaf(expf(sink - call.lse[t * call.lse_stride + head]), call.delta[t * heads + head], sum);
+  sum = warp_sum(sum);
+  if (thread % 32 == 0) sums[thread / 32] = sum;
+  __syncthreads();  // the sums of all warps are written
+  if (thread >= 32) return;
+  sum = warp_sum(thread < sink_threads / 32 ? sums[thread] : 0.0f);
+  if (thread == 0) dsinks[head] -= sum;
+}
+
+// Adds the gradient of the sinks, from delta. Nothing without dsinks.
+template <class T>
+void launch_sink_gradients(Context& context, const BackwardCall<T>& call, const AttentionBackward& args) {
+  if (!args.dsinks) return;
+  const auto heads = static_cast<unsigned>(args.q.dim(1));
+  sink_kernel<T><<<heads, sink_threads, 0, cuda_stream(context)>>>(call, numbers<float>(args.dsinks));
 }
 
 // The number of work items that share the query heads of a KV head, for tiles of `tile_keys` keys and `slots` items

@@ -277,6 +277,12 @@ void run_heads(Context& context, const AttentionBackward& args) {
 void run(Context& context, const AttentionBackward& args) {
   run_checks(args.dq, args.dk, args.dv, args.dout, args.out, args.lse, args.q, args.k, args.v, args.offsets);
   if (args.q.size() == 0) return;
+  if (args.dsinks) {  // from a delta of its own: that of `prepare` has gaps between sequences
+    const ScratchScope scope(context);
+    const attention::BackwardCall<Value> call = attention::backward_call_of<Value>(context, args);
+    attention::launch_delta<8>(context, call);
+    attention::launch_sink_gradients(context, call, args);
+  }
   (args.q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, args);
 }
 

@@ -120,7 +120,7 @@ HWY_EXPORT(attention_gradient_unit);
 
 void backward(Context& context, const AttentionBackward& args) {
   packed_keys(attention_backward, args.out, args.lse, args.q, args.k, args.v, args.offsets);
-  check_gradients(args.dq, args.dk, args.dv, args.dout, args.q, args.k);
+  check_gradients(args);
   HONE_CHECK(args.lse, "attention_backward: lse is empty; pass the lse of attention_forward");
   const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), dim = args.q.dim(2), kv_heads = args.k.dim(1),
                 group = heads / kv_heads, sequences = args.offsets.dim(0) - 1;
@@ -154,6 +154,7 @@ void backward(Context& context, const AttentionBackward& args) {
       .shape = args.shape},
      scratch);
   });
+  add_sink_gradients(args, delta);
 }
 
 bool supports(const AttentionBackward& args) { return args.q.dim(2) <= 256 && args.shape.softcap == 0; }

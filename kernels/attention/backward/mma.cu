@@ -87,6 +87,7 @@ void backward(Context& context, const AttentionBackward& args) {
     HONE_CHECK(reads_in_units(x), "attention_backward: the rows of each tensor must be 16-byte aligned");
   if (call.forward.tokens == 0) return;
   launch_delta<8>(context, call);
+  launch_sink_gradients(context, call, args);
   with_key_tile_plan(device_limits(), call.forward.dim,
                      [&](auto plan) { launch<decltype(plan)>(context, call, args.shape); });
   check_launch(attention_backward);

@@ -10,6 +10,7 @@
 // Numerics  all dot products and sums are f32 fmaf chains, ascending by column and by row of the other side.
 // PDL       none.
 // Limits    head dimension up to 256.
+#include "kernels/adds_once.h"
 #include "kernels/attention/backward/backward.cuh"
 
 namespace hone::attention {
@@ -99,7 +100,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
         s = forward.cap_out * t;
         slope = 1 - t * t;
       }
-      p[r][thread] = weight(s, forward.c, -1.44269504f * call.lse[token * call.lse_stride + head]);
+      p[r][thread] = weight(s, forward.c, -log2e * call.lse[token * call.lse_stride + head]);
       ds[r][thread] = p[r][thread] * (mixed - call.delta[token * forward.kv_heads * group + head]) * slope;
     }
     __syncthreads();  // p and ds of 128 rows are complete
@@ -151,17 +152,21 @@ void backward(Context& context, const AttentionBackward& args) {
     const auto call = backward_call_of<decltype(type)>(context, args);
     if (call.forward.tokens == 0) return;
     launch_delta<1>(context, call);
+    launch_sink_gradients(context, call, args);
     launch<true>(context, call);
     launch<false>(context, call);
     check_launch(attention_backward);
   });
 }
 
+// The gradient of the sinks gets one addition in every CUDA body (sink_kernel).
 [[maybe_unused]] const bool added =
-    attention_backward.add({"plain", DeviceKind::cuda, backward, 0, [](const AttentionBackward& args) {
+    attention_backward.add({"plain", DeviceKind::cuda, backward, 0,
+                            [](const AttentionBackward& args) {
                               const bool capped = args.q.dtype == DType::bf16 && args.shape.softcap > 0;
                               return (args.q.dtype == DType::f32 || capped) && args.q.dim(2) <= 256;
-                            }});
+                            }}) &&
+    declare_adds_once(attention_backward, DeviceKind::cuda);
 
 }  // namespace
 }  // namespace hone::attention

@@ -148,11 +148,13 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const At
       const int in_tile = 8 * e + 2 * static_cast<int>(lane % 4) + r, row = tile.first + in_tile,
                 token = tile.token_of(row, call.group);
       if (row >= tile.end) continue;
-      const float l = l_of(in_tile), inverse = reciprocal(l);
+      const int head = tile.kv_head * call.group + row - token * call.group;
+      const float l = l_of(in_tile), inverse = call.sinks && !partials.o
+                                                   ? end_of_row(call, head, m_of(in_tile), l).inverse
+                                                   : reciprocal(l);
       const int64_t place =
           ((int64_t{tile.s} * call.kv_heads + tile.kv_head) * partials.rows + row) * partials.splits + tile.split;
-      Bf16* const out = call.out + int64_t{tile.sequence.begin + token} * call.out_stride +
-                        (tile.kv_head * call.group + row - token * call.group) * call.dim;
+      Bf16* const out = call.out + int64_t{tile.sequence.begin + token} * call.out_stride + head * call.dim;
 #pragma unroll
       for (int i = 0; i < columns / 8; ++i) {
         const int at = column + 8 * i + static_cast<int>(lane / 4);

@@ -285,9 +285,9 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     }
     return;
   }
-  const float inverse = reciprocal(total.l);
-  Bf16* const out = call.out + int64_t{tile.sequence.begin + token} * call.out_stride +
-                    (tile.kv_head * call.group + row - token * call.group) * call.dim;
+  const int head = tile.kv_head * call.group + row - token * call.group;
+  const float inverse = end_of_row(call, head, total.m, total.l).inverse;
+  Bf16* const out = call.out + int64_t{tile.sequence.begin + token} * call.out_stride + head * call.dim;
 #pragma unroll
   for (int i = 0; i < D / threads_of_row; ++i)
     if (own_column + i * threads_of_row < call.dim)
@@ -309,8 +309,8 @@ __global__ void __launch_bounds__(32 * rows)
   const int low = first_seen(sequence.position + first / call.group, call.window) / split_keys,
             high = (sequence.position + (end - 1) / call.group) / split_keys;
   const int64_t at = (int64_t{blockIdx.y} * call.kv_heads + kv_head) * splits * rows + own_row;
-  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride +
-                    (kv_head * call.group + row - token * call.group) * call.dim;
+  const int head = kv_head * call.group + row - token * call.group;
+  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride + head * call.dim;
   for (int column = static_cast<int>(threadIdx.x % 32); column < call.dim; column += 32) {
     const auto o_of = [&](int split) { return partials.o[(at + int64_t{split} * rows) * call.dim + column]; };
     float m = partials.m[at + int64_t{low} * rows], l = partials.l[at + int64_t{low} * rows], o = o_of(low);
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(32 * rows)
       l = merged(l, partials.l[at + int64_t{split} * rows], factors);
       o = merged(o, o_of(split), factors);
     }
-    out[column] = __float2bfloat16_rn(o * reciprocal(l));
+    out[column] = __float2bfloat16_rn(o * end_of_row(call, head, m, l).inverse);
   }
 }
 

@@ -40,9 +40,9 @@ __global__ void merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, c
     l = merged(l, partials.l[place + split], factors);
     o = {merged(o.x, part.x, factors), merged(o.y, part.y, factors)};
   }
-  const float inverse = reciprocal(l);
-  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride +
-                    (kv_head * call.group + row - token * call.group) * call.dim;
+  const int head = kv_head * call.group + row - token * call.group;
+  const float inverse = end_of_row(call, head, m, l).inverse;
+  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride + head * call.dim;
   *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o.x * inverse, o.y * inverse);
 }
 

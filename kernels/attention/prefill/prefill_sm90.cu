@@ -162,7 +162,7 @@ __device__ void store(const Arguments& a, const ListedTile& tile, int row, const
   const int lane = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float inverse = reciprocal(rows.l[r]);
+    const RowEnd last = end_of_row(a.call, tile.head, rows.m[r], rows.l[r]);
     const bool inside = row + 8 * r < tile.length;
     const int64_t token = tile.begin + row + 8 * r;
     __nv_bfloat16* to = a.call.out + token * a.call.out_stride + int64_t{tile.head} * P::dim;
@@ -171,7 +171,7 @@ __device__ void store(const Arguments& a, const ListedTile& tile, int row, const
       uint32_t x[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        x[i] = pack_bf16(o[4 * (j + i) + 2 * r] * inverse, o[4 * (j + i) + 2 * r + 1] * inverse);
+        x[i] = pack_bf16(o[4 * (j + i) + 2 * r] * last.inverse, o[4 * (j + i) + 2 * r + 1] * last.inverse);
 #pragma unroll
       for (int step = 1; step < 4; step *= 2)
 #pragma unroll
@@ -183,8 +183,7 @@ __device__ void store(const Arguments& a, const ListedTile& tile, int row, const
           }
       if (inside) *reinterpret_cast<uint4*>(to + (j + lane) * 8) = make_uint4(x[0], x[1], x[2], x[3]);
     }
-    if (inside && lane == 0 && a.call.lse)
-      a.call.lse[token * a.call.lse_stride + tile.head] = log_sum(rows.m[r], rows.l[r], a.call.scale);
+    if (inside && lane == 0 && a.call.lse) a.call.lse[token * a.call.lse_stride + tile.head] = last.lse;
   }
 }
 

@@ -294,19 +294,19 @@ __device__ __forceinline__ void store_rows(const AttentionCall<Bf16>& call, cons
       const bool inside = row < end;
       const int64_t token = sequence_begin + row / call.group;
       const int head = kv_head * call.group + row % call.group;
-      const float inverse = reciprocal(rows.l[f][r]);
+      const RowEnd last = end_of_row(call, head, rows.m[f][r], rows.l[f][r]);
       Bf16* const out = call.out + token * call.out_stride + head * call.dim;
 #pragma unroll
       for (int d = 0; d < P::width / 8; d += 4) {
         uint32_t x[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[f][d + i][2 * r] * inverse, o[f][d + i][2 * r + 1] * inverse);
+        for (int i = 0; i < 4; ++i)
+          x[i] = pack_bf16(o[f][d + i][2 * r] * last.inverse, o[f][d + i][2 * r + 1] * last.inverse);
         exchange_quad(x, lane);
         const int column = 8 * (d + lane % 4);
         if (inside && column < call.dim) *reinterpret_cast<uint4*>(out + column) = make_uint4(x[0], x[1], x[2], x[3]);
       }
-      if (inside && call.lse && lane % 4 == 0)
-        call.lse[token * call.lse_stride + head] = log_sum(rows.m[f][r], rows.l[f][r], call.scale);
+      if (inside && call.lse && lane % 4 == 0) call.lse[token * call.lse_stride + head] = last.lse;
     }
 }
 

@@ -39,6 +39,8 @@ struct GemmSmallMNorm {
   const __nv_bfloat16* weight = nullptr;
   float eps = 0;
   RowShape shape;
+  __nv_bfloat16* normed = nullptr;  // the normed rows, 16-byte aligned; nullptr: not stored
+  int64_t normed_stride = 0;
 };
 
 // Groups: groups of 8 rows of x. Depth: K extent of a stage.
@@ -177,6 +179,10 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
     };
     norm_rows(at, shape.M, shape.K, norm.shape, norm.eps, factors, squares, all_threads, [] { __syncthreads(); });
     __syncthreads();  // x is normed
+    if (norm.normed && blockIdx.x == 0)
+      for (int row = 0; row < shape.M; ++row)
+        for (int piece = static_cast<int>(threadIdx.x); piece < shape.K / 8; piece += all_threads)
+          reinterpret_cast<uint4*>(norm.normed + row * norm.normed_stride)[piece] = *at(row, piece);
   }
   // B operands. Rows past M repeat the last row; their results are not stored.
   const int g = lane / 4, t = lane % 4;

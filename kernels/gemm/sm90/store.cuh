@@ -95,8 +95,9 @@ struct GemmStoreBox {
   __device__ void end(const GemmPart& part) const {
     if (part.thread == 0) hopper::tma_store_wait();  // shared memory must live until the stores have read it
   }
+  // Puts the warpgroup's rows of y into its shared memory; all threads see them, and so does TMA.
   template <int Columns>
-  __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
+  __device__ void place(const GemmPart& part, float (&total)[Columns / 2]) const {
     using namespace hopper;
     const int warp = part.thread / 32, lane = part.thread % 32;
     const int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;  // the row that this lane addresses for stmatrix_x4
@@ -123,11 +124,18 @@ struct GemmStoreBox {
     }
     fence_async_proxy();
     named_barrier_sync(part.barrier_id, 128);  // the warpgroup has written its 64 rows
-    if (part.thread == 0) {
-      for (int c = 0; c < Columns; c += 64)
-        if (n + c < N) tma_store(y_map, part.shared + c / 64 * slab_bytes, n + c, m);
-      tma_store_commit();
-    }
+  }
+  template <int Columns>
+  __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
+    place<Columns>(part, total);
+    store<Columns>(part, m, n);
+  }
+  template <int Columns>
+  __device__ void store(const GemmPart& part, int m, int n) const {
+    if (part.thread != 0) return;
+    for (int c = 0; c < Columns; c += 64)
+      if (n + c < N) hopper::tma_store(y_map, part.shared + c / 64 * slab_bytes, n + c, m);
+    hopper::tma_store_commit();
   }
 };
 

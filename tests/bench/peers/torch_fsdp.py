@@ -22,8 +22,8 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.utils.checkpoint import checkpoint
 
 # width, layers, heads, KV heads, MLP width, vocabulary, tied lm_head, bias of q, k and v, base of RoPE
 SHAPES = {
@@ -61,10 +61,10 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, shape, length, recompute):
+    def __init__(self, shape, length):
         super().__init__()
         width, layers, heads, kv_heads, mlp, vocabulary, tied, bias, base = SHAPES[shape]
-        self.recompute, self.tied, self.length, self.base, self.head_dim = recompute, tied, length, base, width // heads
+        self.tied, self.length, self.base, self.head_dim = tied, length, base, width // heads
         self.embedding = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(Layer(width, heads, kv_heads, mlp, bias) for _ in range(layers))
         self.norm = nn.RMSNorm(width, eps=1e-6)
@@ -87,10 +87,7 @@ class Decoder(nn.Module):
     def forward(self, ids, targets):
         x = self.embedding(ids)
         for layer in self.layers:
-            if self.recompute:
-                x = checkpoint(layer, x, self.cos, self.sin, use_reentrant=False)
-            else:
-                x = layer(x, self.cos, self.sin)
+            x = layer(x, self.cos, self.sin)
         weight = self.embedding.weight if self.tied else self.lm_head.weight
         return head_loss(self.norm(x).flatten(0, 1), weight, targets.flatten())
 
@@ -139,7 +136,10 @@ def parse():
 
 def make_model(args, device):
     with torch.device("meta"):
-        model = Decoder(args.shape, args.length, args.recompute == "block")
+        model = Decoder(args.shape, args.length)
+    if args.recompute == "block":  # before compilation and sharding, as torchtitan does
+        for i, layer in enumerate(model.layers):
+            model.layers[i] = checkpoint_wrapper(layer, preserve_rng_state=False)
     low = torch.bfloat16 if args.device == "cuda" else torch.float32
     options = {
         "reshard_after_forward": args.reshard == "yes",

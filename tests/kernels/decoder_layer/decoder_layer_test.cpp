@@ -1,5 +1,6 @@
 #include "kernels/decoder_layer/decoder_layer.h"
 
+#include "kernels/decoder_layer/rmsnorm_gemm.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/rmsnorm.h"
@@ -30,6 +31,12 @@ namespace {
                        .product = {w, bias},
                        .residual = residual,
                        .norm = RmsNormWeights{weight, 1e-6f}});
+}) && op_cases().add("rmsnorm_gemm", [] {
+  const Floats x = normals({5, 11}, 1, 1, 3), w = normals({9, 11}, 2), bias = normals({9}, 3),
+               weight = normals({11}, 4);
+  Floats y = poisoned({5, 9}, 2), normed = poisoned({5, 11});
+  expect_bodies_agree(rmsnorm_gemm, {},
+                      {.y = y, .normed = normed, .x = x, .norm = RmsNormWeights{weight, 1e-6f}, .product = {w, bias}});
 }) && op_cases().add("qkv_rope_cache", [] {
   const QkvShape shape{.num_heads = 4, .num_kv_heads = 2, .head_dim = 6, .rotary_dim = 4, .norm_eps = 1e-6f};
   const Floats x = normals({3, 10}, 1), w = normals({48, 10}, 2), bias = normals({48}, 3), weight = normals({10}, 4),
@@ -89,6 +96,16 @@ TEST(GemmNormForward, IsTheProductThenTheNorm) {
   rmsnorm_forward(cpu(), expected_normed, {}, expected, weight, 1e-5f, 0.0f);
   gemm_rmsnorm(cpu(),
                {.y = y, .normed = normed, .x = x, .product = {w, {}}, .residual = residual, .norm = {weight, 1e-5f}});
+  EXPECT_TRUE(close(y, expected, {0, 0}));
+  EXPECT_TRUE(close(normed, expected_normed, {0, 0}));
+}
+
+TEST(NormedProduct, IsTheNormThenTheProduct) {
+  const Floats x = normals({4, 20}, 1), w = normals({12, 20}, 2), weight = normals({20}, 3), bias = normals({12}, 4);
+  Floats expected({4, 12}), expected_normed({4, 20}), y = poisoned({4, 12}), normed = poisoned({4, 20});
+  rmsnorm_forward(cpu(), expected_normed, {}, x, weight, 1e-5f, 0.0f);
+  gemm_forward(cpu(), {.y = expected, .x = expected_normed, .w = w, .bias = bias});
+  rmsnorm_gemm(cpu(), {.y = y, .normed = normed, .x = x, .norm = {weight, 1e-5f}, .product = {w, bias}});
   EXPECT_TRUE(close(y, expected, {0, 0}));
   EXPECT_TRUE(close(normed, expected_normed, {0, 0}));
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Choices of experts and their dispatch, for tests of the ops of a mixture of experts.
 #include "kernels/moe/dispatch.h"
+#include "kernels/quant/quantized_matrix.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {
@@ -34,5 +35,11 @@ struct Dispatched {
                  {.order = order, .places = places, .offsets = offsets, .experts = experts, .capacity = capacity});
   }
 };
+
+// The rows of all experts, quantized as one matrix, as one matrix per expert.
+inline QuantizedMatrix as_experts(QuantizedMatrix rows, int64_t E) {
+  const int64_t N = rows.values.dim(0) / E;
+  return {rows.values.view({E, N, rows.values.dim(1)}), rows.scales.view({E, N}), rows.format};
+}
 
 }  // namespace hone::test

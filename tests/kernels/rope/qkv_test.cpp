@@ -21,11 +21,10 @@ struct Case {
 };
 
 std::vector<Case> cases() {
-  return {{1, {1, 1, 2, 2, 1e-6f}, false},
-          {0, {2, 1, 8, 8, 1e-6f}, true},
-          {37, {6, 2, 16, 16, 1e-6f}, true},
-          {20, {4, 4, 10, 6, 1e-6f}, false},
-          {9, {3, 1, 24, 0, 1e-6f}, true}};
+  return {{1, {1, 1, 2, 2, 1e-6f}, false},           {0, {2, 1, 8, 8, 1e-6f}, true},
+          {37, {6, 2, 16, 16, 1e-6f}, true},         {20, {4, 4, 10, 6, 1e-6f}, false},
+          {9, {3, 1, 24, 0, 1e-6f}, true},           {17, {4, 2, 16, 16, 1e-6f, 0, true}, true},
+          {20, {2, 2, 10, 6, 1e-6f, 0, true}, false}};
 }
 
 constexpr int64_t num_positions = 50;
@@ -111,7 +110,7 @@ Tensor given(bool there, const Floats& x) { return there ? x.tensor() : Tensor()
   }
 });
 
-// One head by the formulas, in double: norm, then rotation of pairs (i, i + half).
+// One head by the formulas, in double: norm, then rotation of pairs (i, i + half) or (2i, 2i + 1).
 std::vector<double> expected_head(const Case& c, const Call& call, int64_t t, int64_t h) {
   const int64_t dim = c.shape.head_dim, half = c.shape.rotary_dim / 2;
   std::vector<double> x, out;
@@ -122,10 +121,11 @@ std::vector<double> expected_head(const Case& c, const Call& call, int64_t t, in
     x[static_cast<size_t>(i)] *= weight[i] / std::sqrt(squares / static_cast<double>(dim) + double{c.shape.norm_eps});
   out = x;
   for (int64_t i = 0; i < half; ++i) {
-    const double angle = call.positions[t] * std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half)),
-                 a = x[static_cast<size_t>(i)], b = x[static_cast<size_t>(i + half)];
-    out[static_cast<size_t>(i)] = a * std::cos(angle) - b * std::sin(angle);
-    out[static_cast<size_t>(i + half)] = b * std::cos(angle) + a * std::sin(angle);
+    const auto first = static_cast<size_t>(c.shape.interleaved ? 2 * i : i);
+    const auto second = static_cast<size_t>(c.shape.interleaved ? 2 * i + 1 : i + half);
+    const double angle = call.positions[t] * std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half));
+    out[first] = x[first] * std::cos(angle) - x[second] * std::sin(angle);
+    out[second] = x[second] * std::cos(angle) + x[first] * std::sin(angle);
   }
   return out;
 }
@@ -202,7 +202,8 @@ TEST(Qkv, WritesACacheInFp8) {
 }
 
 TEST(Qkv, GradientsAreFiniteDifferencesAndLeaveTheValuesAlone) {
-  for (const Case& c : {Case{4, {2, 1, 8, 8, 1e-3f}, true}, Case{3, {2, 2, 6, 4, 0}, false}}) {
+  for (const Case& c : {Case{4, {2, 1, 8, 8, 1e-3f}, true}, Case{3, {2, 2, 6, 4, 0}, false},
+                        Case{4, {2, 1, 8, 6, 1e-3f, 0, true}, true}}) {
     Call call(c);
     const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm),
                  rstd = given(c.norms, call.rstd);
@@ -289,6 +290,55 @@ TEST(Qkv, BitsDependNeitherOnOtherTokensNorOnThreads) {
                       .k_norm = call.k_norm,
                       .shape = c.shape});
   for (int64_t i = 0; i < q.size(); ++i) ASSERT_TRUE(same_bits(q[i], call.q[41 * 80 + i]));
+}
+
+// A projection of queries alone gives the bits of the queries of a whole one, forward and backward.
+TEST(Qkv, QueriesAloneHaveTheBitsOfAWholeProjection) {
+  for (const bool interleaved : {false, true}) {
+    const Case whole{19, {4, 2, 8, 8, 1e-6f, 0, interleaved}, true};
+    QkvShape alone = whole.shape;
+    alone.num_kv_heads = 0;
+    Call call(whole);
+    Floats q = poisoned({19, 4, 8}), rstd = poisoned({19, 4}), dqkv({19, 64}), dq_norm({8}), dk_norm({8}),
+           alone_dqkv({19, 32}), alone_dq_norm({8});
+    const Tensor queries = call.qkv.tensor().columns(0, 32);
+    qkv_forward(cpu(), {.q = call.q,
+                        .k = call.k,
+                        .rstd = call.rstd,
+                        .qkv = call.qkv,
+                        .positions = call.positions,
+                        .cos_sin = call.cos_sin,
+                        .q_norm = call.q_norm,
+                        .k_norm = call.k_norm,
+                        .shape = whole.shape});
+    qkv_forward(cpu(), {.q = q,
+                        .rstd = rstd,
+                        .qkv = queries,
+                        .positions = call.positions,
+                        .cos_sin = call.cos_sin,
+                        .q_norm = call.q_norm,
+                        .shape = alone});
+    EXPECT_TRUE(close(q, call.q, {0, 0}));
+    QkvBackward back{.dqkv = dqkv,
+                     .dq_norm = dq_norm,
+                     .dk_norm = dk_norm,
+                     .dq = call.dq,
+                     .dk = call.dk,
+                     .rstd = call.rstd,
+                     .qkv = call.qkv,
+                     .positions = call.positions,
+                     .cos_sin = call.cos_sin,
+                     .q_norm = call.q_norm,
+                     .k_norm = call.k_norm,
+                     .shape = whole.shape};
+    qkv_backward(cpu(), back);
+    back.dqkv = alone_dqkv, back.dq_norm = alone_dq_norm, back.rstd = rstd, back.qkv = queries, back.shape = alone;
+    back.dk_norm = back.dk = back.k_norm = {};
+    qkv_backward(cpu(), back);
+    EXPECT_TRUE(close(alone_dq_norm, dq_norm, {0, 0}));
+    for (int64_t i = 0; i < alone_dqkv.size(); ++i)
+      ASSERT_TRUE(same_bits(alone_dqkv[i], dqkv[i / 32 * 64 + i % 32])) << i;
+  }
 }
 
 TEST(Qkv, RefusesPositionsAndSlotsOutsideTheirTables) {
@@ -419,7 +469,7 @@ TEST(Qkv, NormRotationAndAttentionMatchVllm) {
   }
 }
 
-// The stored rotation pairs neighbors (2i, 2i + 1). hone's pairs (i, i + half) are the same numbers in another order.
+// The stored rotation pairs neighbors (2i, 2i + 1). Pairs (i, i + half) are the same numbers in another order.
 TEST(Qkv, RotationMatchesAnInterleavedOne) {
   HONE_SHARED_OR_SKIP(path, "vectors/a1/rope.safetensors");
   const SafetensorsReader file(path);
@@ -439,6 +489,12 @@ TEST(Qkv, RotationMatchesAnInterleavedOne) {
   qkv_forward(cpu(),
               {.q = q, .k = k, .qkv = qkv, .positions = positions, .cos_sin = cos_sin, .shape = {1, 1, dim, dim, 0}});
   EXPECT_TRUE(close(q, rearranged, {1e-4, 1e-5}));
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t i = 0; i < dim; ++i) qkv[t * 3 * dim + i] = x[t * dim + i];
+  qkv_forward(
+      cpu(),
+      {.q = q, .k = k, .qkv = qkv, .positions = positions, .cos_sin = cos_sin, .shape = {1, 1, dim, dim, 0, 0, true}});
+  EXPECT_TRUE(close(q, expected, {1e-4, 1e-5}));
 }
 
 }  // namespace hone::test

@@ -31,6 +31,19 @@ struct Rows {
   HostRing results() { return {drawn, ring, turn}; }
 };
 
+// Two block tables of the same rows: the second one has other blocks.
+void check_two_tables() {
+  Rows rows;
+  Ids ids({3}, 1), slots({6}, -1), table({6, 2});
+  for (int64_t i = 0; i < 6; ++i) table[i] = rows.table[i], table[6 + i] = rows.table[i] + 100;
+  DecodeState state = rows.state();
+  state.slots = slots;
+  expect_bodies_agree(decode_advance, {0, 0},
+                      {.state = state, .ids = ids, .block_table = table, .block_size = 4, .results = rows.results()});
+  const int32_t wanted[] = {10 * 4 + 3, -1, 22 * 4 + 1, 110 * 4 + 3, -1, 122 * 4 + 1};
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(slots[i], wanted[i]) << i;
+}
+
 [[maybe_unused]] const bool advance_case = op_cases().add("decode_advance", [] {
   Rows rows;
   Ids ids({3});
@@ -54,6 +67,7 @@ struct Rows {
   EXPECT_EQ(rows.slots[2], 22 * 4 + 1);                                          // the next block
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(rows.ring[i], i < 4 ? -5 : 56 + i);  // turn 3 writes slot 3 % 2 = 1
   EXPECT_EQ(rows.turn[0], 4);
+  check_two_tables();
 });
 
 }  // namespace

@@ -100,6 +100,27 @@ TEST_F(ModelIoTest, WhatDoesNotFitIsListed) {
   EXPECT_PRED2(says, message, "model.norm.weight is [3, 4], wants [12]");
 }
 
+// Files of DeepSeek-V3 have layers that predict further ahead, after the model's last one. A config.json without them
+// leaves them out.
+TEST_F(ModelIoTest, LayersOfMultiTokenPredictionThatConfigLacksAreNotRead) {
+  const auto model = save("deepseek_v3");
+  edit_config({{"num_nextn_predict_layers", 0}});
+  Store store = read();
+  EXPECT_EQ(store.at("model.layers.0.self_attn.kv_b_proj.weight").shape, (std::vector<int64_t>{4 * (6 + 5), 8}));
+  EXPECT_EQ(store.at("model.layers.0.self_attn.kv_a_proj_with_mqa.weight").shape, (std::vector<int64_t>{12, 12}));
+  EXPECT_EQ(store.at("model.layers.1.mlp.gate.e_score_correction_bias").shape, (std::vector<int64_t>{4}));
+  store["model.layers.2.eh_proj.weight"] = store["model.norm.weight"];
+  store["model.layers.2.self_attn.o_proj.weight"] = store["model.layers.1.self_attn.o_proj.weight"];
+  write(store);
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()),
+            download(context_, model->flat_values()));
+  store["model.layers.1.eh_proj.weight"] = store["model.norm.weight"];
+  write(store);
+  EXPECT_PRED2(says, refusal(), "surplus model.layers.1.eh_proj.weight");
+  edit_config({{"num_nextn_predict_layers", 1}});
+  EXPECT_PRED2(says, refusal(), "missing model.layers.2.enorm.weight");
+}
+
 TEST_F(ModelIoTest, AHugeConfigIsRefusedBeforeMemoryIsAllocated) {
   save("llama");
   edit_config({{"vocab_size", 16000000}, {"hidden_size", 8000000}});
@@ -117,6 +138,47 @@ TEST_F(ModelIoTest, TiedHeadInTheFileMustBeTheEmbedding) {
   store["lm_head.weight"].bytes[2] ^= 1;
   write(store);
   EXPECT_PRED2(says, refusal(), "lm_head.weight differs from model.embed_tokens.weight");
+}
+
+// As the files of DeepSeek-V3, which repeat embedding and lm_head in the layers of multi-token prediction.
+TEST_F(ModelIoTest, LayersOfMultiTokenPrediction) {
+  for (const bool tied : {false, true}) {
+    SCOPED_TRACE(tied);
+    const auto model = save("qwen3", {{"num_nextn_predict_layers", 2}, {"tie_word_embeddings", tied}});
+    const std::string head = tied ? "model.embed_tokens.weight" : "lm_head.weight";
+    Store store = read();
+    for (const char* layer : {"model.layers.2.", "model.layers.3."}) {
+      for (const char* name : {"enorm", "hnorm", "shared_head.norm", "input_layernorm", "self_attn.q_proj"})
+        EXPECT_TRUE(store.contains(concat(layer, name, ".weight"))) << name;
+      EXPECT_EQ(store.at(concat(layer, "eh_proj.weight")).shape, (std::vector<int64_t>{12, 24}));
+      EXPECT_EQ(store.at(concat(layer, "embed_tokens.weight")).bytes, store.at("model.embed_tokens.weight").bytes);
+      EXPECT_EQ(store.at(concat(layer, "shared_head.head.weight")).bytes, store.at(head).bytes);
+    }
+    const std::vector<float> values = download(context_, model->flat_values());
+    EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), values);
+    store["model.layers.3.shared_head.head.weight"].bytes[2] ^= 1;
+    write(store);
+    EXPECT_PRED2(says, refusal(), "model.layers.3.shared_head.head.weight differs from " + head);
+    for (const char* layer : {"model.layers.2.", "model.layers.3."})
+      for (const char* name : {"embed_tokens", "shared_head.head"}) store.erase(concat(layer, name, ".weight"));
+    write(store);
+    EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), values);
+    store.erase("model.layers.3.eh_proj.weight");
+    write(store);
+    EXPECT_PRED2(says, refusal(), "missing model.layers.3.eh_proj.weight");
+  }
+}
+
+// transformers saves config.json with the layers and the files without.
+TEST_F(ModelIoTest, LayersOfMultiTokenPredictionThatTheFilesLack) {
+  save("qwen3");
+  const size_t plain = load_model(context_, folder())->params().size();
+  edit_config({{"num_nextn_predict_layers", 1}});
+  EXPECT_EQ(load_model(context_, folder())->params().size(), plain);
+  // Layers that config.json does not ask for are not read.
+  save("qwen3", {{"num_nextn_predict_layers", 1}});
+  edit_config({{"num_nextn_predict_layers", 0}});
+  EXPECT_EQ(load_model(context_, folder())->params().size(), plain);
 }
 
 TEST_F(ModelIoTest, ShardsAreOneModel) {
@@ -183,9 +245,9 @@ TEST_F(ModelIoTest, IntegersAreNoWeights) {
 TEST_F(ModelIoTest, SomethingElseThanAModelFolder) {
   EXPECT_PRED2(says, refusal(), "not a model folder: it has no config.json");
   std::ofstream(folder() / "config.json") << "{}";
-  EXPECT_PRED2(says, refusal(), "no model_type; known model families: gemma2");
+  EXPECT_PRED2(says, refusal(), "no model_type; known model families: deepseek_v2");
   std::ofstream(folder() / "config.json") << R"({"model_type": "lama"})";
-  EXPECT_PRED2(says, refusal(), "unknown model_type 'lama'; did you mean 'llama'?; known: gemma2, ");
+  EXPECT_PRED2(says, refusal(), "unknown model_type 'lama'; did you mean 'llama'?; known: deepseek_v2, ");
   std::ofstream(folder() / "config.json") << "{";
   EXPECT_PRED2(says, refusal(), "config.json");
   EXPECT_THROW(load_model(context_, folder() / "absent"), Error);

@@ -34,6 +34,11 @@ std::vector<std::pair<std::string, Json>> dense_configs() {
   const JsonObject biases{{"attention_bias", true}, {"mlp_bias", true}};
   out.emplace_back("llama with biases", with(tiny_config("llama"), biases));
   out.emplace_back("qwen3 with biases", with(tiny_config("qwen3"), biases));
+  out.emplace_back("hone_decoder", tiny_config("hone_decoder"));
+  out.emplace_back(
+      "hone_decoder parallel",
+      with(tiny_config("hone_decoder"),
+           {{"norm_placement", "parallel"}, {"mlp", "plain"}, {"hidden_act", "relu2"}, {"mlp_bias", true}}));
   const JsonObject windows{{"use_sliding_window", true}, {"max_window_layers", 2}};
   out.emplace_back("qwen2 with windows", with(tiny_config("qwen2"), windows));
   out.emplace_back("qwen3 with windows", with(tiny_config("qwen3"), windows));
@@ -76,7 +81,7 @@ std::vector<float> logits_of(Context& context, Model& model) {
   const std::vector<int32_t> first = random_tokens(23, model.shape().vocab_size, 1),
                              second = random_tokens(9, model.shape().vocab_size, 2);
   std::vector<float> hidden = hidden_of(context, model, {{BatchPart{first}, BatchPart{second}}});
-  TinyCache cache(context, model.shape(), 1);
+  TinyCache cache(context, model, 1);
   const std::vector<int64_t> sequence{0};
   for (const auto& [begin, count] : {std::pair<size_t, size_t>{0, 11}, {11, 1}, {12, 7}}) {
     const std::vector<BatchPart> part{{std::span(first).subspan(begin, count), static_cast<int32_t>(begin)}};
@@ -116,6 +121,28 @@ TEST(PrunedModel, HasTheBitsOfTheFullModelWithZeros) {
         const bool removes = pruned->num_params() < full->num_params();
         EXPECT_NE(equal_bits(before, zeroed), removes) << name;
       }
+}
+
+// Layers that differ keep their own kinds when others are removed.
+TEST(PrunedModel, RemovesLayersFromListsOfKinds) {
+  const auto device = cpu_device();
+  Context context(*device);
+  std::mt19937 random(4);
+  const Json config = with(tiny_config("hone_decoder"),
+                           {{"num_hidden_layers", 3},
+                            {"norm_placement", JsonArray{"parallel", "post", "both"}},
+                            {"mlp", JsonArray{"plain", "gated", "plain"}},
+                            {"hidden_act", JsonArray{"relu2", "gelu", "silu"}},
+                            {"no_rope_layers", JsonArray{0, 1, 1}},
+                            {"layer_types", JsonArray{"full_attention", "sliding_attention", "full_attention"}}});
+  for (int draw = 0; draw < 8; ++draw) {
+    const std::unique_ptr<Model> full = make_tiny(context, config, false);
+    const PrunePlan plan = random_plan(random, *full);
+    const std::unique_ptr<Model> pruned = make_pruned(context, *full, plan);
+    EXPECT_EQ(pruned->config().at("mlp").as_array().size(), plan.layers.size());
+    zero_removed(*full, plan);
+    EXPECT_TRUE(equal_bits(logits_of(context, *pruned), logits_of(context, *full)));
+  }
 }
 
 TEST(PrunedModel, KeepsTheBitsInBf16Folders) {

@@ -76,8 +76,9 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   double squares = 0;
   for (const float g : direction) squares += double{g} * g;
   ASSERT_GT(squares, 1e-6);
-  // A distance of 0.002 along the gradient: far above rounding, well inside the clip range.
-  const double step = 0.002 / std::sqrt(squares);
+  // A distance of 0.0006 along the gradient: far above rounding, well inside the clip range, and so short that no
+  // router chooses other experts.
+  const double step = 0.0006 / std::sqrt(squares);
   const auto at = [&](double sign) {
     for (size_t i = 0; i < start.size(); ++i) *values[i] = static_cast<float>(start[i] + sign * step * direction[i]);
     return loss();

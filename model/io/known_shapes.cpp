@@ -1,4 +1,4 @@
-#include "model/known_shapes.h"
+#include "model/io/known_shapes.h"
 
 #include <map>
 
@@ -34,7 +34,9 @@ const std::map<std::string, Shape>& shapes() {
       {"llama3-8b", {"llama", 4096, 14336, 32, 32, 8, 128, 128256, 1e-6, 32768}},
       {"olmoe-1b-7b", {"olmoe", 2048, 1024, 16, 16, 16, 128, 50304, 1e-5, 4096, false, 10000, 64, 8, 1024}},
       {"qwen3-30b-a3b", {"qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, 1e-6, 32768, false, 1e6, 128, 8, 768}},
-      {"mixtral-8x7b", {"mixtral", 4096, 14336, 32, 32, 8, 128, 32000, 1e-5, 32768, false, 1e6, 8, 2, 14336}}};
+      {"mixtral-8x7b", {"mixtral", 4096, 14336, 32, 32, 8, 128, 32000, 1e-5, 32768, false, 1e6, 8, 2, 14336}},
+      {"gpt-oss-20b", {"gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, 1e-5, 131072, false, 150000, 32, 4, 2880}},
+      {"gpt-oss-120b", {"gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, 1e-5, 131072, false, 150000, 128, 4, 2880}}};
   return all;
 }
 
