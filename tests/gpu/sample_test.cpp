@@ -169,7 +169,7 @@ TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
     const OnGpu hidden(normals({S, D}, 1, 3.0f / std::sqrt(static_cast<float>(D))), dtype),
         w(normals({V, D}, 2), dtype);
     for (const float temperature : {0.0f, 1.0f, 0.6f})
-      for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{17}, sized(64, 19), S}) {
+      for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{17}, sized<int64_t>(64, 19), S}) {
         if (!chosen()) continue;
         const Tensor some = hidden.tensor().rows(S - count, count);
         OnGpu logits = OnGpu::poisoned({count, V});
