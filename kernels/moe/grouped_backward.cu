@@ -20,15 +20,15 @@
 namespace hone {
 namespace {
 
-// out [M, N] = a . b, or += with `add`. b is [K, N]; a is [M, K], or [K, M] if transposed.
+// out [M, N] = a . b, or += with `add` (f32). b is [K, N]; a is [M, K], or [K, M] if transposed.
 template <class T>
 struct Product {
   const T *a, *b;
   void* out;
   int64_t a_stride, b_stride, out_stride;
   int M, N, K;
-  bool out_bf16;
-  __device__ void put(float x, int m, int n, bool add) const {
+  bool out_bf16, add;
+  __device__ void put(float x, int m, int n) const {
     const int64_t at = m * out_stride + n;
     if (out_bf16)
       static_cast<__nv_bfloat16*>(out)[at] = __float2bfloat16_rn(x);
@@ -55,7 +55,7 @@ __device__ bool find_product(Product<T>& of, const GroupShape& groups, int& row,
     of.a += begin * of.a_stride;
     of.b += begin * of.b_stride;
     of.out = static_cast<float*>(of.out) + e * groups.matrix;
-    return of.K > 0;
+    return of.K > 0 || !of.add;  // the gradient of an expert without rows is 0
   } else {
     const GroupTile tile = find_group_tile(groups.offsets, groups.num_experts, groups.rows, height, number);
     if (tile.expert < 0) return false;
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(threads, 2) mma_kernel(Product<__nv_bfloat16> 
       for (int e = 0; e < 4; ++e) {
         const int m = row + warp_row + i * 16 + lane / 4 + e / 2 * 8,
                   n = column + warp_column + j * 8 + lane % 4 * 2 + e % 2;
-        if (m < of.M && n < of.N) of.put(sum[i][j][e], m, n, weight);
+        if (m < of.M && n < of.N) of.put(sum[i][j][e], m, n);
       }
 }
 
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(threads) tiles_kernel(Product<T> of, GroupShap
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int m = row + down + 16 * i, n = column + across + 16 * j;
-      if (m < of.M && n < of.N) of.put(sum[i][j], m, n, weight);
+      if (m < of.M && n < of.N) of.put(sum[i][j], m, n);
     }
 }
 
@@ -229,12 +229,13 @@ Product<T> weight_product(const GroupedGemmBackwardWeight& args) {
   Product<T> of{};
   of.a = numbers<const T>(args.dy);
   of.b = numbers<const T>(args.x);
-  of.out = args.dw.data;
+  of.out = args.dw.sum.data;
   of.a_stride = args.dy.row_stride;
   of.b_stride = args.x.row_stride;
-  of.out_stride = args.dw.dim(2);
+  of.out_stride = args.dw.sum.dim(2);
   of.M = static_cast<int>(args.dy.dim(1));
   of.N = static_cast<int>(args.x.dim(1));
+  of.add = args.dw.accumulate;
   return of;
 }
 
@@ -250,7 +251,7 @@ void launch_input(Context& context, const GroupedGemmBackwardInput& args, Kernel
 template <class Kernel, class T>
 void launch_weight(Context& context, const GroupedGemmBackwardWeight& args, Kernel* kernel, const Product<T>& of,
                    int64_t size, size_t bytes) {
-  const GroupShape groups = groups_of(args.offsets, args.x.dim(0), args.x.dim(1), size, args.dw.row_stride);
+  const GroupShape groups = groups_of(args.offsets, args.x.dim(0), args.x.dim(1), size, args.dw.sum.row_stride);
   const dim3 grid(static_cast<unsigned>(group_pieces(args.dy.dim(1), size) * groups.n_tiles),
                   static_cast<unsigned>(groups.num_experts));
   kernel<<<grid, threads, bytes, cuda_stream(context)>>>(of, groups);
@@ -274,13 +275,15 @@ void input(Context& context, const GroupedGemmBackwardInput& args) {
 
 void mma_weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
-  if (args.dw.size() == 0 || args.x.dim(0) == 0) return;
+  if (args.dw.sum.size() == 0) return;
+  if (args.x.dim(0) == 0) return args.dw.add_nothing(context);
   allow_shared_memory(mma_kernel<true>, shared_bytes);
   launch_weight(context, args, mma_kernel<true>, weight_product<__nv_bfloat16>(args), side, shared_bytes);
 }
 void weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
-  if (args.dw.size() == 0 || args.x.dim(0) == 0) return;
+  if (args.dw.sum.size() == 0) return;
+  if (args.x.dim(0) == 0) return args.dw.add_nothing(context);
   with_storage(grouped_gemm_backward_weight, args.dy.dtype, [&](auto type) {
     using T = decltype(type);
     launch_weight(context, args, tiles_kernel<T, true>, weight_product<T>(args), small_side, 0);
