@@ -9,9 +9,11 @@
 // The first matrix product of a micro-batch writes its part of g_i, so most of the memory is neither zeroed nor read
 // (begin_gradients()). Written, an element may be -0, where a sum that starts with zeros has +0. For equal bits on any
 // number of ranks three rules hold everywhere:
-//   - the fold starts with g_0 itself, never with 0 + g_0;
-//   - a g_i without contributions is +0 and is added like any other; ranks without a micro-batch add nothing;
+//   - the fold starts with g_0 itself, never with 0 + g_0. Ranks without a micro-batch add nothing.
 //   - a product has the same bits, written and then added to a sum, or added to it directly (kernels/adds_once.h).
+//   - an element without a contribution in micro-batch i has g_i = +0, which would turn a sum of -0 into +0. A unit that
+//     adds straight into the sum leaves it as it is, so such a sum must not be -0: grouped products, which leave out
+//     experts without rows, write 0 + g. Every other product of such a unit contributes in each micro-batch.
 #include <memory>
 #include <span>
 #include <vector>

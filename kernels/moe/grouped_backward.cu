@@ -8,7 +8,8 @@
 // Pipeline  mma: 4 smem stages (cp.async), one __syncthreads() per stage. tiles: one buffer, no overlap.
 // Smem      mma: dynamic, 4 * (8 + 8) KB: 64 KB. A 16-byte unit u of row r lies at u ^ (r & 7) in rows of 128
 //           elements and at u ^ (r >> 1 & 3) in rows of 32. tiles: static, 2 * 16 * 68 f32: 8.5 KB.
-// Numerics  f32 accumulator, ascending along the reduction. weight: each element gets one addition (adds_once.h).
+// Numerics  f32 accumulator, ascending along the reduction. weight: each element gets one addition (adds_once.h),
+//           to 0 if the gradient is written: it is never -0.
 // PDL       none.
 // Limits    mma: rows of all operands 16-byte aligned, their lengths multiples of 8; fewer than 2^31 rows and tiles.
 #include "kernels/adds_once.h"
@@ -20,7 +21,7 @@
 namespace hone {
 namespace {
 
-// out [M, N] = a . b, or += with `add` (f32). b is [K, N]; a is [M, K], or [K, M] if transposed.
+// out [M, N] = a . b, or += with `add` (of a weight, f32). b is [K, N]; a is [M, K], or [K, M] if transposed.
 template <class T>
 struct Product {
   const T *a, *b;
@@ -28,12 +29,15 @@ struct Product {
   int64_t a_stride, b_stride, out_stride;
   int M, N, K;
   bool out_bf16, add;
-  __device__ void put(float x, int m, int n) const {
+  __device__ void put(float x, int m, int n, bool weight) const {
     const int64_t at = m * out_stride + n;
-    if (out_bf16)
+    if (out_bf16) {
       static_cast<__nv_bfloat16*>(out)[at] = __float2bfloat16_rn(x);
-    else
-      static_cast<float*>(out)[at] = add ? static_cast<float*>(out)[at] + x : x;
+      return;
+    }
+    float* const to = static_cast<float*>(out) + at;
+    if (weight) x += add ? *to : 0.0f;
+    *to = x;
   }
 };
 
@@ -157,7 +161,7 @@ __global__ void __launch_bounds__(threads, 2) mma_kernel(Product<__nv_bfloat16> 
       for (int e = 0; e < 4; ++e) {
         const int m = row + warp_row + i * 16 + lane / 4 + e / 2 * 8,
                   n = column + warp_column + j * 8 + lane % 4 * 2 + e % 2;
-        if (m < of.M && n < of.N) of.put(sum[i][j][e], m, n);
+        if (m < of.M && n < of.N) of.put(sum[i][j][e], m, n, weight);
       }
 }
 
@@ -195,7 +199,7 @@ __global__ void __launch_bounds__(threads) tiles_kernel(Product<T> of, GroupShap
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int m = row + down + 16 * i, n = column + across + 16 * j;
-      if (m < of.M && n < of.N) of.put(sum[i][j], m, n);
+      if (m < of.M && n < of.N) of.put(sum[i][j], m, n, weight);
     }
 }
 

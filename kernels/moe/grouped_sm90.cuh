@@ -11,7 +11,7 @@
 // Numerics  forward: K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order: the
 // bits
 //           of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one addition: it is
-//           read into registers while the last wgmmas run. Without `accumulate` it is written.
+//           read into registers while the last wgmmas run. Without `accumulate`, 0 + the sum is written.
 // PDL       waits at the start and triggers dependents there.
 // Limits    sm_90a; rows of all operands 16-byte aligned; fewer than 2^31 rows and tiles.
 //
@@ -101,16 +101,14 @@ struct AddRows {
   }
   template <int Columns>
   __device__ void load(const GemmPart& part, const Work& work, int m, float2 (&before)[Columns / 4]) const {
-    if (!accumulate) return;
-    for_each_pair<Columns>(part, work, m, [&](int i, const float2* from) { before[i] = __ldcs(from); });
+    for_each_pair<Columns>(
+        part, work, m, [&](int i, const float2* from) { before[i] = accumulate ? __ldcs(from) : make_float2(0, 0); });
   }
   template <int Columns>
   __device__ void finish(const GemmPart& part, const float (&total)[Columns / 2], const float2 (&before)[Columns / 4],
                          const Work& work, int m) const {
     for_each_pair<Columns>(part, work, m, [&](int i, float2* to) {
-      float2 sum = make_float2(total[2 * i], total[2 * i + 1]);
-      if (accumulate) sum = make_float2(before[i].x + sum.x, before[i].y + sum.y);
-      __stcs(to, sum);
+      __stcs(to, make_float2(before[i].x + total[2 * i], before[i].y + total[2 * i + 1]));
     });
   }
   // An expert without rows.
