@@ -42,6 +42,7 @@ struct AccessEntry {
 };
 template <class Flag, class Member>
 struct AddedIfEntry {
+  Access access;  // if the flag is set
   Flag flag;
   Member member;
 };
@@ -84,10 +85,14 @@ template <class... M>
 requires(std::is_member_pointer_v<M>&&...) constexpr auto prefetched(M... members) {
   return std::make_tuple(AccessEntry<M>{Access::prefetched, members}...);
 }
-// added_once if the bool member `flag` is set, else written.
+// added, or added_once, if the bool member `flag` is set, else written.
+template <class Flag, class Member>
+constexpr auto added_if(Flag flag, Member member) {
+  return std::make_tuple(AddedIfEntry<Flag, Member>{Access::added, flag, member});
+}
 template <class Flag, class Member>
 constexpr auto added_once_if(Flag flag, Member member) {
-  return std::make_tuple(AddedIfEntry<Flag, Member>{flag, member});
+  return std::make_tuple(AddedIfEntry<Flag, Member>{Access::added_once, flag, member});
 }
 // Only the rows that the i32 member `rows` names are written.
 template <class Rows, class... M>
@@ -119,7 +124,7 @@ void visit_entry(Args& args, const AccessEntry<M>& entry, const Visit& visit) {
 template <class Args, class Flag, class M, class Visit>
 void visit_entry(Args& args, const AddedIfEntry<Flag, M>& entry, const Visit& visit) {
   auto& tensor = args.*entry.member;
-  visit(tensor, TensorAccess{args.*entry.flag ? Access::added_once : Access::written, tensor, {}});
+  visit(tensor, TensorAccess{args.*entry.flag ? entry.access : Access::written, tensor, {}});
 }
 template <class Args, class Rows, class M, class Visit>
 void visit_entry(Args& args, const WrittenRowsEntry<Rows, M>& entry, const Visit& visit) {

@@ -3,8 +3,8 @@
 // rounding. So a call on A gives A + (a call on zeros), byte for byte.
 //
 // The gradient of a step is a left fold over the gradients of its micro-batches, each computed from zero
-// (train/gradient_sum.h). An op that adds once may add straight into the step's sum. Any other op needs a zeroed buffer
-// for each micro-batch.
+// (train/gradient_sum.h). An op that adds once may add straight into the step's sum. Any other op needs a buffer of its
+// own for each micro-batch. What a product writes (kernels/grad_target.h) has the bits of the sum that it would add.
 #include "kernels/op.h"
 
 namespace hone {

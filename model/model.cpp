@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "model/lora.h"
 
@@ -113,6 +114,14 @@ void Model::initialize(Context& context, uint64_t seed) {
 
 void Model::zero_grad(Context& context) {
   if (grads_) context.zero(grads_);
+  for (const Param* param : params()) param->grad_undefined = false;
+}
+
+GradTarget Param::grad_target() const { return {grad, !std::exchange(grad_undefined, false)}; }
+
+Tensor Param::grad_to_add_to(Context& context) const {
+  if (std::exchange(grad_undefined, false)) context.zero(grad);
+  return grad;
 }
 
 void Model::free_gradients(Context& context) {

@@ -8,6 +8,7 @@
 
 #include "core/base/registry.h"
 #include "core/io/json.h"
+#include "kernels/grad_target.h"
 #include "model/kv_groups.h"
 #include "model/layer_pass.h"
 #include "model/lora_config.h"
@@ -34,15 +35,24 @@ struct Param {
   bool decay = true;        // weight decay applies (matrices, not norms and biases)
   double init_std = 0;      // random initialization: normal(0, std); 0 = init_value everywhere
   double init_value = 0;
-  double init_uniform = 0;  // if above 0: uniform in [-init_uniform, init_uniform] instead
-  bool lookup = false;      // rows are read by index (an embedding), not multiplied
-  bool trainable = true;    // has a gradient and optimizer states
-  double active_share = 1;  // of its elements that a token is multiplied by: experts used / experts
+  double init_uniform = 0;    // if above 0: uniform in [-init_uniform, init_uniform] instead
+  bool lookup = false;        // rows are read by index (an embedding), not multiplied
+  bool trainable = true;      // has a gradient and optimizer states
+  bool product_grad = false;  // matrix products add to its gradient, by grad_target()
+  double active_share = 1;    // of its elements that a token is multiplied by: experts used / experts
 
   int64_t num_elements() const;
   int64_t padded_elements() const;  // in flat memory: a multiple of param_alignment
   Tensor value{};                   // set by Model::allocate
   Tensor grad{};                    // f32; empty if frozen or allocated without gradients
+  // The memory of `grad` is undefined, and the first contribution writes it. begin_gradients() sets it
+  // (train/gradient_sum.h), only with product_grad; a contribution clears it.
+  mutable bool grad_undefined = false;
+
+  // What backward passes contribute to with product_grad: the next matrix product, which may write, or an op that only
+  // adds, for which the memory is zeroed if it is undefined. Both are empty if the parameter is frozen.
+  GradTarget grad_target() const;
+  Tensor grad_to_add_to(Context& context) const;
 };
 
 // The parts of modules, in the order of flat memory.

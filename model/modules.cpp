@@ -24,6 +24,7 @@ Linear::Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double 
   }
   weight.shape = {outputs, inputs};
   weight.init_std = init_std;
+  weight.product_grad = true;
   if (with_bias) bias.shape = {outputs};
   bias.decay = false;
 }
@@ -52,7 +53,7 @@ void Linear::backward_input(Context& context, Tensor dx, Tensor dy) const {
 }
 
 void Linear::backward_weight(Context& context, Tensor dy, Tensor x) const {
-  if (weight.grad) gemm_backward_weight(context, weight.grad, bias.grad, dy, x);
+  if (weight.grad) gemm_backward_weight(context, weight.grad_target(), bias.grad, dy, x);
   if (lora) lora->backward_weight(context, dy, x);
 }
 
@@ -89,9 +90,9 @@ void Linear::backward_input_experts(Context& context, Tensor dx, Tensor dy, Tens
 }
 
 void Linear::backward_weight_experts(Context& context, Tensor dy, Tensor x, Tensor offsets) const {
-  if (weight.grad)
-    grouped_gemm_backward_weight(context,
-                                 {.dw = matrices_of(*this, weight.grad), .dy = dy, .x = x, .offsets = offsets});
+  if (const GradTarget dw = weight.grad_target())
+    grouped_gemm_backward_weight(
+        context, {.dw = {matrices_of(*this, dw.sum), dw.accumulate}, .dy = dy, .x = x, .offsets = offsets});
   if (lora) lora->backward_weight_experts(context, dy, x, offsets);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // Modules as plain structs with explicit forward and backward.
 //
-// Parameter gradients are added to; activation gradients are written unless a comment says otherwise. What forward
-// leaves for backward lies in a frame of the tape (model/tape.h).
+// Parameter gradients are added to, or written if they are undefined (Param::grad_target()). Activation gradients are
+// written unless a comment says otherwise. What forward leaves for backward lies in a frame of the tape (model/tape.h).
 #include <optional>
 #include <string>
 #include <utility>

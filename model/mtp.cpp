@@ -90,7 +90,7 @@ void Mtp::Step::add_loss(Context& context, Model& model, Tensor sums) const {
                           .lse = lse,
                           .hit = hit,
                           .dhidden = drows,
-                          .dw = head.grad,
+                          .dw = head.grad_target(),
                           .grad = {.logp = dlogp, .entropy = {}},
                           .hidden = read,
                           .w = head.value,

@@ -118,7 +118,7 @@ void Transformer::embed_backward(Context& context, const Batch& batch, Tensor dx
     dropout(context, scaled, dx, scale, {});
     dx = scaled;
   }
-  if (parts_.embedding.grad) embedding_backward(context, parts_.embedding.grad, dx, batch.tokens);
+  if (parts_.embedding.grad) embedding_backward(context, parts_.embedding.grad_to_add_to(context), dx, batch.tokens);
   if (parts_.positions.grad) embedding_backward(context, parts_.positions.grad, dx, batch.positions);
 }
 
@@ -232,6 +232,7 @@ void TransformerParts::make_embedding_and_lm_head(const std::string& module, boo
   embedding = table(module, shape.vocab_size, init_std);
   embedding.lookup = true;
   if (!tied) lm_head = table("lm_head", shape.vocab_size, init_std);
+  (tied ? embedding : lm_head).product_grad = true;
 }
 
 Param TransformerParts::table(const std::string& module, int64_t rows, double init_std) const {

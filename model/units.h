@@ -44,7 +44,7 @@ enum class Direction : uint8_t { forward, backward };
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
-  // Work queued from now on reads the unit's values; in a backward pass it also adds to the unit's gradients.
+  // Work queued from now on reads the unit's values; in a backward pass it also contributes to the unit's gradients.
   virtual void before(Context&, size_t /*unit*/, Direction) {}
   // All work on the unit is queued. In a backward pass its gradients are complete behind that work.
   virtual void after(Context&, size_t /*unit*/, Direction) {}

@@ -42,7 +42,7 @@ Tensor GradStaging::buffer(size_t unit) const {
 
 void GradStaging::open(size_t unit) {
   const Tensor memory = buffer(unit);
-  context_.zero(memory);
+  begin_gradients(context_, units_[unit], memory);
   int64_t at = 0;
   for (Param* param : units_[unit].trained) {
     param->grad.data = memory.rows(at, param->num_elements()).data;
@@ -60,7 +60,7 @@ void GradStaging::close_all() {
 
 namespace {
 
-// One rank. The first micro-batch adds to zeros, in the sum itself. A later one gets a zeroed staging buffer for each
+// One rank. The first micro-batch's gradient is computed in the sum itself. A later one gets a staging buffer for each
 // unit whose backward pass adds to an element more than once; the buffer is added when the unit is complete. Units that
 // add once add to the sum.
 class LocalGradientSum : public GradientSum {
@@ -70,22 +70,33 @@ class LocalGradientSum : public GradientSum {
 
   void begin_step(size_t num_active) override {
     staging_.close_all();  // an exception may have ended the last step inside of a pass
-    for (const GradUnit& unit : units_)
-      if (unit.grads) context_.zero(unit.grads);
-    rounds_ = 0;
+    begun_.assign(units_.size(), 0);
     if (num_active > 1) staging_.allocate();
   }
 
-  void begin_round(std::span<const uint8_t>) override { ++rounds_; }
+  void begin_round(std::span<const uint8_t>) override {}
 
   void before(Context&, size_t unit, Direction direction) override {
-    if (direction == Direction::backward && rounds_ > 1 && staging_.is_staged(unit)) staging_.open(unit);
+    if (direction == Direction::forward || !units_[unit].grads) return;
+    if (!begun_[unit])
+      begin_gradients(context_, units_[unit], units_[unit].grads);
+    else if (staging_.is_staged(unit))
+      staging_.open(unit);
   }
 
   void after(Context&, size_t unit, Direction direction) override {
-    if (direction == Direction::forward || rounds_ < 2 || !staging_.is_staged(unit)) return;
-    add_into(context_, units_[unit].grads, staging_.buffer(unit));
-    staging_.close(unit);
+    if (direction == Direction::forward || !units_[unit].grads) return;
+    end_gradients(context_, units_[unit]);
+    if (begun_[unit] && staging_.is_staged(unit)) {
+      add_into(context_, units_[unit].grads, staging_.buffer(unit));
+      staging_.close(unit);
+    }
+    begun_[unit] = 1;
+  }
+
+  void end_rounds() override {
+    for (size_t unit = 0; unit < units_.size(); ++unit)
+      if (units_[unit].grads && !begun_[unit]) context_.zero(units_[unit].grads);
   }
 
   std::vector<ParamPart> parts() override {
@@ -123,10 +134,30 @@ class LocalGradientSum : public GradientSum {
   std::vector<GradUnit> units_;
   int64_t piece_;
   GradStaging staging_;
-  int64_t rounds_ = 0;
+  std::vector<uint8_t> begun_;  // by unit: the sum has a micro-batch's gradient
 };
 
 }  // namespace
+
+void begin_gradients(Context& context, const GradUnit& unit, Tensor memory) {
+  int64_t at = 0, zero_from = 0;
+  const auto zero_until = [&](int64_t end) {
+    if (end > zero_from) context.zero(memory.rows(zero_from, end - zero_from));
+  };
+  for (const Param* param : unit.trained) {
+    param->grad_undefined = param->product_grad;
+    if (param->product_grad) {
+      zero_until(at);
+      zero_from = at + param->num_elements();
+    }
+    at += param->padded_elements();
+  }
+  zero_until(memory.size());
+}
+
+void end_gradients(Context& context, const GradUnit& unit) {
+  for (const Param* param : unit.trained) param->grad_to_add_to(context);
+}
 
 std::vector<GradUnit> grad_units(Context& context, Model& model) {
   std::vector<GradUnit> out;

@@ -5,6 +5,15 @@
 //
 // g_i is the gradient of micro-batch i, computed from zero. The order depends on the plan alone, so any number of ranks
 // gives the same bits. LocalGradientSum is the sum of one rank.
+//
+// The first matrix product of a micro-batch writes its part of g_i, so most of the memory is neither zeroed nor read
+// (begin_gradients()). Written, an element may be -0, where a sum that starts with zeros has +0. For equal bits on any
+// number of ranks three rules hold everywhere:
+//   - the fold starts with g_0 itself, never with 0 + g_0. Ranks without a micro-batch add nothing.
+//   - a product has the same bits, written and then added to a sum, or added to it directly (kernels/adds_once.h).
+//   - an element without a contribution in micro-batch i has g_i = +0, which would turn a sum of -0 into +0. A unit that
+//     adds straight into the sum leaves it as it is, so such a sum must not be -0: grouped products, which leave out
+//     experts without rows, write 0 + g. Every other product of such a unit contributes in each micro-batch.
 #include <memory>
 #include <span>
 #include <vector>
@@ -36,17 +45,23 @@ struct GradientBytes {
   int64_t values = 0;   // ZeRO-3: a rank's shards of the model's values, and the layer of a pass
 };
 
+// Called at the start of a unit's backward pass, with the unit's gradients in `memory`, whose contents are undefined:
+// marks those to which matrix products add (Param::grad_undefined) and zeroes the others and the gaps.
+void begin_gradients(Context& context, const GradUnit& unit, Tensor memory);
+// At its end: zeroes those that got no contribution, such as a lm_head that no loss has read.
+void end_gradients(Context& context, const GradUnit& unit);
+
 // A step calls begin_step(), then for each round of micro-batches begin_round() and a backward pass with these hooks,
-// then end_rounds() and square_pieces(). During a backward pass the parameters' `grad` may be other memory than their
-// part of the sum.
+// then end_rounds() and square_pieces(). The sum is complete after end_rounds(). During a backward pass the parameters'
+// `grad` may be other memory than their part of the sum.
 class GradientSum : public UnitHooks {
  public:
-  // Sets the sum to zero. num_active: micro-batches of the step with something to learn.
+  // Starts a new sum. num_active: micro-batches of the step with something to learn.
   virtual void begin_step(size_t num_active) = 0;
   // active: for each rank, whether it has a micro-batch to learn from in this round.
   virtual void begin_round(std::span<const uint8_t> active) = 0;
-  // Called after the last round, before what follows.
-  virtual void end_rounds() {}
+  // Called after the last round, before what follows. Units that had no backward pass are zero.
+  virtual void end_rounds() = 0;
   // What this rank's optimizer updates, with `grad` in the sum.
   virtual std::vector<ParamPart> parts() = 0;
   // The sums of squares of all pieces of all units, in order: pieces f64 [num_pieces()].
@@ -80,7 +95,7 @@ class GradStaging {
   // The number of a unit's buffer.
   size_t slot(size_t unit) const { return slots_[unit]; }
   size_t num_slots() const { return sizes_.size(); }
-  // The unit's gradients are its buffer, zeroed, until close().
+  // The unit's gradients are its buffer, from zero (begin_gradients), until close().
   void open(size_t unit);
   void close(size_t unit);
   void close_all();

@@ -129,7 +129,7 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
                            .lse = lse,
                            .hit = hit,
                            .dhidden = dhidden,
-                           .dw = head.grad,
+                           .dw = head.grad_target(),
                            .grad = grad,
                            .hidden = hidden,
                            .w = head.value,
@@ -204,7 +204,7 @@ void MicroBatchRunner::run_logprob_backward(const MicroBatchData& staging, const
   LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
   if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   logprob_backward(context_, {.dhidden = dhidden,
-                              .dw = head.grad,
+                              .dw = head.grad_target(),
                               .grad = grad,
                               .lse = lse,
                               .entropy = grad.entropy ? entropy : Tensor(),
@@ -228,7 +228,7 @@ double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const T
   run_teacher_term(context_, arena_, objective, staging, packed.batch, packed.rows,
                    {.divergence = divergence,
                     .dhidden = dhidden,
-                    .dw = model_.lm_head().grad,
+                    .dw = model_.lm_head().grad_to_add_to(context_),
                     .weight = upload(context_, arena_, std::span<const float>(weights)),
                     .hidden = hidden,
                     .w = model_.lm_head().value,

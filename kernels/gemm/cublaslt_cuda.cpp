@@ -36,7 +36,7 @@ struct Matmul {
   int64_t m = 0, n = 0, k = 0;
 };
 
-using Key = std::array<int64_t, 16>;
+using Key = std::array<int64_t, 15>;
 struct Choice {
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace = 0;
@@ -110,29 +110,18 @@ std::optional<Choice> query_heuristic(const Matmul& p, Descriptors& of) {
   return Choice{result.algo, result.workspaceSize};
 }
 
-// Returns the cached choice for p, or nullopt if cuBLASLt does not support it.
+// Returns the cached choice for p, or nullopt if cuBLASLt does not support it. It does not depend on add_c: a product
+// that writes a gradient has the bits of one that adds.
 std::optional<Choice> choose(const Matmul& p, Descriptors& of) {
   static std::mutex mutex;
   static std::map<Key, std::optional<Choice>> choices;
   int device = 0;
   HONE_CUDA_CHECK(cudaGetDevice(&device));
   const auto kind = [](const Tensor& x) { return static_cast<int64_t>(x.dtype) * 512 + alignment_of(x); };
-  const Key key{p.m,
-                p.n,
-                p.k,
-                p.a.row_stride,
-                p.b.row_stride,
-                p.c.row_stride,
-                p.d.row_stride,
-                kind(p.a),
-                kind(p.b),
-                kind(p.c),
-                kind(p.d),
-                p.transpose_a,
-                p.transpose_b,
-                p.add_c,
-                p.bias ? kind(p.bias) : -1,
-                device};
+  const Key key{
+      p.m,       p.n,       p.k,       p.a.row_stride, p.b.row_stride, p.c.row_stride, p.d.row_stride,
+      kind(p.a), kind(p.b), kind(p.c), kind(p.d),      p.transpose_a,  p.transpose_b,  p.bias ? kind(p.bias) : -1,
+      device};
   const std::scoped_lock lock(mutex);
   const auto place = choices.find(key);
   return place != choices.end() ? place->second : choices.emplace(key, query_heuristic(p, of)).first->second;
@@ -179,19 +168,20 @@ void backward_input(Context& context, Tensor dx, Tensor dy, Tensor w) {
              " for these dtypes and alignments");
 }
 
-void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tensor x) {
+void backward_weight(Context& context, GradTarget dw, Tensor dbias, Tensor dy, Tensor x) {
   const int64_t M = x.dim(0), N = dy.dim(1), K = x.dim(1);
   const OpBase& op = gemm_backward_weight;
   check_dtype(op, x.dtype);
   check_shape(op, "x", x, {M, K}, x.dtype);
   check_shape(op, "dy", dy, {M, N}, x.dtype);
-  check_shape(op, "dw", dw, {N, K});
+  check_shape(op, "dw", dw.sum, {N, K});
   check_optional(op, "dbias", dbias, {N});
-  if (M == 0) return;
+  if (M == 0) return dw.add_nothing(context);
   if (dbias) add_column_sums(context, op, dbias, dy);
-  if (dw.size() == 0) return;
+  if (dw.sum.size() == 0) return;
   const bool done = multiply(
-      context, {.a = x, .b = dy, .c = dw, .d = dw, .transpose_b = true, .add_c = true, .m = K, .n = N, .k = M});
+      context,
+      {.a = x, .b = dy, .c = dw.sum, .d = dw.sum, .transpose_b = true, .add_c = dw.accumulate, .m = K, .n = N, .k = M});
   HONE_CHECK(done, op.name(), ": cuBLASLt has no GEMM of M = ", M, ", N = ", N, ", K = ", K,
              " for these dtypes and alignments");
 }

@@ -1,6 +1,7 @@
 // CPU specification of the GEMM ops. Every forward body has its bits: see kernels/gemm/gemm.h.
 #include "kernels/gemm/gemm.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/parallel_for.h"
@@ -37,16 +38,19 @@ void backward_input(Context&, Tensor dx, Tensor dy, Tensor w) {
   });
 }
 
-void backward_weight(Context&, Tensor dw, Tensor dbias, Tensor dy, Tensor x) {
+void backward_weight(Context&, GradTarget dw, Tensor dbias, Tensor dy, Tensor x) {
   check_gemm_backward_weight(dw, dbias, dy, x);
   const int64_t M = x.dim(0), K = x.dim(1);
-  parallel_for(dw.dim(0), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n)
+  parallel_for(dw.sum.dim(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      float* out = dw.sum.row<float>(n);
+      if (!dw.accumulate) std::fill_n(out, K, 0.0f);
       for (int64_t m = 0; m < M; ++m) {
         const float gradient = dy.row<float>(m)[n];
-        for (int64_t k = 0; k < K; ++k) dw.row<float>(n)[k] += gradient * x.row<float>(m)[k];
+        for (int64_t k = 0; k < K; ++k) out[k] += gradient * x.row<float>(m)[k];
         if (dbias) dbias.ptr<float>()[n] += gradient;
       }
+    }
   });
 }
 

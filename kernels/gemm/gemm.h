@@ -7,6 +7,7 @@
 // and w that are zero, y has the same bits (model/prune/ relies on it).
 // Backward is deterministic: its bits depend on the body and the shapes, not on the number of threads.
 // Row strides may exceed the row size (column views).
+#include "kernels/grad_target.h"
 #include "kernels/op.h"
 
 namespace hone {
@@ -30,7 +31,8 @@ struct GemmForward {
 inline constinit Op<GemmForward> gemm_forward{"gemm_forward"};
 // dx [M, K] = dy [M, N] . w [N, K]; dx is written.
 inline constinit Op<void(Tensor dx, Tensor dy, Tensor w)> gemm_backward_input{"gemm_backward_input"};
-// dw [N, K] += dy [M, N]^T . x [M, K]; dbias [N] += column sums of dy; dbias may be empty.
-inline constinit Op<void(Tensor dw, Tensor dbias, Tensor dy, Tensor x)> gemm_backward_weight{"gemm_backward_weight"};
+// dw [N, K] = or += dy [M, N]^T . x [M, K]; dbias [N] += column sums of dy; dbias may be empty.
+inline constinit Op<void(GradTarget dw, Tensor dbias, Tensor dy, Tensor x)> gemm_backward_weight{
+    "gemm_backward_weight"};
 
 }  // namespace hone

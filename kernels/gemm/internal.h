@@ -20,11 +20,11 @@ inline void check_gemm_backward_input(const Tensor& dx, const Tensor& dy, const 
   check_shape(gemm_backward_input, "dy", dy, {M, N});
   check_shape(gemm_backward_input, "dx", dx, {M, K});
 }
-inline void check_gemm_backward_weight(const Tensor& dw, const Tensor& dbias, const Tensor& dy, const Tensor& x) {
+inline void check_gemm_backward_weight(const GradTarget& dw, const Tensor& dbias, const Tensor& dy, const Tensor& x) {
   const int64_t M = x.dim(0), N = dy.dim(1), K = x.dim(1);
   check_shape(gemm_backward_weight, "x", x, {M, K});
   check_shape(gemm_backward_weight, "dy", dy, {M, N});
-  check_shape(gemm_backward_weight, "dw", dw, {N, K});
+  check_shape(gemm_backward_weight, "dw", dw.sum, {N, K});
   check_optional(gemm_backward_weight, "dbias", dbias, {N});
 }
 

@@ -74,9 +74,9 @@ void backward_input(Context& context, Tensor dx, Tensor dy, Tensor w) {
   run(context, {.out = dx, .a = dy, .b = w, .inner = w.dim(0)});
 }
 
-void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tensor x) {
+void backward_weight(Context& context, GradTarget dw, Tensor dbias, Tensor dy, Tensor x) {
   check_gemm_backward_weight(dw, dbias, dy, x);
-  run(context, {.out = dw, .a = dy, .b = x, .transposed = true, .accumulate = true, .inner = x.dim(0)});
+  run(context, {.out = dw.sum, .a = dy, .b = x, .transposed = true, .accumulate = dw.accumulate, .inner = x.dim(0)});
   if (!dbias) return;
   constexpr int64_t columns_at_a_time = 256;
   parallel_for(dbias.dim(0), columns_at_a_time, [&](int64_t begin, int64_t end) {

@@ -16,7 +16,7 @@
 namespace hone {
 
 // The operands of a product by the place of the sum: out [M, N] of a [M, K] and b [N, K] or [K, N], or of a [K, M] and
-// b [K, N]. The last adds to out, the others write it.
+// b [K, N]. The last adds to out, f32, unless `add` is false; the others write it.
 enum class ProductKind : uint8_t { by_rows, by_columns, weight };
 
 template <class T>
@@ -26,6 +26,7 @@ struct Product {
   int64_t a_stride, b_stride, out_stride;  // of rows
   int M, N, K;
   bool out_bf16;
+  bool add;  // weight: to what `out` has; false: to 0, so that no element is -0
   // Goes on to other matrices, so many elements further.
   __device__ void skip(int64_t a_elements, int64_t b_elements, int64_t out_elements) {
     a += a_elements;
@@ -35,12 +36,14 @@ struct Product {
   template <ProductKind kind>
   __device__ void put(float x, int m, int n) const {
     const int64_t at = m * out_stride + n;
-    if (kind == ProductKind::weight)
-      static_cast<float*>(out)[at] += x;
-    else if (out_bf16)
+    if (kind == ProductKind::weight) {
+      float* const to = static_cast<float*>(out) + at;
+      *to = (add ? *to : 0.0f) + x;
+    } else if (out_bf16) {
       static_cast<__nv_bfloat16*>(out)[at] = __float2bfloat16_rn(x);
-    else
+    } else {
       static_cast<float*>(out)[at] = x;
+    }
   }
 };
 

@@ -16,11 +16,11 @@ inline void check_head(const OpBase& op, const Tensor& hidden, const Tensor& w, 
   check_indices(op, "targets", targets, V);
   HONE_CHECK(inv_temperature > 0, op.name(), ": inverse temperature is ", inv_temperature, ", not positive");
 }
-inline void check_head_gradient(const OpBase& op, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad,
+inline void check_head_gradient(const OpBase& op, const Tensor& dhidden, const GradTarget& dw, const LogprobGrad& grad,
                                 const Tensor& hidden, const Tensor& w) {
   const int64_t R = hidden.dim(0);
   check_shape(op, "dhidden", dhidden, {R, w.dim(1)});
-  check_optional(op, "dw", dw, {w.dim(0), w.dim(1)});
+  check_optional(op, "dw", dw.sum, {w.dim(0), w.dim(1)});
   check_shape(op, "dlogp", grad.logp, {R});
   check_optional(op, "dentropy", grad.entropy, {R});
 }

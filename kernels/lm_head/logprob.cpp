@@ -65,12 +65,13 @@ void forward(Context& context, const LogprobForward& args) {
 void backward(Context& context, const LogprobBackward& args) {
   check_logprob_backward(args);
   context.zero(args.dhidden);
+  args.dw.add_nothing(context);
   for_each_row(context, args.hidden, args.w, args.targets, args.inv_temperature, args.softcap,
                [&](int64_t r, const LogitRow& row) {
                  const float dentropy = args.grad.entropy ? args.grad.entropy.ptr<float>()[r] : 0;
                  add_row_gradient(row, args.grad.logp.ptr<float>()[r], dentropy, args.grad.z_loss,
                                   args.lse.ptr<float>()[r], args.entropy ? args.entropy.ptr<float>()[r] : 0,
-                                  args.dhidden.row<float>(r), args.hidden.row<float>(r), args.w, args.dw);
+                                  args.dhidden.row<float>(r), args.hidden.row<float>(r), args.w, args.dw.sum);
                });
 }
 

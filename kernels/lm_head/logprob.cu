@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t most_rows = 2048;                        // each block of rows reads and writes dw once
+constexpr int64_t most_rows = 2048;  // each block of rows but the first reads dw, and each writes it
 constexpr size_t most_gradient_bytes = size_t{600} << 20;  // dlogits of a block of rows
 constexpr int64_t most_logits = int64_t{1} << 24;          // f32 logits of a part of the vocabulary
 constexpr int64_t row_multiple = 128, column_multiple = 64;
@@ -44,11 +44,11 @@ void check_head_cuda(const OpBase& op, const Head& head) {
              "; it must be positive");
   HONE_CHECK(head.V() > 0, op.name(), ": the vocabulary is empty");
 }
-void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const Tensor& dw,
+void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const GradTarget& dw,
                          const LogprobGrad& grad) {
   check_shape(op, "dhidden", dhidden, {head.R(), head.D()},
               dhidden.dtype == DType::f32 ? DType::f32 : head.hidden.dtype);
-  check_optional(op, "dw", dw, {head.V(), head.D()});
+  check_optional(op, "dw", dw.sum, {head.V(), head.D()});
   check_shape(op, "dlogp", grad.logp, {head.R()});
   check_optional(op, "dentropy", grad.entropy, {head.R()});
 }
@@ -147,7 +147,7 @@ void backward(Context& context, const LogprobBackward& args) {
   check_shape(logprob_backward, "lse", args.lse, {R});
   check_optional(logprob_backward, "entropy", args.entropy, {R});
   HONE_CHECK(!args.grad.entropy || args.entropy, "logprob_backward: a gradient of the entropy needs forward's entropy");
-  if (R == 0) return;
+  if (R == 0) return args.dw.add_nothing(context);
   const ScratchScope scope(context);
   const int64_t step = gradient_rows(head);
   const Tensor gradients = take_gradient(context, head, step);
@@ -172,7 +172,7 @@ void backward(Context& context, const LogprobBackward& args) {
         if (head.softcap > 0) softcap_backward(context, gradient.columns(column, logits.dim(1)), logits, head.softcap);
       });
     gemm_backward_input(context, args.dhidden.rows(first, count), gradient, args.w);
-    if (args.dw) gemm_backward_weight(context, args.dw, {}, gradient, block);
+    if (args.dw) gemm_backward_weight(context, args.dw.of_block(first), {}, gradient, block);
   }
 }
 
@@ -184,7 +184,7 @@ void fused(Context& context, const LogprobFused& args) {
   check_shape(logprob_fused, "logp", args.logp, {R});
   check_shape(logprob_fused, "lse", args.lse, {R});
   check_optional(logprob_fused, "hit", args.hit, {R});
-  if (R == 0) return;
+  if (R == 0) return args.dw.add_nothing(context);
   const ScratchScope scope(context);
   Arena& arena = context.scratch();
   if (args.grad.entropy || args.softcap > 0) {  // the gradient is not a multiple of p
@@ -222,7 +222,7 @@ void fused(Context& context, const LogprobFused& args) {
     head_scale(context, rows, gradient, scaled.rows(0, count), block, args.w);
     gemm_backward_input(context, unscaled.rows(0, count), gradient, args.w);
     scale_rows(context, args.dhidden.rows(first, count), unscaled.rows(0, count), scale);
-    if (args.dw) gemm_backward_weight(context, args.dw, {}, gradient, scaled.rows(0, count));
+    if (args.dw) gemm_backward_weight(context, args.dw.of_block(first), {}, gradient, scaled.rows(0, count));
   }
 }
 

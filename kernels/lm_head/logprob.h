@@ -3,6 +3,7 @@
 // logits = hidden . w^T (gemm_forward's sums), soft-capped if softcap > 0 (kernels/elementwise/softcap.h),
 // z = logits * inv_temperature, lse = log sum exp z over fixed chunks of
 // the vocabulary, merged in ascending order. Row-invariant.
+#include "kernels/grad_target.h"
 #include "kernels/op.h"
 
 namespace hone {
@@ -37,8 +38,8 @@ struct LogprobGrad {
 //   dz[r, v] = dlogp[r] * (onehot(targets[r]) - p_v) - dentropy[r] * p_v * (log p_v + entropy[r])
 //              + 2 * z_loss * |dlogp[r]| * lse[r] * p_v
 struct LogprobBackward {
-  Tensor dhidden;  // [R, D], written
-  Tensor dw{};     // [V, D] f32, added to; empty for a frozen lm_head
+  Tensor dhidden;   // [R, D], written
+  GradTarget dw{};  // [V, D]; empty for a frozen lm_head
   LogprobGrad grad;
   Tensor lse;        // of logprob_forward
   Tensor entropy{};  // of logprob_forward, if grad.entropy is there
@@ -46,7 +47,7 @@ struct LogprobBackward {
   float inv_temperature;
   float softcap = 0;
   static constexpr auto access =
-      op_access(written(&LogprobBackward::dhidden), added(&LogprobBackward::dw), parts(&LogprobBackward::grad),
+      op_access(written(&LogprobBackward::dhidden), parts(&LogprobBackward::dw, &LogprobBackward::grad),
                 read(&LogprobBackward::lse, &LogprobBackward::entropy, &LogprobBackward::hidden, &LogprobBackward::w,
                      &LogprobBackward::targets));
 };
@@ -58,14 +59,14 @@ struct LogprobFused {
   Tensor logp, lse;  // [R] f32, written
   Tensor hit{};      // [R] f32, written; or empty
   Tensor dhidden;    // [R, D], written
-  Tensor dw{};       // [V, D] f32, added to; empty for a frozen lm_head
+  GradTarget dw{};   // [V, D]; empty for a frozen lm_head
   LogprobGrad grad;
   Tensor hidden, w, targets;
   float inv_temperature;
   float softcap = 0;
   static constexpr auto access =
       op_access(written(&LogprobFused::logp, &LogprobFused::lse, &LogprobFused::hit, &LogprobFused::dhidden),
-                added(&LogprobFused::dw), parts(&LogprobFused::grad),
+                parts(&LogprobFused::dw, &LogprobFused::grad),
                 read(&LogprobFused::hidden, &LogprobFused::w, &LogprobFused::targets));
 };
 inline constinit Op<LogprobFused> logprob_fused{"logprob_fused"};

@@ -61,7 +61,7 @@ void write_columns(const Head& head, int64_t first, const Tensor& logits, const 
 }
 
 void add_gradients(Context& context, const Head& head, int64_t first, const Tensor& logits, const Columns& columns,
-                   const LogprobGrad& grad, Tensor dhidden, Tensor dw) {
+                   const LogprobGrad& grad, Tensor dhidden, const GradTarget& dw) {
   const ScratchScope scope(context);
   Tensor capped;  // the logits, which their gradient replaces
   if (head.softcap > 0) {
@@ -87,7 +87,7 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
   });
   if (capped) softcap_backward(context, logits, capped, head.softcap);
   gemm_backward_input(context, dhidden.rows(first, logits.dim(0)), logits, head.w);
-  if (dw) gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
+  if (dw) gemm_backward_weight(context, dw.of_block(first), {}, logits, head.hidden.rows(first, logits.dim(0)));
 }
 
 void forward(Context& context, const LogprobForward& args) {
@@ -100,6 +100,7 @@ void forward(Context& context, const LogprobForward& args) {
 
 void backward(Context& context, const LogprobBackward& args) {
   check_logprob_backward(args);
+  if (args.hidden.dim(0) == 0) return args.dw.add_nothing(context);
   const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
     add_gradients(context, head, first, logits, {{}, args.lse, args.entropy, {}}, args.grad, args.dhidden, args.dw);
@@ -108,6 +109,7 @@ void backward(Context& context, const LogprobBackward& args) {
 
 void fused(Context& context, const LogprobFused& args) {
   check_logprob_fused(args);
+  if (args.hidden.dim(0) == 0) return args.dw.add_nothing(context);
   const ScratchScope scope(context);
   const Head head{args.hidden, args.w, args.targets, args.inv_temperature, args.softcap};
   const Columns columns{args.logp, args.lse,

@@ -7,7 +7,8 @@
 // Roles     as in kernels/gemm/product_tiles.cuh.
 // Pipeline  as there.
 // Smem      mma: dynamic, 64 KB. tiles: static, 8.5 KB.
-// Numerics  f32 accumulator, ascending along the sum. weight: each element gets one addition (adds_once.h).
+// Numerics  f32 accumulator, ascending along the sum. weight: each element gets one addition (adds_once.h), to 0 if the
+//           gradient is written.
 // PDL       none.
 // Limits    mma: rows of all operands 16-byte aligned, their lengths multiples of 8; fewer than 2^31 rows and tiles.
 #include "kernels/adds_once.h"
@@ -37,7 +38,7 @@ __device__ bool find_product(Product<T>& of, const GroupShape& groups, int& row,
     row = number * size;
     of.K = groups.offsets[e + 1] - begin;
     of.skip(begin * of.a_stride, begin * of.b_stride, e * groups.matrix);
-    return of.K > 0;
+    return of.K > 0 || !of.add;  // the gradient of an expert without rows is 0
   } else {
     const GroupTile tile = find_group_tile(groups.offsets, groups.num_experts, groups.rows, size, number);
     if (tile.expert < 0) return false;
@@ -98,12 +99,13 @@ Product<T> weight_product(const GroupedGemmBackwardWeight& args) {
   Product<T> of{};
   of.a = numbers<const T>(args.dy);
   of.b = numbers<const T>(args.x);
-  of.out = args.dw.data;
+  of.out = args.dw.sum.data;
   of.a_stride = args.dy.row_stride;
   of.b_stride = args.x.row_stride;
-  of.out_stride = args.dw.dim(2);
+  of.out_stride = args.dw.sum.dim(2);
   of.M = static_cast<int>(args.dy.dim(1));
   of.N = static_cast<int>(args.x.dim(1));
+  of.add = args.dw.accumulate;
   return of;
 }
 
@@ -119,7 +121,7 @@ void launch_input(Context& context, const GroupedGemmBackwardInput& args, Kernel
 template <class Kernel, class T>
 void launch_weight(Context& context, const GroupedGemmBackwardWeight& args, Kernel* kernel, const Product<T>& of,
                    int64_t size, size_t bytes) {
-  const GroupShape groups = groups_of(args.offsets, args.x.dim(0), args.x.dim(1), size, args.dw.row_stride);
+  const GroupShape groups = groups_of(args.offsets, args.x.dim(0), args.x.dim(1), size, args.dw.sum.row_stride);
   const dim3 grid(static_cast<unsigned>(group_pieces(args.dy.dim(1), size) * groups.n_tiles),
                   static_cast<unsigned>(groups.num_experts));
   kernel<<<grid, threads, bytes, cuda_stream(context)>>>(of, groups);
@@ -144,14 +146,16 @@ void input(Context& context, const GroupedGemmBackwardInput& args) {
 
 void mma_weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
-  if (args.dw.size() == 0 || args.x.dim(0) == 0) return;
+  if (args.dw.sum.size() == 0) return;
+  if (args.x.dim(0) == 0) return args.dw.add_nothing(context);
   allow_shared_memory(mma_kernel<ProductKind::weight>, mma_product_bytes);
   launch_weight(context, args, mma_kernel<ProductKind::weight>, weight_product<__nv_bfloat16>(args), side,
                 mma_product_bytes);
 }
 void weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
-  if (args.dw.size() == 0 || args.x.dim(0) == 0) return;
+  if (args.dw.sum.size() == 0) return;
+  if (args.x.dim(0) == 0) return args.dw.add_nothing(context);
   with_storage(grouped_gemm_backward_weight, args.dy.dtype, [&](auto type) {
     using T = decltype(type);
     launch_weight(context, args, tiles_kernel<T, ProductKind::weight>, weight_product<T>(args), small_side, 0);

@@ -52,14 +52,15 @@ void backward_input(Context&, const GroupedGemmBackwardInput& args) {
   });
 }
 
-void backward_weight(Context&, const GroupedGemmBackwardWeight& args) {
+void backward_weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
   check_grouped_rows(grouped_gemm_backward_weight, args.offsets, args.dy.dim(0));
   const int64_t N = args.dy.dim(1), K = args.x.dim(1);
+  args.dw.add_nothing(context);
   each_row(args.offsets, [&](int64_t e, int64_t r) {
     for (int64_t n = 0; n < N; ++n)
       for (int64_t k = 0; k < K; ++k)
-        args.dw.row<float>(e)[n * K + k] += args.dy.row<float>(r)[n] * args.x.row<float>(r)[k];
+        args.dw.sum.row<float>(e)[n * K + k] += args.dy.row<float>(r)[n] * args.x.row<float>(r)[k];
   });
 }
 
@@ -92,7 +93,7 @@ void check_grouped_gemm(const GroupedGemmBackwardInput& args) {
 }
 void check_grouped_gemm(const GroupedGemmBackwardWeight& args) {
   const int64_t P = args.dy.dim(0), N = args.dy.dim(1), K = args.x.dim(1);
-  check_matrices(grouped_gemm_backward_weight, "dw", args.dw, DType::f32, args.offsets, N, K);
+  check_matrices(grouped_gemm_backward_weight, "dw", args.dw.sum, DType::f32, args.offsets, N, K);
   check_shape(grouped_gemm_backward_weight, "dy", args.dy, {P, N}, args.dy.dtype);
   check_shape(grouped_gemm_backward_weight, "x", args.x, {P, K}, args.dy.dtype);
 }

@@ -5,6 +5,7 @@
 //
 // Forward has the bits of gemm_forward: a row of y depends on its row of x and its expert's matrix alone. Only the
 // matrices of experts with rows are read. Backward is deterministic.
+#include "kernels/grad_target.h"
 #include "kernels/op.h"
 
 namespace hone {
@@ -35,15 +36,16 @@ struct GroupedGemmBackwardInput {
 };
 inline constinit Op<GroupedGemmBackwardInput> grouped_gemm_backward_input{"grouped_gemm_backward_input"};
 
-// dw_e += dy_e^T . x_e over the rows of expert e. Rows from offsets[E] on do not count. The CUDA body adds once to each
-// element (kernels/adds_once.h).
+// dw_e = or += dy_e^T . x_e over the rows of expert e. Rows from offsets[E] on do not count. The CUDA bodies add once to
+// each element (kernels/adds_once.h). They leave the gradient of an expert without rows as it is, so what they write is
+// 0 + dy_e^T . x_e, never -0 (train/gradient_sum.h).
 struct GroupedGemmBackwardWeight {
-  Tensor dw;       // [E, N, K] f32
+  GradTarget dw;   // [E, N, K]
   Tensor dy;       // [P, N]
   Tensor x;        // [P, K]
   Tensor offsets;  // [E + 1] i32
   static constexpr auto access = op_access(
-      added(&GroupedGemmBackwardWeight::dw),
+      parts(&GroupedGemmBackwardWeight::dw),
       read(&GroupedGemmBackwardWeight::dy, &GroupedGemmBackwardWeight::x, &GroupedGemmBackwardWeight::offsets));
 };
 inline constinit Op<GroupedGemmBackwardWeight> grouped_gemm_backward_weight{"grouped_gemm_backward_weight"};

@@ -82,16 +82,17 @@ void input(Context& context, const GroupedGemmBackwardInput& args) {
 
 template <class Tile>
 void launch_weight(Context& context, const GroupedGemmBackwardWeight& args) {
-  const int64_t N = args.dw.dim(1), K = args.dw.dim(2);
-  const grouped::AddRows epilogue{numbers<float>(args.dw), args.dw.row_stride, static_cast<int>(K)};
+  const Tensor& dw = args.dw.sum;
+  const int64_t N = dw.dim(1), K = dw.dim(2);
+  const grouped::AddRows epilogue{numbers<float>(dw), dw.row_stride, static_cast<int>(K), args.dw.accumulate};
   launch<Tile>(context, make_tensor_map(args.dy, grouped::depth), make_tensor_map(args.x, grouped::depth), epilogue,
                shape_of(args.offsets, args.x.dim(0), N, K, 0),
-               args.dw.dim(0) * pieces(N, Tile::rows) * pieces(K, Tile::columns));
+               dw.dim(0) * pieces(N, Tile::rows) * pieces(K, Tile::columns));
 }
 
 void weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
-  if (wide_tiles(args.dw.dim(2)))
+  if (wide_tiles(args.dw.sum.dim(2)))
     launch_weight<grouped::Tile<Product::weight, 192, 5>>(context, args);
   else
     launch_weight<grouped::Tile<Product::weight, 128, 6>>(context, args);
@@ -107,9 +108,10 @@ bool supports_input(const GroupedGemmBackwardInput& args) {
          has_many_rows(args.dx.dim(0), args.offsets.dim(0) - 1);
 }
 bool supports_weight(const GroupedGemmBackwardWeight& args) {
-  const bool pairs = args.dw.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(args.dw.data) % 8 == 0;
+  const Tensor& dw = args.dw.sum;
+  const bool pairs = dw.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(dw.data) % 8 == 0;
   return runs_hopper_bodies() && in_units(args.dy) && in_units(args.x) && pairs &&
-         has_many_rows(args.x.dim(0), args.dw.dim(0));
+         has_many_rows(args.x.dim(0), dw.dim(0));
 }
 
 [[maybe_unused]] const bool added =

@@ -10,8 +10,8 @@
 //           rows each + 1 KB: at most 210 KB; 1 block per SM.
 // Numerics  forward: K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order: the
 // bits
-//           of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one addition; it is read
-//           into registers while the last wgmmas run.
+//           of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one addition: it is
+//           read into registers while the last wgmmas run. Without `accumulate`, 0 + the sum is written.
 // PDL       waits at the start and triggers dependents there.
 // Limits    sm_90a; rows of all operands 16-byte aligned; fewer than 2^31 rows and tiles.
 //
@@ -79,11 +79,12 @@ __device__ bool find_work(const Shape& shape, int i, Work& work, GroupCursor& cu
   return true;
 }
 
-// Adds the tile to dw [E, N, K] f32 from registers.
+// Adds the tile to dw [E, N, K] f32 from registers, or writes it.
 struct AddRows {
   float* dw;
   int64_t matrix;  // elements from an expert's gradient to the next one's
   int width;       // K, even
+  bool accumulate;
 
   // The pairs of a thread: f(i, p) for the pair total[2 i], total[2 i + 1] at p.
   template <int Columns, class F>
@@ -100,7 +101,8 @@ struct AddRows {
   }
   template <int Columns>
   __device__ void load(const GemmPart& part, const Work& work, int m, float2 (&before)[Columns / 4]) const {
-    for_each_pair<Columns>(part, work, m, [&](int i, const float2* from) { before[i] = __ldcs(from); });
+    for_each_pair<Columns>(
+        part, work, m, [&](int i, const float2* from) { before[i] = accumulate ? __ldcs(from) : make_float2(0, 0); });
   }
   template <int Columns>
   __device__ void finish(const GemmPart& part, const float (&total)[Columns / 2], const float2 (&before)[Columns / 4],
@@ -108,6 +110,12 @@ struct AddRows {
     for_each_pair<Columns>(part, work, m, [&](int i, float2* to) {
       __stcs(to, make_float2(before[i].x + total[2 * i], before[i].y + total[2 * i + 1]));
     });
+  }
+  // An expert without rows.
+  template <int Columns>
+  __device__ void zero(const GemmPart& part, const Work& work, int m) const {
+    if (accumulate) return;
+    for_each_pair<Columns>(part, work, m, [](int, float2* to) { __stcs(to, make_float2(0, 0)); });
   }
   __device__ void end(const GemmPart&) const {}
 };
@@ -270,7 +278,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     const int steps = steps_of(work), m = work.m + warpgroup * 64;
     const auto find_next = [&] { more = find_work<Tile>(shape, i += static_cast<int>(gridDim.x), next_work, cursor); };
     if (steps == 0) {
-      if constexpr (product != Product::weight) epilogue.template zero<Tile::columns>(part, work, m);
+      epilogue.template zero<Tile::columns>(part, work, m);
       find_next();
       continue;
     }

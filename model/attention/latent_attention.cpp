@@ -154,7 +154,7 @@ void LatentAttention::add_kv_gradient(Context& context, const Pass& of, Tensor d
   const bool adapted = kv_up.lora && kv_up.lora->enabled();
   if (!kv_up.weight.grad && !adapted) return;
   const ScratchScope scope(context);
-  Tensor dweight = kv_up.weight.grad;
+  Tensor dweight = kv_up.weight.grad_to_add_to(context);
   if (adapted) {
     dweight = context.scratch().take(DType::f32, kv_up.weight.shape);
     context.zero(dweight);

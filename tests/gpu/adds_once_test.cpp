@@ -27,11 +27,24 @@ void check(std::vector<Floats> shapes, const std::function<void(std::vector<OnGp
   });
 }
 
+// A product that writes a gradient has the bits of one that adds: what it writes, added to A, is what it makes of A.
+void check_written(std::initializer_list<int64_t> shape, const std::function<void(GradTarget)>& body) {
+  const Floats before = normals(shape, 9);
+  OnGpu written = OnGpu::poisoned(shape), sum(before);
+  body({written, false});
+  body(sum);
+  const Floats alone = written.read(), added = sum.read();
+  int64_t differing = 0;
+  for (int64_t i = 0; i < added.size(); ++i) differing += !same_bits(added[i], before[i] + alone[i]);
+  EXPECT_EQ(differing, 0) << "of " << added.size() << " elements";
+}
+
 void check_product(DType dtype, int64_t M, int64_t N, int64_t K) {
   if (!chosen()) return;
   SCOPED_TRACE(concat(M, " x ", N, " x ", K, " of ", name_of(dtype)));
   const OnGpu x(rounded(normals({M, K}, 1), dtype), dtype), dy(rounded(normals({M, N}, 2), dtype), dtype);
   check({Floats({N, K}), Floats({N})}, [&](auto& grads) { gemm_backward_weight(*gpu(), grads[0], grads[1], dy, x); });
+  check_written({N, K}, [&](GradTarget dw) { gemm_backward_weight(*gpu(), dw, {}, dy, x); });
 }
 
 // Shapes of training: few and many rows, narrow and wide; split-K is chosen for few outputs and many rows.
@@ -63,6 +76,9 @@ void check_grouped_product() {
           offsets(sorted.offsets);
       check({Floats({E, N, K})}, [&](auto& grads) {
         grouped_gemm_backward_weight(*gpu(), {.dw = grads[0], .dy = dy, .x = x, .offsets = offsets});
+      });
+      check_written({E, N, K}, [&](GradTarget dw) {
+        grouped_gemm_backward_weight(*gpu(), {.dw = dw, .dy = dy, .x = x, .offsets = offsets});
       });
     }
 }

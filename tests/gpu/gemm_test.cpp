@@ -220,11 +220,16 @@ TEST(GemmBackwardWeightOnGpu, AgreesWithTheSpecification) {
         const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), dtype),
                      dy = rounded(normals({s.M, s.N}, 3, 1, gap), dtype);
         Floats dw = normals({s.N, s.K}, 5, 1, gap), dbias = normals({s.N}, 6);
-        OnGpu gdw(dw), gdbias(dbias), without(dw);
+        const Floats before = dw;
+        OnGpu gdw(dw), gdbias(dbias), without(dw), gwritten = OnGpu::poisoned({s.N, s.K}, DType::f32, gap);
         gemm_backward_weight(*gpu(), gdw, gdbias, OnGpu(dy, dtype), OnGpu(x, dtype));
         gemm_backward_weight(*gpu(), without, {}, OnGpu(dy, dtype), OnGpu(x, dtype));
+        gemm_backward_weight(*gpu(), {gwritten, false}, {}, OnGpu(dy, dtype), OnGpu(x, dtype));
+        Floats written = gwritten.read();
+        for (int64_t i = 0; i < written.size(); ++i) written[i] += before[i];
         gemm_backward_weight(cpu(), dw, dbias, dy, x);
         EXPECT_TRUE(agrees(gdw.read(), dw, DType::f32, 2)) << text(s) << ", gap " << gap;
+        EXPECT_TRUE(close(written, without.read(), {0, 0})) << text(s) << ", gap " << gap;
         EXPECT_TRUE(agrees(gdbias.read(), dbias, DType::f32, 2)) << text(s) << ", gap " << gap;
         EXPECT_TRUE(close(without.read(), gdw.read(), {0, 0})) << text(s) << ", gap " << gap;
       }
@@ -236,9 +241,9 @@ TEST(GemmBackwardOnGpu, GivesTheSameBitsTwice) {
   const OnGpu x(normals({M, K}, 1), DType::bf16), w(normals({N, K}, 2), DType::bf16),
       dy(normals({M, N}, 3), DType::bf16);
   const auto run = [&] {
-    OnGpu dx = OnGpu::poisoned({M, K}, DType::bf16), dw(Floats({N, K})), dbias(Floats({N}));
+    OnGpu dx = OnGpu::poisoned({M, K}, DType::bf16), dw = OnGpu::poisoned({N, K}), dbias(Floats({N}));
     gemm_backward_input(*gpu(), dx, dy, w);
-    gemm_backward_weight(*gpu(), dw, dbias, dy, x);
+    gemm_backward_weight(*gpu(), {dw, false}, dbias, dy, x);
     return std::array{dx.read(), dw.read(), dbias.read()};
   };
   const auto one = run();

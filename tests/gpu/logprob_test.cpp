@@ -248,6 +248,31 @@ TEST(LogprobFusedOnGpu, TakesAGradientOfEntropy) {
   EXPECT_TRUE(agrees(dw.read(), expected.dw, DType::bf16));
 }
 
+// The first block of rows writes the gradient, the others add.
+TEST(LogprobFusedOnGpu, WritesWhatItAddsToZeros) {
+  HONE_GPU_OR_SKIP();
+  for (const int64_t R : {0, 300, 5000}) {
+    const Shape s{R, 700, 64};
+    const Inputs in(s, DType::bf16, 2);
+    OnGpu written = OnGpu::poisoned({s.V, s.D}), sum(Floats({s.V, s.D}));
+    for (const bool accumulate : {false, true}) {
+      OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}),
+            dhidden = OnGpu::poisoned({s.R, s.D}, DType::bf16);
+      logprob_fused(*gpu(), {.logp = logp,
+                             .lse = lse,
+                             .dhidden = dhidden,
+                             .dw = {accumulate ? sum : written, accumulate},
+                             .grad = {OnGpu(in.dlogp), {}, 0.01f},
+                             .hidden = OnGpu(in.hidden, DType::bf16),
+                             .w = OnGpu(in.w, DType::bf16),
+                             .targets = OnGpu(in.targets),
+                             .inv_temperature = 1});
+    }
+    const Floats alone = written.read(), added = sum.read();
+    for (int64_t i = 0; i < added.size(); ++i) ASSERT_EQ(alone[i], added[i]) << R << " rows, element " << i;
+  }
+}
+
 TEST(LogprobFusedOnGpu, GivesTheSameBitsAgain) {
   HONE_GPU_OR_SKIP();
   const Shape s{700, 9000, 64};

@@ -123,6 +123,24 @@ TEST(TrainerOnGpu, RecomputationHasTheSameBitsAndMicroBatchesTheSameLoss) {
   EXPECT_NEAR(train(*gpu(), *fresh(DType::bf16), "sft", in_pieces(1000), 1).losses[0], whole.losses[0], 1e-12);
 }
 
+// No step reads what the gradients' memory held before it. olmoe: with one expert a token, some have none.
+TEST(TrainerOnGpu, NeedsNoZeroedGradients) {
+  HONE_GPU_OR_SKIP();
+  for (const char* family : {"qwen2", "gpt2", "deepseek_v3", "olmoe"})
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      if (!chosen()) continue;
+      SCOPED_TRACE(concat(family, " ", name_of(dtype)));
+      const Json of = with(gpu_config(family, 64), {{"num_experts_per_tok", 1}, {"n_group", 1}, {"topk_group", 1}});
+      const auto train_from = [&](bool nan) {
+        const auto model = gpu_model(of, *cpu_model(of, dtype), dtype);
+        std::vector<float> grads(static_cast<size_t>(model->flat_grads().size()), nan ? NAN : 0.0f);
+        gpu()->copy(model->flat_grads(), host_view(std::span(grads)));
+        return train(*gpu(), *model, "sft", in_pieces(), steps);
+      };
+      EXPECT_EQ(train_from(true), train_from(false));
+    }
+}
+
 TEST(TrainerOnGpu, ResumedIsUninterruptedBitForBit) {
   HONE_GPU_OR_SKIP();
   const TemporaryFolder folder;

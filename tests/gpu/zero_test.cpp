@@ -111,6 +111,19 @@ TEST(ZeroOnGpu, RanksHaveTheBitsOfOne) {
     }
 }
 
+// Gradients that get no contribution in some micro-batches: experts without tokens. And kv_up, whose gradient is
+// zeroed.
+TEST(ZeroOnGpu, RanksHaveTheBitsOfOneWithIdleExperts) {
+  HONE_GPU_OR_SKIP();
+  const int gpus = std::min(2, peers_of(DeviceKind::cuda)->count());
+  for (const char* family : {"olmoe", "deepseek_v3"}) {
+    if (!chosen()) continue;
+    SCOPED_TRACE(family);
+    const Json config = with(gpu_config(family, 64), {{"num_experts_per_tok", 1}, {"n_group", 1}, {"topk_group", 1}});
+    expect_ranks_equal_one(devices_of(3, gpus), config, trainer_config("f32"));
+  }
+}
+
 // A rank sums its own gradients first.
 TEST(ZeroOnGpu, Zero1RepeatsItsBits) {
   HONE_GPU_OR_SKIP();

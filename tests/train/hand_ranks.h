@@ -161,6 +161,7 @@ class HandRanks {
     }
     if (critic_) {
       critic_->params().gradients().begin_step(1);
+      critic_->params().gradients().end_rounds();
       const std::vector<ParamPart> parts = critic_->params().gradients().parts();
       for (size_t p = 0; p < parts.size() && !critic_sum_.empty(); ++p)
         std::ranges::copy(critic_sum_[p], parts[p].grad.as<float>().begin());

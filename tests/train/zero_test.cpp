@@ -157,6 +157,31 @@ TEST(Zero, AnyNumberOfRanksGivesTheBitsOfOne) {
   }
 }
 
+// Gradients without a contribution in some micro-batches (experts without tokens), those of products that only add
+// (latent attention), layers that share keys and values, and further tokens predicted through a tied lm_head.
+TEST(Zero, AnyNumberOfRanksGivesTheBitsOfOneForEveryKindOfLayer) {
+  const auto run_case = [](const char* name, const char* family, const JsonObject& changes,
+                           const LoraConfig& lora = {}) {
+    test::RunCase out = test::run_cases().front();
+    out.name = name;
+    out.model = test::with(test::tiny_config(family), changes);
+    out.lora = lora;
+    return out;
+  };
+  const JsonObject one_expert{{"num_experts_per_tok", 1}, {"n_group", 1}, {"topk_group", 1}};
+  for (const test::RunCase& run :
+       {run_case("one expert", "olmoe", one_expert),
+        run_case("one expert, latent attention", "deepseek_v3", one_expert),
+        run_case("one expert, adapters", "olmoe", one_expert, {.r = 2, .target_modules = {"all-linear"}}),
+        run_case("further tokens, tied", "qwen3", {{"num_nextn_predict_layers", 2}, {"tie_word_embeddings", true}}),
+        run_case("sinks and biases of experts", "gpt_oss", one_expert),
+        run_case("shared keys and values", "hone_decoder",
+                 {{"num_hidden_layers", 4}, {"kv_share", 2}, {"sliding_window", Json()}})}) {
+    expect_ranks_equal_one(run, *make_objective("sft"), {2, 3});
+    expect_ranks_equal_one(run, Squares(false), {3});
+  }
+}
+
 TEST(Zero, CriticsAreShardedAlike) {
   for (const char* trunk : {"shared", "separate"})
     for (test::RunCase run : test::run_cases()) {

@@ -1,9 +1,9 @@
 // ZeRO-1: each rank adds the gradients of its own micro-batches, as one rank does. After the last round it sends the
-// sum like the gradient of one micro-batch of ZeRO-2.
+// sum like the gradient of one micro-batch of ZeRO-2, from where it is.
 #include <algorithm>
 
-#include "kernels/elementwise/cast.h"
 #include "train/parallel/zero.h"
+#include "train/parallel/zero2.h"
 
 namespace hone {
 namespace {
@@ -14,7 +14,7 @@ class Zero1 : public GradientSum {
       : context_(context), rank_(static_cast<size_t>(group.rank())), units_(std::move(units)) {
     give_memory();
     own_ = make_local_gradient_sum(context, units_, piece);
-    all_ = make_zero2(context, units_, piece, group);
+    all_ = std::make_unique<Zero2>(context, units_, piece, group, /*staged=*/false);
     has_sum_.resize(static_cast<size_t>(group.size()));
   }
 
@@ -36,17 +36,11 @@ class Zero1 : public GradientSum {
   }
 
   void end_rounds() override {
-    if (std::ranges::find(has_sum_, 1) == has_sum_.end()) return;
-    all_->begin_round(has_sum_);
-    for (size_t unit = 0; unit < units_.size(); ++unit) {
-      if (!units_[unit].grads) continue;
-      all_->before(context_, unit, Direction::backward);
-      if (has_sum_[rank_]) {
-        const Tensor sent(units_[unit].trained.front()->grad.data, DType::f32, context_.kind(),
-                          {units_[unit].grads.size()});
-        cast(context_, sent, units_[unit].grads);
-      }
-      all_->after(context_, unit, Direction::backward);
+    if (has_sum_[rank_]) own_->end_rounds();
+    if (std::ranges::find(has_sum_, 1) != has_sum_.end()) {
+      all_->begin_round(has_sum_);
+      for (size_t unit = 0; unit < units_.size(); ++unit)
+        if (units_[unit].grads) all_->add(unit, has_sum_[rank_] ? units_[unit].grads : Tensor());
     }
     all_->end_rounds();
   }
@@ -86,7 +80,8 @@ class Zero1 : public GradientSum {
   size_t rank_;
   std::vector<GradUnit> units_;
   Buffer bytes_;
-  std::unique_ptr<GradientSum> own_, all_;
+  std::unique_ptr<GradientSum> own_;
+  std::unique_ptr<Zero2> all_;
   std::vector<uint8_t> has_sum_;  // of each rank: it had something to learn from in this step
   bool computes_ = false;         // this rank has a micro-batch in this round
 };

@@ -85,6 +85,7 @@ HeadProduct<T> product_of(const HeadGemmWeight& args) {
   of.M = static_cast<int>(args.dw.dim(1));
   of.N = static_cast<int>(args.dw.dim(2));
   of.K = static_cast<int>(args.a.dim(0));
+  of.add = true;
   return heads;
 }
 

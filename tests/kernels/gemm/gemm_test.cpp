@@ -126,6 +126,8 @@ TEST(GemmForward, RefusesShapesThatDisagree) {
     Floats dw = normals({N, K}, 5, 1, 1), dbias = normals({N}, 6);
     expect_bodies_agree(gemm_backward_weight, {&dw, &dbias}, {1e-4, 1e-4}, dw, dbias, dy, x);
     expect_bodies_agree(gemm_backward_weight, {&dw}, {1e-4, 1e-4}, dw, {}, dy, x);
+    Floats written = poisoned({N, K}, 1);
+    expect_bodies_agree(gemm_backward_weight, {&written}, {1e-4, 1e-4}, {written, false}, {}, dy, x);
   }
 });
 
@@ -146,6 +148,18 @@ TEST(GemmBackward, IsTheGradientOfForward) {
   expect_gradient(loss, x, dx);
   expect_gradient(loss, w, dw);
   expect_gradient(loss, bias, dbias);
+}
+
+// A product that writes a gradient has the bits of one that adds to zeros, but for the sign of a zero.
+TEST(GemmBackward, WritesWhatItAddsToZeros) {
+  for (const auto& [M, N, K] : shapes)
+    each_cpu_body(gemm_backward_weight, [&, M = M, N = N, K = K](auto body, const std::string&) {
+      const Floats x = normals({M, K}, 1), dy = normals({M, N}, 3);
+      Floats written = poisoned({N, K}), sum({N, K});
+      body({written, false}, {}, dy, x);
+      body(sum, {}, dy, x);
+      for (int64_t i = 0; i < sum.size(); ++i) ASSERT_EQ(written[i], sum[i]) << "element " << i;
+    });
 }
 
 TEST(GemmBackward, DoesNotDependOnThreads) {

@@ -233,6 +233,16 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
                            .softcap = softcap});
       expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
                           {.dhidden = dhidden,
+                           .dw = {poisoned({s.V, s.D}, 2), false},
+                           .grad = {in.dlogp, {}, 0},
+                           .lse = lse,
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.8f,
+                           .softcap = softcap});
+      expect_bodies_agree(logprob_backward, {1e-4, 1e-4},
+                          {.dhidden = dhidden,
                            .dw = dw,
                            .grad = {in.dlogp, {}, 0},
                            .lse = lse,
@@ -262,8 +272,41 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
                            .targets = in.targets,
                            .inv_temperature = 0.8f,
                            .softcap = softcap});
+      expect_bodies_agree(logprob_fused, {1e-4, 1e-4},
+                          {.logp = logp,
+                           .lse = lse,
+                           .hit = hit,
+                           .dhidden = dhidden,
+                           .dw = {poisoned({s.V, s.D}, 2), false},
+                           .grad = {in.dlogp, {}, 0.1f},
+                           .hidden = in.hidden,
+                           .w = in.w,
+                           .targets = in.targets,
+                           .inv_temperature = 0.8f,
+                           .softcap = softcap});
     }
 });
+
+// The first block of rows writes, the others add.
+TEST(LogprobBackward, WritesTheSumOfItsBlocks) {
+  const Shape s{9, (int64_t{1} << 22) - 5, 1};  // a block has at most 2^25 logits: 8 rows
+  const Inputs in(s);
+  Floats logp = poisoned({s.R}), lse = poisoned({s.R}), dhidden = poisoned({s.R, s.D}), written = poisoned({s.V, s.D}),
+         sum({s.V, s.D});
+  for (const bool accumulate : {false, true})
+    logprob_fused(cpu(), {.logp = logp,
+                          .lse = lse,
+                          .dhidden = dhidden,
+                          .dw = {accumulate ? sum : written, accumulate},
+                          .grad = {in.dlogp, {}, 0},
+                          .hidden = in.hidden,
+                          .w = in.w,
+                          .targets = in.targets,
+                          .inv_temperature = 1});
+  int64_t differing = 0;
+  for (int64_t i = 0; i < sum.size(); ++i) differing += written[i] != sum[i];
+  EXPECT_EQ(differing, 0);
+}
 
 TEST(LogprobBackward, IsTheGradientInDouble) {
   for (const Shape& s : shapes)

@@ -42,6 +42,9 @@ constexpr Case cases[] = {{0, 2, 0, 8, 8},     {1, 1, 0, 5, 7},     {3, 2, 0, 33
     const Floats dy = normals({P, c.N}, 2, 1, 3), x = normals({P, c.K}, 3, 1, 1), dw = normals({E, c.N, c.K}, 4, 1, 2);
     expect_bodies_agree(grouped_gemm_backward_weight, {1e-4, 1e-4},
                         {.dw = dw, .dy = dy, .x = x, .offsets = sorted.offsets});
+    const Floats written = poisoned({E, c.N, c.K}, 2);
+    expect_bodies_agree(grouped_gemm_backward_weight, {1e-4, 1e-4},
+                        {.dw = {written, false}, .dy = dy, .x = x, .offsets = sorted.offsets});
   }
 });
 
@@ -85,6 +88,23 @@ TEST(GroupedGemm, GradientIsFiniteDifferences) {
   grouped_gemm_backward_weight(cpu(), {.dw = dw, .dy = dy, .x = x, .offsets = sorted.offsets});
   expect_gradient(loss, x, dx);
   expect_gradient(loss, w, dw);
+}
+
+TEST(GroupedGemm, AWrittenGradientOfAnExpertWithoutRowsIsZero) {
+  const int64_t N = 33, K = 17, P = 6;
+  Ids offsets({E + 1});  // experts 1 and 3 have the rows
+  for (int64_t e = 0; e <= E; ++e) offsets[e] = e < 2 ? 0 : e < 4 ? 2 : 6;
+  const Floats x = normals({P, K}, 2), dy = normals({P, N}, 4);
+  each_cpu_body(grouped_gemm_backward_weight, [&](auto body, const std::string&) {
+    Floats written = poisoned({E, N, K}), sum({E, N, K});
+    body({.dw = {written, false}, .dy = dy, .x = x, .offsets = offsets});
+    body({.dw = sum, .dy = dy, .x = x, .offsets = offsets});
+    for (int64_t i = 0; i < sum.size(); ++i) {
+      ASSERT_EQ(written[i], sum[i]) << "element " << i;
+      const int64_t e = i / (N * K);
+      ASSERT_EQ(written[i] != 0, e == 1 || e == 3) << "element " << i;
+    }
+  });
 }
 
 TEST(GroupedGemm, GradientsDoNotDependOnThreads) {
