@@ -19,7 +19,7 @@ inline int64_t most_group_tiles(int64_t rows, int64_t num_experts, int64_t heigh
   return rows / height + std::min(rows, num_experts + 1);
 }
 
-// Where a search begins: for numbers that rise from call to call.
+// Where the next search begins, if the numbers of the tiles rise from call to call.
 struct GroupCursor {
   int first = 0, before = 0;  // first expert that the lanes look at; tiles of the experts before it
 };

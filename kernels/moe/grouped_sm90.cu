@@ -9,7 +9,7 @@ namespace {
 
 using grouped::Product;
 
-// With fewer rows per expert the tiles are mostly empty and reading the weights takes the time.
+// With fewer rows per expert the tiles are mostly empty, and reading the weights takes most of the time.
 constexpr int64_t least_rows = 96;
 
 bool has_many_rows(int64_t rows, int64_t num_experts) { return rows >= least_rows * num_experts; }
@@ -41,7 +41,7 @@ grouped::Shape shape_of(const Tensor& offsets, int64_t rows, int64_t height, int
           static_cast<int>(width),         static_cast<int>(reduction)};
 }
 
-// out [P, width] = a . w_e. box_rows: of a box of w.
+// Queues forward, out = a . w_e^T, or input, out = a . w_e, as Tile::product says. out [P, width].
 template <class Tile>
 void multiply_rows(Context& context, const Tensor& out, const Tensor& a, const Tensor& w, const Tensor& offsets,
                    bool accumulate) {

@@ -23,11 +23,11 @@ constexpr std::string_view experts_part = ".experts.", blocks_end = "_blocks", s
                            bias_end = "_bias";
 constexpr int64_t max_experts = 4096;
 
-// Elements of `width` bytes: to[i * to_row + j * to_column] = from[i * from_row + j * from_column]. In squares, so that
-// both sides stay in the cache.
+// From one row, or column, of a matrix to the next, in elements.
 struct Steps {
-  int64_t row, column;  // in elements
+  int64_t row, column;
 };
+// Copies a matrix of elements of `width` bytes, in squares, so that both sides stay in the cache.
 void copy_elements(char* to, Steps to_steps, const char* from, Steps from_steps, int64_t rows, int64_t columns,
                    size_t width) {
   constexpr int64_t side = 32;
@@ -41,7 +41,7 @@ void copy_elements(char* to, Steps to_steps, const char* from, Steps from_steps,
           std::memcpy(to + at(to_steps, i, j), from + at(from_steps, i, j), width);
 }
 
-// The rows of one matrix or bias of an expert, among the outputs of the file's tensor: every `step`-th, from `first`.
+// Which outputs of the file's tensor are those of one matrix or bias: every `step`-th from `first`.
 struct Outputs {
   int64_t first = 0, step = 1;
 };
@@ -60,7 +60,7 @@ FormDims dims_of(Form form) {
   return {2, 1, 0, "[experts, outputs]"};
 }
 
-// A tensor of a slice, and where it lies in the file.
+// Where the tensor of a slice lies in the file.
 struct Part {
   std::string source;
   Form form = Form::other;
@@ -69,6 +69,7 @@ struct Part {
   std::vector<int64_t> shape{};  // of the slice; unused for Form::other
 };
 
+// A file under the names of slices: PREFIX.experts.3.gate_proj.weight. Other tensors keep their names.
 class GptOssFile : public TensorFile {
  public:
   explicit GptOssFile(std::unique_ptr<TensorFile> file) : file_(std::move(file)) {
@@ -206,13 +207,14 @@ class GptOssFile : public TensorFile {
   std::map<std::string, Part, std::less<>> parts_;
 };
 
-// A slice of an expert, by the name of its tensor: PREFIX.experts.3.gate_proj.weight.
+// What the name of a slice says, such as PREFIX.experts.3.gate_proj.weight.
 struct ExpertSlice {
   std::string target;  // the file's tensor
   int64_t expert = 0;
   Outputs outputs{};
   bool bias = false;
 };
+// Empty if the name is not that of an expert's slice.
 std::optional<ExpertSlice> expert_slice(const std::string& name) {
   const size_t place = name.rfind(experts_part);
   if (place == std::string::npos) return {};

@@ -1,7 +1,7 @@
 #pragma once
-// KvStorage: the memory of one model's keys and values in a paged cache, a K and a V tensor for each plane. KvCache
-// decides which sequence uses which block. Two models that compute the same tokens share its block numbers, each with a
-// storage of its own.
+// KvStorage: the memory of one model's keys and values in a paged cache. Each plane has K [num_slots, Hk, key_dim] and
+// V [num_slots, Hk, value_dim] (LayerKv). KvCache decides which sequence uses which block. Two models that compute the
+// same tokens share its block numbers, each with a storage of its own.
 #include <vector>
 
 #include "model/batch.h"
@@ -22,8 +22,8 @@ class KvStorage {
   int32_t pad_block() const { return pad_block_; }
   // Copies the keys and values of the first `tokens` tokens of block `from` to block `to`.
   void copy(int32_t to, int32_t from, int64_t tokens);
-  // The tensors; LayerKv::group is the layer's block table. The caller adds the slots and block tables, and the lengths
-  // of its pass.
+  // The tensors of all layers; LayerKv::group is the layer's block table. The caller adds KvView::groups (slots and
+  // block tables) and KvView::lengths of its pass.
   KvView view() const;
   size_t bytes() const { return bytes_.size(); }
 
