@@ -2,7 +2,7 @@
 // Products of experts with few rows each: every warp streams strips of 16 rows of w through its own smem ring and
 // multiplies them by the rows of one tile. routed_experts' body "few_rows" is made of it. Only .cu files include it.
 //
-// Use       decode passes: at most most_few_choices choices, few of them per expert.
+// Use       decode passes: at most max_few_choices choices, few of them per expert.
 // Tile      16 rows of w (a strip) by 8 * Groups rows of x, all of K. An item is one strip for one tile of an expert.
 // Roles     all warps alike and independent: a warp copies its own w and x, and keeps all sums in registers.
 // Pipeline  a ring of 2, 3, 4 or 6 smem stages per warp (cp.async), which continues from one item of the warp to the
@@ -26,7 +26,7 @@ struct FewRouting {
   int32_t *tokens, *places;  // [P] token of each position; [T, k] position of each choice
   float* weights;            // [T, k]
 };
-inline constexpr int64_t most_few_tokens = 128, most_few_choices = 1024;
+inline constexpr int64_t max_few_tokens = 128, max_few_choices = 1024;
 
 // Chooses the experts of each token and sorts the choices, in one launch. Returns false and does nothing if the router
 // needs more shared memory than a block has.

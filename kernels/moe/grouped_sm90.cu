@@ -10,9 +10,9 @@ namespace {
 using grouped::Product;
 
 // With fewer rows per expert the tiles are mostly empty, and reading the weights takes most of the time.
-constexpr int64_t least_rows = 96;
+constexpr int64_t min_rows_per_expert = 96;
 
-bool has_many_rows(int64_t rows, int64_t num_experts) { return rows >= least_rows * num_experts; }
+bool has_many_rows(int64_t rows, int64_t num_experts) { return rows >= min_rows_per_expert * num_experts; }
 
 // Rows in units of 16 bytes, which the epilogues write one by one.
 bool in_units(const Tensor& x) { return tma_compatible(x) && x.dim(-1) % 8 == 0 && x.dim(-1) > 0; }
@@ -53,7 +53,7 @@ void multiply_rows(Context& context, const Tensor& out, const Tensor& a, const T
   const int box_rows = Tile::product == Product::forward ? Tile::columns : grouped::depth;
   launch<Tile>(context, make_tensor_map(a, Tile::rows), map_of_matrices(w, box_rows), epilogue,
                shape_of(offsets, rows, 0, width, a.dim(1)),
-               most_group_tiles(rows, experts, Tile::rows) * pieces(width, Tile::columns));
+               max_group_tiles(rows, experts, Tile::rows) * pieces(width, Tile::columns));
 }
 
 template <Product product>
