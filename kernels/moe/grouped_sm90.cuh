@@ -8,9 +8,10 @@
 // Pipeline  3 to 5 smem stages: a 16 KB + b 16 or 24 KB; one full and one empty mbarrier each.
 // Smem      1 KB alignment + stages * (16 KB + columns * 128 bytes) + boxes for the bf16 output of both warpgroups, 64
 //           rows each + 1 KB: at most 210 KB; 1 block per SM.
-// Numerics  forward: K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order, so the
-//           bits are those of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one
-//           addition; it is read into registers while the last wgmmas run.
+// Numerics  forward: K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order: the
+// bits
+//           of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one addition; it is read
+//           into registers while the last wgmmas run.
 // PDL       waits at the start and triggers dependents there.
 // Limits    sm_90a; rows of all operands 16-byte aligned; fewer than 2^31 rows and tiles.
 //

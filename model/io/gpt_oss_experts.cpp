@@ -69,7 +69,6 @@ struct Part {
   std::vector<int64_t> shape{};  // of the slice; unused for Form::other
 };
 
-// A file under the names of slices: PREFIX.experts.3.gate_proj.weight. Other tensors keep their names.
 class GptOssFile : public TensorFile {
  public:
   explicit GptOssFile(std::unique_ptr<TensorFile> file) : file_(std::move(file)) {
@@ -207,14 +206,13 @@ class GptOssFile : public TensorFile {
   std::map<std::string, Part, std::less<>> parts_;
 };
 
-// What the name of a slice says, such as PREFIX.experts.3.gate_proj.weight.
+// A slice of an expert, by the name of its tensor: PREFIX.experts.3.gate_proj.weight.
 struct ExpertSlice {
   std::string target;  // the file's tensor
   int64_t expert = 0;
   Outputs outputs{};
   bool bias = false;
 };
-// Empty if the name is not that of an expert's slice.
 std::optional<ExpertSlice> expert_slice(const std::string& name) {
   const size_t place = name.rfind(experts_part);
   if (place == std::string::npos) return {};

@@ -22,8 +22,8 @@ class KvStorage {
   int32_t pad_block() const { return pad_block_; }
   // Copies the keys and values of the first `tokens` tokens of block `from` to block `to`.
   void copy(int32_t to, int32_t from, int64_t tokens);
-  // The tensors of all layers; LayerKv::group is the layer's block table. The caller adds KvView::groups (slots and
-  // block tables) and KvView::lengths of its pass.
+  // The tensors; LayerKv::group is the layer's block table. The caller adds the slots and block tables, and the lengths
+  // of its pass.
   KvView view() const;
   size_t bytes() const { return bytes_.size(); }
 

@@ -38,12 +38,6 @@ class MtpProposer : public Proposer {
     std::span<const int32_t> tokens{};
     int64_t size() const { return end - begin; }
   };
-  // What a module reads in a pass.
-  struct ModuleInputs {
-    std::vector<Positions> positions;  // by part of the pass
-    std::vector<int32_t> earlier;      // by part: the row of MtpCache::outputs() for the position before it, if needed
-    std::vector<int32_t> rows;         // of observe()'s source, one for each position
-  };
   // A sequence that gets a draft.
   struct Draft {
     Scheduler::ScheduledSequence* part = nullptr;
@@ -60,8 +54,6 @@ class MtpProposer : public Proposer {
     return out;
   }
   int32_t readable(int32_t token) const { return token < model_.shape().vocab_size ? token : 0; }
-  ModuleInputs inputs_of(int64_t module, std::span<const Scheduler::ScheduledSequence> parts,
-                         std::span<const Positions> before) const;
   void run(int64_t module, std::span<const Positions> positions, Tensor out, Tensor hidden);
   void keep_outputs(int64_t module, std::span<const Positions> positions, Tensor outputs);
   std::vector<Draft> begin_drafts(std::span<Scheduler::ScheduledSequence> parts);
@@ -122,27 +114,6 @@ void MtpProposer::keep_outputs(int64_t module, std::span<const Positions> positi
   flush();
 }
 
-// Module k starts at position k of a sequence. before: the positions of the module before.
-MtpProposer::ModuleInputs MtpProposer::inputs_of(int64_t module, std::span<const Scheduler::ScheduledSequence> parts,
-                                                 std::span<const Positions> before) const {
-  ModuleInputs out;
-  int64_t first_row = std::ssize(parts);  // of the part in the source
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Sequence& sequence = *parts[i].sequence;
-    const int64_t computed = sequence.computed, begin = std::max(computed, module), end = before[i].end;
-    const bool reads_earlier = computed >= module && begin < end;
-    out.earlier.push_back(reads_earlier ? cache_.output_row(sequence.blocks, computed - 1) : 0);
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t row = p == computed ? static_cast<int64_t>(i) : first_row + p - 1 - before[i].begin;
-      out.rows.push_back(static_cast<int32_t>(row));
-    }
-    first_row += before[i].size();
-    out.positions.push_back({&sequence.blocks, begin, std::max(begin, end),
-                             before[i].tokens.last(static_cast<size_t>(std::max<int64_t>(0, end - begin)))});
-  }
-  return out;
-}
-
 void MtpProposer::observe(std::span<const Scheduler::ScheduledSequence> parts, Tensor hidden) {
   const ScratchScope scope(context_);
   staging_.release({});
@@ -157,22 +128,35 @@ void MtpProposer::observe(std::span<const Scheduler::ScheduledSequence> parts, T
     for (int32_t& token : of_part) token = readable(token);
     before.push_back({&sequence.blocks, sequence.computed, sequence.computed + part.width(), of_part});
   }
-  // The outputs that the next module may read: at the position before each part, then at the positions of the pass.
+  // The input of each module: the outputs at the position before each part, then those of the pass.
   Tensor source = take(P + hidden.dim(0));
   context_.copy(source.rows(P, hidden.dim(0)), hidden);
   for (int64_t module = 1; module <= num_modules_; ++module) {
-    ModuleInputs now = inputs_of(module, parts, before);
+    std::vector<Positions> now;
+    std::vector<int32_t> earlier, inputs;
+    int64_t first_row = P;  // of the part
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Sequence& sequence = *parts[i].sequence;
+      const int64_t computed = sequence.computed, begin = std::max(computed, module), end = before[i].end;
+      const bool reads_earlier = computed >= module && begin < end;
+      earlier.push_back(reads_earlier ? cache_.output_row(sequence.blocks, computed - 1) : 0);
+      for (int64_t p = begin; p < end; ++p)
+        inputs.push_back(
+            static_cast<int32_t>(p == computed ? static_cast<int64_t>(i) : first_row + p - 1 - before[i].begin));
+      first_row += before[i].size();
+      now.push_back({&sequence.blocks, begin, std::max(begin, end),
+                     std::span<const int32_t>(tokens[i]).last(static_cast<size_t>(std::max<int64_t>(0, end - begin)))});
+    }
     const auto plane = static_cast<size_t>(module - 1);
-    gather_rows(context_, source.rows(0, P), cache_.outputs(plane), upload(context_, staging_, now.earlier));
+    gather_rows(context_, source.rows(0, P), cache_.outputs(plane), upload(context_, staging_, earlier));
     keep_outputs(module - 1, before, source.rows(P, source.dim(0) - P));
-    const int64_t num_rows = std::ssize(now.rows);
-    if (num_rows == 0) return;
-    const Tensor in = gather(source, now.rows);
-    source = take(P + num_rows);
-    std::vector<Positions> filled = now.positions;
+    if (inputs.empty()) return;
+    const Tensor in = gather(source, inputs);
+    source = take(P + std::ssize(inputs));
+    std::vector<Positions> filled = now;
     std::erase_if(filled, [](const Positions& of) { return of.size() == 0; });
-    run(module, filled, source.rows(P, num_rows), in);
-    before = std::move(now.positions);
+    run(module, filled, source.rows(P, std::ssize(inputs)), in);
+    before = std::move(now);
   }
 }
 
