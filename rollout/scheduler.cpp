@@ -103,7 +103,7 @@ std::vector<Scheduler::ScheduledSequence> Scheduler::schedule() {
     const int64_t spare = next.forked && !running_.empty() ? cache_.num_tables() : 0;
     const int64_t tokens = static_cast<int64_t>(next.tokens.size()) + (next.full() ? 0 : 1);
     match_prefix(next);
-    if (cache_.free_blocks() < cache_.missing_blocks(next.blocks, tokens, config_.max_batch_tokens) + spare) {
+    if (cache_.free_blocks() < cache_.missing_blocks_at_peak(next.blocks, tokens, config_.max_batch_tokens) + spare) {
       free_blocks_of(next);
       break;
     }

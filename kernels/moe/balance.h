@@ -28,8 +28,8 @@ struct RouterLoad {
 };
 inline constinit Op<RouterLoad> router_load{"router_load"};
 
-// What a step needs to know, over all sequences: sums[0] += balance losses, sums[1] and sums[2] += the columns of rest,
-// sums[3 + e] += load of expert e. W = sum_e load_e / k.
+// Sums over all sequences, for the loss and the metrics of a step: sums[0] += balance losses, sums[1] and sums[2] +=
+// the columns of rest, sums[3 + e] += load of expert e. Here W = sum_e load_e / k.
 struct RouterSums {
   Tensor sums;              // [3 + E] f32
   Tensor load;              // [S, E] f32
@@ -41,7 +41,8 @@ struct RouterSums {
 };
 inline constinit Op<RouterSums> router_sums{"router_sums"};
 
-// Adds the gradient of balance * sums[0] + z * sums[1]. The load is constant: gradients flow through the probabilities.
+// dlogits += the gradient of balance * sums[0] + z * sums[1]. The load is a constant: gradients flow through the
+// probabilities.
 struct RouterLossesBackward {
   Tensor dlogits;  // [T, E] f32
   Tensor logits;   // [T, E] f32

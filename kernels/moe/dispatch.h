@@ -39,9 +39,9 @@ struct MoeCombine {
 };
 inline constinit Op<MoeCombine> moe_combine{"moe_combine"};
 
-// The gradient of a choice's weight, taken at the input of the experts' last matrix W: with h the row of that input
-// and g = dout . W, the weight multiplies h . W^T, so its gradient is g . h. Then g and h are multiplied by the weight:
-// g becomes the gradient of h, and the gradient of W is dout^T . h.
+// The gradient of a choice's weight. With W the experts' last matrix, h its input row and g = dout . W: the output is
+// weight * (h . W^T), so the weight's gradient is g . h. The op then multiplies g and h by the weight. After it, g is
+// the gradient of h, and the gradient of W is dout^T . h.
 struct MoeWeightBackward {
   Tensor dweights;  // [T, k] f32; 0 for dropped choices
   Tensor g;         // [P, F], updated; rows without a choice stay

@@ -212,7 +212,7 @@ bool with_strip(const ExpertMatrices& matrices, Use use) {
 // A token chooses an expert once, so up to 8 tokens make tiles of up to 8 rows.
 bool run_few(Context& context, const RoutedExperts& args) {
   const int64_t T = args.x.dim(0), k = args.num_choices, P = T * k;
-  if (T > most_few_tokens || P > most_few_choices || P > 8 * args.logits.dim(1)) return false;
+  if (T > max_few_tokens || P > max_few_choices || P > 8 * args.logits.dim(1)) return false;
   const ScratchScope scope(context);
   const auto take = [&](DType dtype, std::initializer_list<int64_t> dims) {
     return context.scratch().take(dtype, dims);
@@ -272,7 +272,7 @@ template <class Strip, int Groups>
 void plan_strips(const DeviceLimits& limits, LaunchPlans& out, const char* weights) {
   constexpr int least = 8 * Groups - 7;
   for (const int rows : {least, least + 3, 8 * Groups})
-    for (const int64_t choices : {int64_t{1}, int64_t{64}, most_few_choices}) {
+    for (const int64_t choices : {int64_t{1}, int64_t{64}, max_few_choices}) {
       const FewLaunch launch(limits, StripPipeline<Strip, Groups, 2>::bytes_of_stage(rows), result_bytes(choices));
       if (launch.warps == 0) continue;
       with_stages(launch.stages, [&](auto stages) {

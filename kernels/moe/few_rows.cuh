@@ -2,15 +2,16 @@
 // Products of experts with few rows each: every warp streams strips of 16 rows of w through its own smem ring and
 // multiplies them by the rows of one tile. routed_experts' body "few_rows" is made of it. Only .cu files include it.
 //
-// Use       decode passes: at most most_few_choices choices, few of them per expert.
+// Use       decode passes: at most max_few_choices choices, few of them per expert.
 // Tile      16 rows of w (a strip) by 8 * Groups rows of x, all of K. An item is one strip for one tile of an expert.
 // Roles     all warps alike and independent: a warp copies its own w and x, and keeps all sums in registers.
-// Pipeline  a ring of 2, 3, 4 or 6 smem stages per warp (cp.async), which goes on over the warp's items. A stage is 16
-// rows of
-//           w and the tile's rows of x by 128 elements along K for bf16 weights, by 256 for 8-bit ones.
+// Pipeline  a ring of 2, 3, 4 or 6 smem stages per warp (cp.async), which continues from one item of the warp to the
+//           next. A stage is 16 rows of w and the tile's rows of x by 128 elements along K for bf16 weights, by 256
+//           for 8-bit ones.
 // Smem      per warp and stage: 4 KB of w, and 256 or 512 bytes of x per row (StripPipeline::bytes_of_stage).
 // Numerics  K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order: the bits of
-//           gemm_forward and gemm_quantized. Each row is a column of the product of its own.
+//           gemm_forward and gemm_quantized.
+// PDL       the kernels' (few_rows.cu).
 // Limits    rows of x and w 16-byte aligned; K > 0.
 #include "kernels/gemm/mma/small_m.cuh"
 #include "kernels/moe/routed_experts.h"
@@ -25,7 +26,7 @@ struct FewRouting {
   int32_t *tokens, *places;  // [P] token of each position; [T, k] position of each choice
   float* weights;            // [T, k]
 };
-inline constexpr int64_t most_few_tokens = 128, most_few_choices = 1024;
+inline constexpr int64_t max_few_tokens = 128, max_few_choices = 1024;
 
 // Chooses the experts of each token and sorts the choices, in one launch. Returns false and does nothing if the router
 // needs more shared memory than a block has.
@@ -79,7 +80,8 @@ struct StripProduct {
   int64_t matrix, x_stride;
   int N, K;
   int tile_rows;  // of a tile, at most
-  int second;     // where the second 8 rows of strip s begin: at second + 8 * s; 0: the strip is 16 adjacent rows
+  // Above 0: strip s is the 8 rows from 8 * s (gate) and the 8 rows from second + 8 * s (up). 0: 16 adjacent rows.
+  int second;
   __device__ int2 ranges(int strip) const {
     return second > 0 ? make_int2(strip * 8, second + strip * 8) : make_int2(strip * 16, strip * 16 + 8);
   }
@@ -89,7 +91,7 @@ struct StripProduct {
 struct StripItems {
   const int4* tiles;
   int count, strips, base, first, step;
-  int sure;  // tiles that exist whatever the routing is: the first one is read while `count` is on its way
+  int sure;  // tiles that exist with any routing: the first one may be read before `count` has arrived
 };
 
 template <class Strip, int Groups, int Stages>
@@ -166,14 +168,14 @@ struct StripPipeline {
     }
   }
 
-  // Fills the ring: x and of.rows are written.
+  // Fills the ring. x and of.rows must have been written.
   __device__ void start() {
     ahead = begin();
     find_row(ahead);
 #pragma unroll
     for (int place = 0; place < Stages; ++place) copy_next(place);
   }
-  // Fills the ring with w, calls wait(), after which x is written, and adds x. of.rows is nullptr.
+  // Fills the ring with w, calls wait(), and then with x, which is complete after wait(). of.rows must be nullptr.
   template <class Wait>
   __device__ void start_early(Wait wait) {
     const Cursor first = begin();

@@ -1,6 +1,6 @@
 // The routing of a few tokens in one launch: router_forward and moe_dispatch for the body "few_rows" of routed_experts.
 //
-// Use       at most most_few_choices choices.
+// Use       at most max_few_choices choices.
 // Tile      one thread block for all tokens.
 // Roles     up to 32 warps choose experts, one token each at a time (router_choice.cuh); warp 0 sorts the choices.
 // Pipeline  none.
@@ -20,7 +20,7 @@ __device__ void write_tiles(const FewRouting& to, int32_t* next, int E, int tile
   int before = 0, tiles = 0;  // positions and tiles of earlier experts
   for (int first = 0; first < E; first += 32) {
     const int e = first + lane, count = e < E ? next[e] : 0, own = (count + tile_rows - 1) / tile_rows;
-    int sum = count | own << 16;  // both are at most most_few_choices
+    int sum = count | own << 16;  // both are at most max_few_choices
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
       const int other = __shfl_up_sync(0xffffffffu, sum, step);

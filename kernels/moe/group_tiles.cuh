@@ -15,11 +15,11 @@ inline int64_t group_pieces(int64_t count, int64_t size) { return (count + size 
 
 // An upper bound of the number of tiles of `height` rows: each expert, and the rows without one, may have a partial
 // one.
-inline int64_t most_group_tiles(int64_t rows, int64_t num_experts, int64_t height) {
+inline int64_t max_group_tiles(int64_t rows, int64_t num_experts, int64_t height) {
   return rows / height + std::min(rows, num_experts + 1);
 }
 
-// Where a search begins: for numbers that rise from call to call.
+// Where the next search begins, if the numbers of the tiles rise from call to call.
 struct GroupCursor {
   int first = 0, before = 0;  // first expert that the lanes look at; tiles of the experts before it
 };

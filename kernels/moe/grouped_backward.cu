@@ -113,7 +113,7 @@ template <class Kernel, class T>
 void launch_input(Context& context, const GroupedGemmBackwardInput& args, Kernel* kernel, const Product<T>& of,
                   int64_t size, size_t bytes) {
   const GroupShape groups = groups_of(args.offsets, args.dx.dim(0), args.dx.dim(1), size, args.w.row_stride);
-  const int64_t blocks = most_group_tiles(args.dx.dim(0), groups.num_experts, size) * groups.n_tiles;
+  const int64_t blocks = max_group_tiles(args.dx.dim(0), groups.num_experts, size) * groups.n_tiles;
   kernel<<<static_cast<unsigned>(blocks), threads, bytes, cuda_stream(context)>>>(of, groups);
   check_launch(grouped_gemm_backward_input);
 }

@@ -79,7 +79,7 @@ GroupShape groups_of(const GroupedGemmForward& args, int64_t columns) {
 
 // Thread blocks for tiles of this size.
 unsigned blocks_of(const GroupedGemmForward& args, int64_t height, int64_t columns) {
-  return static_cast<unsigned>(most_group_tiles(args.y.dim(0), args.offsets.dim(0) - 1, height) *
+  return static_cast<unsigned>(max_group_tiles(args.y.dim(0), args.offsets.dim(0) - 1, height) *
                                group_pieces(args.y.dim(1), columns));
 }
 

@@ -170,7 +170,7 @@ void launch(Context& context, const GroupedGemmQuantized& args) {
   of.N = static_cast<int>(N);
   of.K = static_cast<int>(args.x.dim(1));
   of.n_tiles = static_cast<int>(group_pieces(N, Tile::columns));
-  const auto blocks = static_cast<unsigned>(most_group_tiles(P, E, Tile::rows) * of.n_tiles);
+  const auto blocks = static_cast<unsigned>(max_group_tiles(P, E, Tile::rows) * of.n_tiles);
   allow_shared_memory(quantized_kernel<Format, Tile>, Tile::shared_bytes);
   quantized_kernel<Format, Tile><<<blocks, Tile::threads, Tile::shared_bytes, cuda_stream(context)>>>(
       of, GemmEpilogue(args.y, {}, args.accumulate ? args.y : Tensor()));

@@ -23,17 +23,17 @@ inline constinit Op<GroupedGemmQuantized> grouped_gemm_quantized{"grouped_gemm_q
 // Throws Error if shapes or dtypes do not fit: for the bodies.
 void check_grouped_gemm(const GroupedGemmQuantized& args);
 
-// The matrices of all experts: w, or their 8-bit copies; and their biases.
+// The matrices of all experts, or their 8-bit copies, and the biases of the experts.
 struct ExpertMatrices {
   Tensor w{};                   // [E, N, K] in the dtype of the rows
-  QuantizedMatrix quantized{};  // values [E, N, K], scales [E, N]; w does not matter if it is set
+  QuantizedMatrix quantized{};  // values [E, N, K], scales [E, N]; used in place of w if set
   Tensor bias{};                // [E, N] in the dtype of the rows, or empty
 
   const Tensor& numbers() const { return quantized ? quantized.values : w; }
   int64_t num_experts() const { return numbers().dim(0); }
   int64_t num_outputs() const { return numbers().dim(1); }
   int64_t num_inputs() const { return numbers().dim(2); }
-  // y = either product, plus the bias of the row's expert.
+  // y [P, N] = x [P, K] times the matrix of each row's expert, plus its bias. offsets: as in GroupedGemmForward.
   void multiply(Context& context, Tensor y, Tensor x, Tensor offsets) const;
   static constexpr auto access =
       op_access(read(&ExpertMatrices::w, &ExpertMatrices::bias), parts(&ExpertMatrices::quantized));

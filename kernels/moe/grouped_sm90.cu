@@ -9,10 +9,10 @@ namespace {
 
 using grouped::Product;
 
-// With fewer rows per expert the tiles are mostly empty and reading the weights takes the time.
-constexpr int64_t least_rows = 96;
+// With fewer rows per expert the tiles are mostly empty, and reading the weights takes most of the time.
+constexpr int64_t min_rows_per_expert = 96;
 
-bool has_many_rows(int64_t rows, int64_t num_experts) { return rows >= least_rows * num_experts; }
+bool has_many_rows(int64_t rows, int64_t num_experts) { return rows >= min_rows_per_expert * num_experts; }
 
 // Rows in units of 16 bytes, which the epilogues write one by one.
 bool in_units(const Tensor& x) { return tma_compatible(x) && x.dim(-1) % 8 == 0 && x.dim(-1) > 0; }
@@ -41,7 +41,7 @@ grouped::Shape shape_of(const Tensor& offsets, int64_t rows, int64_t height, int
           static_cast<int>(width),         static_cast<int>(reduction)};
 }
 
-// out [P, width] = a . w_e. box_rows: of a box of w.
+// Queues forward, out = a . w_e^T, or input, out = a . w_e, as Tile::product says. out [P, width].
 template <class Tile>
 void multiply_rows(Context& context, const Tensor& out, const Tensor& a, const Tensor& w, const Tensor& offsets,
                    bool accumulate) {
@@ -53,7 +53,7 @@ void multiply_rows(Context& context, const Tensor& out, const Tensor& a, const T
   const int box_rows = Tile::product == Product::forward ? Tile::columns : grouped::depth;
   launch<Tile>(context, make_tensor_map(a, Tile::rows), map_of_matrices(w, box_rows), epilogue,
                shape_of(offsets, rows, 0, width, a.dim(1)),
-               most_group_tiles(rows, experts, Tile::rows) * pieces(width, Tile::columns));
+               max_group_tiles(rows, experts, Tile::rows) * pieces(width, Tile::columns));
 }
 
 template <Product product>

@@ -5,8 +5,8 @@
 // It equals this sequence of ops, bit for bit, and drops nothing:
 //   router_forward, moe_dispatch, moe_gather, product with gate_up, glu_forward or clamped_glu_forward, product with
 //   down, moe_combine
-// The products are those of ExpertMatrices::multiply.
-// Only the matrices of experts that some token chose are read.
+//
+// The products are those of ExpertMatrices::multiply. Only the matrices of experts that a token chose are read.
 #include <optional>
 
 #include "kernels/elementwise/activation.h"
@@ -26,7 +26,7 @@ struct RoutedExperts {
   ExpertMatrices down;     // [E, D, F]
   Tensor residual{};       // [T, D] or empty; may be y
   RouterRule rule{};
-  int64_t num_choices = 1;
+  int64_t num_choices = 1;  // k
   Activation activation = Activation::silu;
   std::optional<ClampedGlu> clamped{};  // computed in place of `activation` if set
   static constexpr auto access =
@@ -37,7 +37,7 @@ inline constinit Op<RoutedExperts> routed_experts{"routed_experts"};
 
 // Throws Error if shapes or dtypes do not fit: for the bodies.
 void check_routed_experts(const RoutedExperts& args);
-// The ops one after the other, and the scratch memory that they take.
+// Runs the ops one after the other; and the bytes of scratch memory that they take.
 void routed_experts_steps(Context& context, const RoutedExperts& args);
 size_t routed_experts_scratch(const RoutedExperts& args);
 

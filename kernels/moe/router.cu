@@ -4,9 +4,8 @@
 // Tile      one token per warp.
 // Roles     up to 4 warps per block, all alike.
 // Pipeline  none.
-// Smem      dynamic, per warp: forward 2 * E + num_groups + k words (scores, keys, ranks of groups, choices); backward
-// E
-//           words of score gradients.
+// Smem      dynamic, per warp: forward 2 * E + num_groups + k words (scores, keys, ranks of groups, choices);
+//           backward E words (scores).
 // Numerics  f32. Keys are compared as integers of the same order, so a choice is exact: among equal keys the lower
 //           expert wins. Sums over experts: router_token.cuh; sums over choices: ascending.
 // PDL       none.

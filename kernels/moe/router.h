@@ -2,8 +2,8 @@
 // Router of a mixture of experts: chooses k of E experts for each token and gives each choice a weight (Shazeer et al.
 // 2017, Switch Transformer, DeepSeek-V3). A token's choices and weights depend on its own logits alone.
 //
-// A token's choices are in descending order of what is compared; among equals the lower expert id comes first. Without
-// `bias` and groups the logits are compared, else scores + bias.
+// A token's choices are in descending order of their keys; among equals the lower expert id comes first. The key of an
+// expert is its logit; with `bias` or groups it is its score plus bias.
 #include "kernels/op.h"
 
 namespace hone {

@@ -51,7 +51,7 @@ Tensor LatentAttention::kv_weight(Context& context) const {
   return merged;
 }
 
-LatentAttention::Pass LatentAttention::take(Frame& frame, int64_t num_tokens, DType dtype) const {
+LatentAttention::Pass LatentAttention::allocate(Frame& frame, int64_t num_tokens, DType dtype) const {
   const int64_t T = num_tokens, H = heads.num_heads;
   Pass out;
   if (q_down) {
@@ -88,7 +88,6 @@ LatentAttention::Pass LatentAttention::restore(Saved& saved) const {
   return out;
 }
 
-// Writes to.rows and to.q from to.row_in and to.q_in, and the cache's new rows.
 void LatentAttention::make_queries_and_rows(Context& context, const LayerPass& pass, const Pass& to,
                                             Tensor weight) const {
   kv_norm.forward(context, to.rows.columns(0, heads.rank), to.row_in.columns(0, heads.rank), to.kv_stats);
@@ -132,7 +131,7 @@ void LatentAttention::attend(Context& context, const LayerPass& pass, const Pass
 void LatentAttention::forward(Context& context, const LayerPass& pass, Tensor out, Tensor x, Tensor residual,
                               Frame& frame) const {
   const int64_t T = x.dim(0);
-  const Pass to = take(frame, T, x.dtype);
+  const Pass to = allocate(frame, T, x.dtype);
   const ScratchScope scope(context);
   const Tensor weight = kv_weight(context);
   Tensor q_source = x;
@@ -149,7 +148,6 @@ void LatentAttention::forward(Context& context, const LayerPass& pass, Tensor ou
   output.forward(context, out, to.result.view({T, heads.num_heads * heads.value_dim}), residual);
 }
 
-// Adds the gradient of kv_up: keys' rows from the mapped queries, values' rows from the mapped outputs.
 void LatentAttention::add_kv_gradient(Context& context, const Pass& of, Tensor dq, Tensor dresult) const {
   const bool adapted = kv_up.lora && kv_up.lora->enabled();
   if (!kv_up.weight.grad && !adapted) return;
@@ -207,7 +205,6 @@ void LatentAttention::backward(Context& context, const LayerPass& pass, Tensor d
   backward_queries(context, dx, flat(dq_in), x, of);
 }
 
-// Adds to dx the gradient through the queries.
 void LatentAttention::backward_queries(Context& context, Tensor dx, Tensor dq_in, Tensor x, const Pass& of) const {
   const ScratchScope scope(context);
   const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };

@@ -38,22 +38,32 @@ struct LatentAttention final : Sublayer {
   KvPlace kv_place() override;
 
  private:
-  // What a pass leaves for backward, in the order of the frame. q_in [T, H, query()], q [T, H, row()],
-  // mixed [T, H, rank], result [T, H, value_dim].
+  // What a pass computes and leaves for backward. Empty after restore(), if backward computes it again: q_normed, rows,
+  // q.
   struct Pass {
-    Tensor q_latent, q_normed, q_in, row_in, rows, q, mixed, result, lse;
+    Tensor q_latent, q_normed;  // [T, outputs of q_down], before and after q_norm; without q_down empty
+    Tensor q_in;                // [T, H, query()], by q_up
+    Tensor row_in;              // [T, row()], by kv_down
+    Tensor rows;                // [T, row()]: row_in normed and rotated
+    Tensor q;                   // [T, H, row()]: q_in in the latent space and rotated
+    Tensor mixed, lse;          // [T, H, rank], [T, H] f32, of attention
+    Tensor result;              // [T, H, value_dim], the input of `output`
     Norm::Stats q_stats, kv_stats;
   };
-  Pass take(Frame& frame, int64_t num_tokens, DType dtype) const;
+  Pass allocate(Frame& frame, int64_t num_tokens, DType dtype) const;
   Pass restore(Saved& saved) const;
+  // Writes to.rows and to.q from to.row_in and to.q_in, and the new rows of the KV cache.
   void make_queries_and_rows(Context&, const LayerPass&, const Pass& to, Tensor kv_weight) const;
+  // Writes to.mixed and, without a KV cache, to.lse.
   void attend(Context&, const LayerPass&, const Pass& to) const;
   // kv_up's weight with its adapter merged.
   Tensor kv_weight(Context&) const;
   // The maps of kv_up's weight or gradient: of keys [H, nope_dim, rank], of values [H, value_dim, rank].
   Tensor key_map(Tensor weight) const;
   Tensor value_map(Tensor weight) const;
+  // Adds the gradient of kv_up or its adapter: keys' rows from the mapped queries, values' rows from mapped outputs.
   void add_kv_gradient(Context&, const Pass& of, Tensor dq, Tensor dresult) const;
+  // Adds to dx the gradient through the queries.
   void backward_queries(Context&, Tensor dx, Tensor dq_in, Tensor x, const Pass& of) const;
   AttentionShape attention_shape(const LayerPass&) const;
 };

@@ -1,5 +1,6 @@
 #pragma once
-// How the files of a family hold tensors whose parameters have another form: the experts of a mixture.
+// How the files of a family hold tensors whose parameters have another form, such as the experts of a mixture: one
+// tensor of the file for all experts, and one parameter slice for each.
 #include <memory>
 #include <vector>
 
@@ -11,14 +12,16 @@
 namespace hone {
 
 struct FileLayout {
-  // The file under the names and shapes of parameter slices.
+  // Wraps a file: the result has the names and shapes of parameter slices. Throws Error if the file's tensors do not
+  // fit.
   std::unique_ptr<TensorFile> (*read)(std::unique_ptr<TensorFile> file) = nullptr;
-  // The tensors of a file to save, from those of the slices; null: they are the same.
+  // Makes the tensors of a file to save from those of the slices; null: they are the same.
   std::vector<LazyTensor> (*write)(std::vector<LazyTensor> slices) = nullptr;
 };
 
 // Layouts by model_type of config.json, of families that differ from the others.
 Registry<FileLayout>& file_layouts();
+// The layout of a model's files: its family's, or that of all other families. config: config.json.
 FileLayout file_layout(const Json& config);
 
 }  // namespace hone

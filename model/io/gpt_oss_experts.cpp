@@ -23,11 +23,11 @@ constexpr std::string_view experts_part = ".experts.", blocks_end = "_blocks", s
                            bias_end = "_bias";
 constexpr int64_t max_experts = 4096;
 
-// Elements of `width` bytes: to[i * to_row + j * to_column] = from[i * from_row + j * from_column]. In squares, so that
-// both sides stay in the cache.
+// From one row, or column, of a matrix to the next, in elements.
 struct Steps {
-  int64_t row, column;  // in elements
+  int64_t row, column;
 };
+// Copies a matrix of elements of `width` bytes, in squares, so that both sides stay in the cache.
 void copy_elements(char* to, Steps to_steps, const char* from, Steps from_steps, int64_t rows, int64_t columns,
                    size_t width) {
   constexpr int64_t side = 32;
@@ -41,7 +41,7 @@ void copy_elements(char* to, Steps to_steps, const char* from, Steps from_steps,
           std::memcpy(to + at(to_steps, i, j), from + at(from_steps, i, j), width);
 }
 
-// The rows of one matrix or bias of an expert, among the outputs of the file's tensor: every `step`-th, from `first`.
+// Which outputs of the file's tensor are those of one matrix or bias: every `step`-th from `first`.
 struct Outputs {
   int64_t first = 0, step = 1;
 };
@@ -60,7 +60,7 @@ FormDims dims_of(Form form) {
   return {2, 1, 0, "[experts, outputs]"};
 }
 
-// A tensor of a slice, and where it lies in the file.
+// Where the tensor of a slice lies in the file.
 struct Part {
   std::string source;
   Form form = Form::other;

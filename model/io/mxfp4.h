@@ -10,8 +10,8 @@ namespace hone {
 
 inline constexpr int64_t mxfp4_group = 32, mxfp4_group_bytes = mxfp4_group / 2;
 
-// Writes 32 numbers per scale. blocks: 16 bytes per scale. The numbers are those of transformers'
-// convert_moe_packed_tensors, which reads the scale 255 as 2^128 and not as NaN.
+// Writes mxfp4_group numbers per scale to `to`. blocks: mxfp4_group_bytes per scale. The numbers are those of
+// transformers' convert_moe_packed_tensors, which reads the scale 255 as 2^128 and not as NaN.
 void decode_mxfp4(bf16* to, const uint8_t* blocks, std::span<const uint8_t> scales);
 
 }  // namespace hone

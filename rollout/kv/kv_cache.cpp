@@ -30,7 +30,7 @@ int64_t KvCache::missing_blocks(const BlockTables& blocks, int64_t end) const {
   return std::max<int64_t>(0, blocks_for(end) - blocks.size()) * num_tables();
 }
 
-int64_t KvCache::missing_blocks(const BlockTables& blocks, int64_t tokens, int64_t step) const {
+int64_t KvCache::missing_blocks_at_peak(const BlockTables& blocks, int64_t tokens, int64_t step) const {
   int64_t out = 0;
   for (size_t table = 0; table < layout().windows.size(); ++table) {
     const int64_t released = blocks.empty() ? 0 : blocks.released[table];
@@ -97,7 +97,7 @@ KvCache::PrefixMatch KvCache::match_prefix(BlockTables& to, uint64_t root, std::
   const size_t tables = layout().windows.size();
   const auto size = static_cast<size_t>(block_size());
   std::vector<const PrefixCache::Entry*> chain;
-  std::vector<int64_t> unbroken(tables);  // by table: last entries of the chain that all have a block
+  std::vector<int64_t> unbroken(tables);  // by table: how many entries at the end of the chain have a block
   PrefixMatch match{.id = root};
   uint64_t parent = root;
   for (int64_t length = 1; length <= max_blocks; ++length) {

@@ -2,7 +2,7 @@
 // KvCache: a paged KV cache. A sequence has a block table for each table of the layout; all tables take blocks of
 // block_size tokens from one pool. Sequences share blocks by reference counts. A full block can be added to the prefix
 // cache: without references it keeps its contents until its memory is needed, and is then evicted, least recently used
-// first. Tables with a window give blocks back as soon as no later query of the sequence sees them.
+// first. release_unseen() frees the blocks of tables with a window that no later query of the sequence sees.
 #include <cstdint>
 #include <list>
 #include <span>
@@ -16,11 +16,11 @@ namespace hone {
 // The blocks of one sequence, by table and in the order of its tokens. All tables have the same length.
 struct BlockTables {
   std::vector<std::vector<int32_t>> tables;
-  std::vector<int64_t> released;  // by table: first blocks that were given back; the table has the pad block there
+  std::vector<int64_t> released;  // by table: number of first blocks that are freed; they are the pad block there
 
   bool empty() const { return tables.empty(); }
   int64_t size() const { return empty() ? 0 : std::ssize(tables.front()); }
-  int64_t held() const;  // blocks of all tables that were not given back
+  int64_t held() const;  // blocks of all tables that are not freed
 };
 
 // One thread.
@@ -40,9 +40,9 @@ class KvCache {
 
   // Blocks of all tables that tokens [0, end) of the sequence lack.
   int64_t missing_blocks(const BlockTables& blocks, int64_t end) const;
-  // At most how many blocks more than now the sequence holds until `tokens` of its tokens are computed, in passes of
-  // at most `step` tokens.
-  int64_t missing_blocks(const BlockTables& blocks, int64_t tokens, int64_t step) const;
+  // Blocks that the sequence lacks at its peak: while `tokens` of its tokens are computed in passes of at most `step`
+  // tokens, and release_unseen() is called between them.
+  int64_t missing_blocks_at_peak(const BlockTables& blocks, int64_t tokens, int64_t step) const;
   // Allocates the blocks that tokens [0, end) lack; throws if too few are free.
   void extend(BlockTables& blocks, int64_t end);
   // Frees the blocks that no query at `position` or later sees. The sequence must not compute earlier tokens
@@ -60,11 +60,11 @@ class KvCache {
     uint64_t id = 0;     // of the last one; the root if there is none
   };
   uint64_t prefix_root(int64_t adapter) { return prefix_cache_.root(adapter); }
-  // References the cached blocks of the first tokens of a sequence without blocks, max_blocks of each table at most. A
-  // match is as long as all tables allow: a table with a window needs the blocks that the next query sees.
+  // Finds the cached blocks of a sequence's first tokens, at most max_blocks of each table, and references them in
+  // `to`, which must be empty. The match is the longest for which all tables have the blocks that the next query sees.
   PrefixMatch match_prefix(BlockTables& to, uint64_t root, std::span<const int32_t> tokens, int64_t max_blocks);
-  // Adds the sequence's full block `index` of each table to the prefix cache. They must not be written again. `parent`
-  // is the id of the block before. Returns the id of the entry.
+  // Adds the sequence's block `index` of each table to the prefix cache. The blocks must be full and must not be
+  // written again. tokens: those of the block. parent: the id of the block before. Returns the id of the entry.
   uint64_t cache_block(const BlockTables& blocks, int64_t index, uint64_t parent, std::span<const int32_t> tokens);
   // Drops all cached prefixes, because the weights changed. Sequences that began before cannot add to the new cache.
   void invalidate_prefix_cache();
@@ -81,10 +81,9 @@ class KvCache {
 
   // The keys and values of the model.
   const KvStorage& storage() const { return storage_; }
-  // Attaches what a proposer keeps of the same tokens (the keys and values of a draft model). It must have num_blocks()
-  // blocks and outlive the use of the cache. Its blocks may have fewer slots, for what it keeps of the last tokens of a
-  // block only; a copy of a partial block then copies all that its tokens can have written. Both must have one table
-  // without a window.
+  // Attaches what a proposer keeps of the same tokens, such as the keys and values of a draft model: copy() copies it,
+  // too. It must have num_blocks() blocks and outlive the use of the cache. Its blocks may have fewer slots than
+  // block_size(), if it keeps something of the last tokens of a block only. Both must have one table without a window.
   void attach_storage(KvStorage& attached);
 
  private:

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t kMostTables = 8;  // the tables of a pass are copied to the device
+constexpr int64_t max_tables = 8;  // each pass copies its tables to the device
 
 bool equal_rows(const KvGroupShape& a, const KvGroupShape& b) {
   return a.num_kv_heads == b.num_kv_heads && a.key_dim == b.key_dim && a.value_dim == b.value_dim;
@@ -28,17 +28,18 @@ int64_t widest_window(std::span<const KvGroupShape> groups) {
   return widest;
 }
 
+// Tables that cover all layers, if a block has `planes` planes.
 int64_t tables_of(std::span<const int64_t> layers, int64_t planes) {
   int64_t tables = 0;
   for (const int64_t count : layers) tables += (count + planes - 1) / planes;
   return tables;
 }
 
-// The planes of a block for tables of these numbers of layers: those that leave the fewest planes of tables empty; of
-// equals, the most.
+// The number of planes of a block, for windows with these numbers of layers: the one that leaves the fewest planes of
+// tables empty; among equals the largest.
 int64_t best_planes(std::span<const int64_t> layers) {
   int64_t best = std::ranges::max(layers);
-  for (int64_t planes = best; planes > 0 && tables_of(layers, planes) <= kMostTables; --planes)
+  for (int64_t planes = best; planes > 0 && tables_of(layers, planes) <= max_tables; --planes)
     if (tables_of(layers, planes) * planes < tables_of(layers, best) * best) best = planes;
   return best;
 }
@@ -103,7 +104,7 @@ KvLayout one_table(std::span<const KvGroupShape> groups) {
 
 KvLayout tables_by_window(std::span<const KvGroupShape> groups) {
   const bool equal = std::ranges::all_of(groups, [&](const auto& group) { return equal_rows(group, groups[0]); });
-  if (groups.size() < 2 || !equal || std::ssize(groups) > kMostTables) {
+  if (groups.size() < 2 || !equal || std::ssize(groups) > max_tables) {
     KvLayout out = one_table(groups);
     out.windows = {widest_window(groups)};
     return out;

@@ -18,20 +18,20 @@ struct KvLayout {
     size_t table = 0, plane = 0;
   };
   std::vector<int64_t> windows;      // of each table; 0: its blocks live as long as the sequence
-  std::vector<Place> layers;         // by KvView::layers
+  std::vector<Place> layers;         // by index in KvView::layers
   std::vector<KvGroupShape> planes;  // of a block: the shape of their rows; `window` and `planes` are not set
 
   int64_t num_tables() const { return static_cast<int64_t>(windows.size()); }
   // Bytes of a token in one block.
   int64_t slot_bytes(DType dtype) const;
-  // Bytes that a token takes in all tables. With windows, tokens behind the window take the bytes of the tables without
-  // a window only.
+  // Bytes that a token takes in all tables. A token that no window sees any more takes those of the tables without a
+  // window only.
   int64_t bytes_per_token(DType dtype) const { return num_tables() * slot_bytes(dtype); }
   // The first block of a table that the query at `position` or a later one may read. Kernels read whole key tiles.
   int64_t first_needed_block(size_t table, int64_t position, int64_t block_size) const;
   // The most blocks of a table that a sequence holds at once if it computes `step` tokens in a pass: 0 = no bound.
   int64_t max_held_blocks(size_t table, int64_t step, int64_t block_size) const;
-  // The most tokens of KV blocks that a sequence holds in each table with a window while it decodes: 0 = no windows.
+  // The most tokens whose KV blocks a decoding sequence holds in a table with a window: 0 = no windows.
   int64_t max_window_tokens(int64_t block_size) const;
   // The most bytes that a sequence of `tokens` tokens holds while it decodes.
   int64_t sequence_bytes(DType dtype, int64_t tokens, int64_t block_size) const;

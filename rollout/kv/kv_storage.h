@@ -1,7 +1,7 @@
 #pragma once
-// KvStorage: the memory of one model's keys and values in a paged cache, a K and a V tensor for each plane. KvCache
-// decides which sequence uses which block. Two models that compute the same tokens share its block numbers, each with a
-// storage of its own.
+// KvStorage: the memory of one model's keys and values in a paged cache. Each plane has K [num_slots, Hk, key_dim] and
+// V [num_slots, Hk, value_dim] (LayerKv). KvCache decides which sequence uses which block. Two models that compute the
+// same tokens share its block numbers, each with a storage of its own.
 #include <vector>
 
 #include "model/batch.h"

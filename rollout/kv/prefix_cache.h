@@ -3,8 +3,8 @@
 // entry before it, or root(). Lookup is by hash and compares whole keys, so that two texts are never confused. An id is
 // never used twice: the successors of a dropped entry cannot be found any more.
 //
-// An entry has a block of each table (rollout/kv/kv_layout.h). A table with a window gives its blocks back early, and
-// may lose them while the entry lives on: whoever uses the entry checks that the window's blocks are there.
+// An entry has a block of each table (rollout/kv/kv_layout.h). Blocks of a table with a window are freed early, and may
+// be evicted while the entry stays: the caller checks that the blocks of the window are there.
 #include <cstdint>
 #include <span>
 #include <unordered_map>

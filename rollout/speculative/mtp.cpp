@@ -44,7 +44,7 @@ class MtpProposer : public Proposer {
     int64_t first = 0;         // position of the last sampled token, which module 1 reads
     int32_t token = 0;         // the last one, sampled or drafted
     SamplingState sampling{};  // of the next one
-    int32_t row = 0;           // of the step before
+    int32_t row = 0;           // in the outputs of the step before
   };
 
   Tensor take(int64_t rows) { return context_.scratch().take(model_.dtype(), {rows, model_.shape().hidden_size}); }
@@ -176,9 +176,9 @@ std::vector<MtpProposer::Draft> MtpProposer::begin_drafts(std::span<Scheduler::S
   return out;
 }
 
-// Step s = 1, 2, ... reads the token at position first + s - 1. Module min(s, modules) proposes the next one; those
-// after it run for later steps. outputs: by module, of the step before; replaced. Returns the outputs that lm_head
-// reads.
+// Step s = 1, 2, ... reads the token at position first + s - 1. Module min(s, modules) proposes the next one; the
+// modules after it run for later steps. outputs: by module, of the step before; becomes those of this step. Returns the
+// outputs that lm_head reads.
 Tensor MtpProposer::draft_step(int64_t step, std::span<const Draft> drafts, std::vector<Tensor>& outputs) {
   std::vector<Positions> positions;
   std::vector<int32_t> rows, tokens;

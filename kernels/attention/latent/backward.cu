@@ -15,7 +15,7 @@
 namespace hone::attention {
 namespace {
 
-constexpr int sum_threads = 256, most_splits = 8;
+constexpr int sum_threads = 256, max_splits = 8;
 
 __global__ void __launch_bounds__(sum_threads)
     sum_parts_kernel(const __grid_constant__ LatentBackwardCall<Bf16> call, const LatentGradientWork work) {
@@ -52,7 +52,7 @@ void launch_dq(Context& context, const LatentBackwardCall<Bf16>& call) {
                         P::bytes, cuda_stream(context)>>>(call);
 }
 
-int num_splits(int tiles) { return std::clamp(2 * num_sms() / std::max(tiles, 1), 1, most_splits); }
+int num_splits(int tiles) { return std::clamp(2 * num_sms() / std::max(tiles, 1), 1, max_splits); }
 
 template <class P>
 void launch_drows(Context& context, const LatentBackwardCall<Bf16>& call) {

@@ -6,12 +6,11 @@
 // Use       backward.cu, which chooses a plan by the device's shared memory.
 // Tile      16 * fragments own rows (query rows are numbered as in call.cuh) by steps of `others` rows. Grid: own tiles
 //           x splits of the other side.
-// Roles     8 warps. Scores: a warp has 16 own rows and its share of a step. Sums: a warp has all own rows and 72 of
-// the
-//           576 columns. All threads copy.
+// Roles     8 warps. Scores: a warp has 16 own rows and its share of a step. Sums: a warp has all own rows and 72
+//           of the 576 columns. All threads copy.
 // Pipeline  one smem stage (cp.async). Three __syncthreads() per step: stage free, stage landed, ds complete.
-// Smem      dynamic: rows of 1152 bytes (q or latents) and 1024 bytes (dout), ds and p, statistics:
-//           LatentGradientPlan::bytes.
+// Smem      dynamic, LatentGradientPlan::bytes: rows of 1152 bytes (q or latents) and of 1024 bytes (dout), ds and p,
+//           statistics.
 // Numerics  p = exp2(s * c - lse * log2(e)) and ds in f32, rounded to bf16 for the sums, which are f32 accumulators
 //           over the steps in ascending order: ds . q and then p . dout of a step for drows. Splits are added in
 //           ascending order.
@@ -133,7 +132,7 @@ struct LatentGradient {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pack_bf16(low, high)) : "memory");
   }
 
-  // ds of a step, and p for drows, in shared memory. other: the first row of the step.
+  // Writes ds of a step, and p for drows, to shared memory. other: the first row of the step.
   __device__ void weigh(int other) const {
     constexpr int K = P::part_rows / 8;
     const AttentionCall<Bf16>& of = call.forward.of;

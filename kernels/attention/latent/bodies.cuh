@@ -1,6 +1,6 @@
 #pragma once
-// The host side of the bodies of latent attention: a set of plans becomes the bodies of both forward ops. Plans has
-// with(limits, few_rows, body), which calls body(P{}) with the plan of the kernel.
+// The host side of the forward bodies of latent attention (packed and paged), for a set of plans: mma.cu and
+// tiles_sm90.cu have one each. Plans::with(limits, few_rows, body) calls body(P{}) with the plan of the kernel.
 #include "kernels/attention/latent/tiles.cuh"
 
 namespace hone::attention {
@@ -8,10 +8,11 @@ namespace hone::attention {
 // Scratch memory for the parts of splits, at most.
 inline constexpr int64_t latent_part_bytes = int64_t{256} << 20;
 
-// How a call is divided: splits are computed at once if there are too few tiles for the SMs and the parts fit the
-// scratch memory.
+// How a call is divided. at_once: the splits of a tile are computed by different thread blocks, because there are fewer
+// tiles than SMs and the parts fit the scratch memory. Else each block computes whole tiles in turns.
 struct LatentDivision {
-  int tiles, splits, blocks;  // blocks: of the launch in turns
+  int tiles, splits;
+  int blocks;  // thread blocks that take tiles in turns
   bool at_once;
   int64_t parts() const { return at_once ? int64_t{tiles} * splits : blocks; }
 };

@@ -8,13 +8,13 @@
 
 namespace hone {
 
-// y[t, h] = x[t, h] . w_h^T, or x[t, h] . w_h if `transposed`. Heads of x and y may be wider than the product: it reads
-// and writes their first columns.
+// y[t, h] = x[t, h] . w_h^T, or x[t, h] . w_h if `transposed`. Heads of x and y may have more columns than the product,
+// which reads and writes the first ones.
 struct HeadGemm {
   Tensor y;                 // [T, H, at least N]; with `transposed` at least K
   Tensor x;                 // [T, H, at least K]; with `transposed` at least N
   Tensor w;                 // [H, N, K]
-  bool transposed = false;  // also the gradient of x of a product that is not: dx = head_gemm(dy, w, transposed)
+  bool transposed = false;  // dx = head_gemm(dy, w, transposed) is the gradient of x of a product without it
   static constexpr auto access = op_access(updated(&HeadGemm::y), read(&HeadGemm::x, &HeadGemm::w));
 };
 inline constinit Op<HeadGemm> head_gemm{"head_gemm"};

@@ -129,6 +129,7 @@ void paged(Context&, const LatentAttentionPaged& args) {
 struct LatentGradient {
   const LatentAttentionBackward& args;
 
+  // Of a query and a key: p and ds.
   struct Pair {
     double weight, score_grad;
   };
@@ -143,8 +144,8 @@ struct LatentGradient {
                  weight = std::exp(score - double{args.lse.row<float>(t)[h]});
     return {weight, weight * (dot(dout(t, h), row, args.out.dim(2)) - delta_of_query) * double{args.shape.scale}};
   }
-  // dq of one token; `begin`: the first token of its sequence.
-  void query(int64_t t, int64_t begin, std::vector<double>& sums) const {
+  // Writes dq of one token. begin: the first token of its sequence.
+  void write_dq(int64_t t, int64_t begin, std::vector<double>& sums) const {
     const int64_t width = args.q.dim(2);
     for (int64_t h = 0; h < args.q.dim(1); ++h) {
       const double own = delta(t, h);
@@ -158,8 +159,8 @@ struct LatentGradient {
       for (int64_t i = 0; i < width; ++i) to[i] = static_cast<float>(sums[static_cast<size_t>(i)]);
     }
   }
-  // drows of one token; `end`: past the last token of its sequence.
-  void key(int64_t j, int64_t end, const std::vector<double>& deltas, std::vector<double>& sums) const {
+  // Writes drows of one token. end: past the last token of its sequence.
+  void write_drow(int64_t j, int64_t end, const std::vector<double>& deltas, std::vector<double>& sums) const {
     const int64_t width = args.q.dim(2), rank = args.out.dim(2), heads = args.q.dim(1), window = args.shape.window;
     sums.assign(static_cast<size_t>(width), 0.0);
     for (int64_t t = j; t < (window > 0 ? std::min(end, j + window) : end); ++t)
@@ -182,13 +183,13 @@ void backward(Context&, const LatentAttentionBackward& args) {
     std::vector<double> sums;
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t h = 0; h < H; ++h) deltas[static_cast<size_t>(t * H + h)] = gradient.delta(t, h);
-      gradient.query(t, args.offsets.ptr<int32_t>()[sequence_of(args.offsets, t)], sums);
+      gradient.write_dq(t, args.offsets.ptr<int32_t>()[sequence_of(args.offsets, t)], sums);
     }
   });
   parallel_for(T, 1, [&](int64_t begin, int64_t end) {
     std::vector<double> sums;
     for (int64_t j = begin; j < end; ++j)
-      gradient.key(j, args.offsets.ptr<int32_t>()[sequence_of(args.offsets, j) + 1], deltas, sums);
+      gradient.write_drow(j, args.offsets.ptr<int32_t>()[sequence_of(args.offsets, j) + 1], deltas, sums);
   });
 }
 
@@ -196,7 +197,7 @@ void backward(Context&, const LatentAttentionBackward& args) {
                                     latent_attention_backward.add({"specification", DeviceKind::cpu, backward}) &&
                                     latent_attention_paged.add({"specification", DeviceKind::cpu, paged});
 
-// Checks what the three ops share. `keys`: the number of rows.
+// Checks what the three ops share.
 void check_latents(const OpBase& op, const Tensor& out, const Tensor& q, const Tensor& rows, const Tensor& offsets,
                    const AttentionShape& shape, DType dtype) {
   HONE_CHECK(q.rank == 3 && out.rank == 3 && rows.rank == 2, op.name(), ": wants q and out of 3 dims and rows of 2");

@@ -17,7 +17,7 @@
 namespace hone::attention {
 namespace {
 
-constexpr int threads = 128, rows = 8, most_width = 1152;
+constexpr int threads = 128, rows = 8, max_width = 1152;
 
 // dot product of `dim` numbers of a shared and a global row.
 template <class T>
@@ -290,7 +290,7 @@ void backward(Context& context, const LatentAttentionBackward& args) {
   check_launch(latent_attention_backward);
 }
 
-bool takes(const Tensor& q) { return (q.dtype == DType::f32 || q.dtype == DType::bf16) && q.dim(2) <= most_width; }
+bool takes(const Tensor& q) { return (q.dtype == DType::f32 || q.dtype == DType::bf16) && q.dim(2) <= max_width; }
 
 [[maybe_unused]] const bool added =
     latent_attention_forward.add(
@@ -301,7 +301,7 @@ bool takes(const Tensor& q) { return (q.dtype == DType::f32 || q.dtype == DType:
         {"plain", DeviceKind::cuda, backward, 0, [](const LatentAttentionBackward& args) { return takes(args.q); }});
 
 void plan_launches(const DeviceLimits&, LaunchPlans& out) {
-  constexpr size_t most_bytes = size_t{rows} * sizeof(float) * 2 * most_width, static_bytes = 4096;
+  constexpr size_t most_bytes = size_t{rows} * sizeof(float) * 2 * max_width, static_bytes = 4096;
   out.add("dq_kernel f32", dq_kernel<float, 9>, threads, most_bytes, static_bytes);
   out.add("dq_kernel bf16", dq_kernel<__nv_bfloat16, 9>, threads, most_bytes, static_bytes);
 }

@@ -5,7 +5,9 @@
 
 namespace hone::attention {
 
-inline constexpr int latent_keys = 64, latent_units = 72, latent_warp_columns = 64;
+inline constexpr int latent_keys = 64;          // keys of a block
+inline constexpr int latent_units = 72;         // 16-byte units of a row in shared memory: 576 columns
+inline constexpr int latent_warp_columns = 64;  // value columns per warp: 8 warps have 512
 inline constexpr int latent_split_blocks = split_keys / latent_keys;
 
 // The shared memory and the scores of a plan, whichever instructions multiply.

@@ -28,11 +28,11 @@ struct LatentWork {
   int tiles, splits;
 };
 
-// The key blocks that the rows of a tile see.
+// A tile of query rows [tile.first_row, end_row), and the key blocks [begin, end) that they see.
 struct LatentSpan {
   Tile tile;
   Sequence sequence;
-  int end_row, begin, end;  // blocks
+  int end_row, begin, end;
   __device__ int first_split() const { return begin / latent_split_blocks; }
   __device__ int num_splits() const { return (end - 1) / latent_split_blocks - first_split() + 1; }
 };
@@ -59,8 +59,9 @@ struct LatentTile {
   LatentSpan span;
   uint32_t base;                             // shared memory
   float *maxima, *sums, *m, *m_new, *alpha;  // in shared memory
-  int thread, warp, lane, units, padded_units;
-  float o[F][N][4];
+  int thread, warp, lane;
+  int units, padded_units;                // 16-byte units of a row; up to a multiple of 4, the step of the scores
+  float o[F][N][4];                       // of the split in progress; the result after run()
   float l = 0, total_m = 0, total_l = 0;  // of row `thread`
 
   __device__ LatentTile(const LatentCall<Bf16>& of_call, unsigned char* shared)

@@ -3,9 +3,8 @@
 // prefill chunks of attention_paged.
 //
 // Use       tiles.cu, which chooses a plan by the device's shared memory.
-// Tile      16 * fragments * warps rows (numbering of call.cuh) by key blocks of 128, in steps of `keys` keys. Grid:
-// row
-//           tiles x KV heads, long tiles first.
+// Tile      16 * fragments * warps rows (numbering of call.cuh) by key blocks of 128, in steps of `keys` keys.
+//           Grid: row tiles x KV heads, long tiles first.
 // Roles     each warp owns 16 * fragments rows and all keys of a block, so that one ldmatrix of K or V feeds
 //           2 * fragments MMAs; all threads copy. A step mixes p . v of a block with q . k of the next block and the
 //           weights of the next step: tensor cores, exponentials and loads of one warp overlap.

@@ -244,14 +244,14 @@ TEST_F(KvWindowTest, TheBlocksThatASequenceLacksAreCountedByTable) {
   EXPECT_EQ(cache.missing_blocks(blocks, 512), 64);
   const int64_t bound = cache.layout().max_held_blocks(0, 16, block_size);
   EXPECT_LT(bound, 32);
-  EXPECT_EQ(cache.missing_blocks(blocks, 512, 16), 32 + bound);
-  EXPECT_EQ(cache.missing_blocks(blocks, 512, 512), 64);  // one pass that computes everything
+  EXPECT_EQ(cache.missing_blocks_at_peak(blocks, 512, 16), 32 + bound);
+  EXPECT_EQ(cache.missing_blocks_at_peak(blocks, 512, 512), 64);  // one pass that computes everything
   for (int64_t end = 16; end <= 512; end += 16) {
-    EXPECT_LE(blocks.held() + cache.missing_blocks(blocks, 512, 16), 32 + bound) << end;
+    EXPECT_LE(blocks.held() + cache.missing_blocks_at_peak(blocks, 512, 16), 32 + bound) << end;
     cache.extend(blocks, end);
     cache.release_unseen(blocks, end);
   }
-  EXPECT_EQ(cache.missing_blocks(blocks, 512, 16), 0);
+  EXPECT_EQ(cache.missing_blocks_at_peak(blocks, 512, 16), 0);
 }
 
 TEST_F(KvWindowTest, AForkSharesWhatItsPromptStillHas) {
