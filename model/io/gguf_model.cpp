@@ -39,6 +39,27 @@ void write_column(std::span<const float> values, DType dtype, char* matrix, int6
               matrix + (i * static_cast<size_t>(rows) + static_cast<size_t>(r)) * size_of(dtype));
 }
 
+// Throws Error unless the file has tensors for its numbers of layers and experts.
+void check_counts(const GgufKeys& keys) {
+  const std::vector<GgufTensor>& tensors = keys.file().tensors();
+  const int64_t layers = keys.count("block_count"), num_tensors = std::ssize(tensors);
+  keys.require(layers <= num_tensors, "key '", keys.full("block_count"), "' is ", layers, "; the file has ",
+               num_tensors, " tensors");
+  if (keys.number("expert_count", 0) == 0) return;
+  const int64_t experts = keys.count("expert_count");
+  int64_t with_experts = 0;
+  for (const GgufTensor& tensor : tensors) {
+    if (!tensor.name.ends_with(".ffn_down_exps.weight")) continue;
+    ++with_experts;
+    keys.require(tensor.shape[0] == experts, "key '", keys.full("expert_count"), "' is ", experts, "; tensor '",
+                 tensor.name, "' has ", tensor.shape[0], " experts");
+  }
+  const int64_t dense = keys.file().integer(keys.full("leading_dense_block_count"), 0);
+  keys.require(with_experts > 0 && dense >= 0 && with_experts >= layers - dense, with_experts,
+               " layers have a tensor ffn_down_exps.weight, ", layers - dense,
+               " need it; files with one tensor for each expert are not supported");
+}
+
 }  // namespace
 
 int64_t interleaved_row(int64_t row, int64_t head_rows) {
@@ -120,6 +141,7 @@ void GgufModel::add_experts(const GgufTensor& tensor, const NamedSource& source)
 Json GgufModel::config() const {
   const GgufKeys keys(file_, architecture_name_);
   Json config = architecture_->config(keys, tied_);
+  check_counts(keys);  // before a model with as many parts is made
   config.set("vocab_size", file_.find_tensor("token_embd.weight")->rows());
   const Json generation = gguf_generation_config(file_);
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})

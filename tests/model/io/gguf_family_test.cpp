@@ -280,6 +280,25 @@ TEST_F(GgufModelTest, OlderFilesOfDeepseekAreRead) {
   EXPECT_EQ(read_model_config(path("old.gguf")), read_model_config(path("new.gguf")));
 }
 
+// A few bytes of a file must not make a model of millions of parts.
+TEST_F(GgufModelTest, CountsWithoutTensorsAreRefused) {
+  export_gguf(save(family_config("qwen3_moe")), path("m.gguf"), gguf_type_named("F16"));
+  const auto error_with = [&](const std::string& key, char low, char high) {
+    std::string bytes = read_file(path("m.gguf"));
+    const size_t value = bytes.find(key) + key.size() + 4;  // after the type
+    bytes[value] = low;
+    bytes[value + 1] = high;
+    write_file_atomic(path("n.gguf"), bytes);
+    return error_of([&] { load_model(context_, path("n.gguf")); });
+  };
+  EXPECT_NE(error_with("qwen3moe.block_count", 0, 16).find("is 4096; the file has 27 tensors"), std::string::npos)
+      << error_with("qwen3moe.block_count", 0, 16);
+  EXPECT_NE(error_with("qwen3moe.block_count", 3, 0).find("2 layers have a tensor ffn_down_exps.weight, 3 need it"),
+            std::string::npos);
+  EXPECT_NE(error_with("qwen3moe.expert_count", 0, 16).find("is 4096; tensor 'blk.0.ffn_down_exps.weight' has 4"),
+            std::string::npos);
+}
+
 TEST_F(GgufModelTest, TensorsThatDoNotFitEachOtherAreNamed) {
   const auto error_with = [&](const char* architecture, const char* name, std::vector<int64_t> shape) {
     GgufWriter writer(architecture);
