@@ -1,5 +1,6 @@
 // hone export: writes a model folder with adapters merged into the weights, a mixture of experts made of a dense model,
 // or a GGUF file.
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -28,7 +29,7 @@ class ExportCommand : public Command {
     a.positional("path", path_, "the same as --model", false);
     a.option("out", out_, "folder to write, or file with --gguf; it must not exist yet", true);
     a.option("gguf", gguf_,
-             "write a GGUF file for llama.cpp with matrices of this type: f16 | bf16 | q8_0; empty = a folder");
+             "write a GGUF file for llama.cpp with matrices of this type: f32 | f16 | bf16 | q8_0; empty = a folder");
     a.option("upcycle", upcycle_,
              "make a mixture of this many experts, each a copy of the dense model's MLP; 0 = leave the model as it is");
     a.option("experts-per-token", experts_per_token_, "experts of each token, with --upcycle");
@@ -56,7 +57,7 @@ class ExportCommand : public Command {
  private:
   void write_folder(const std::filesystem::path& from, const std::filesystem::path& to) const {
     require_usage(to.extension() != ".gguf",
-                  "export: --out is a .gguf file; say its type with --gguf f16, bf16 or q8_0");
+                  "export: --out is a .gguf file; say its type with --gguf f32, f16, bf16 or q8_0");
     write_folder_atomic(to, [&](const std::filesystem::path& folder) {
       const auto dtype = dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16);
       if (upcycle_ > 0)
@@ -72,10 +73,12 @@ class ExportCommand : public Command {
     });
   }
   void write_gguf(const std::filesystem::path& from, const std::filesystem::path& to) const {
-    require_usage(gguf_ == "f16" || gguf_ == "bf16" || gguf_ == "q8_0", "export: --gguf is '", gguf_,
-                  "'; it must be f16, bf16 or q8_0");
+    constexpr std::pair<std::string_view, const char*> types[] = {
+        {"f32", "F32"}, {"f16", "F16"}, {"bf16", "BF16"}, {"q8_0", "Q8_0"}};
+    const auto type = std::ranges::find(types, gguf_, [](const auto& one) { return one.first; });
+    require_usage(type != std::end(types), "export: --gguf is '", gguf_, "'; it must be f32, f16, bf16 or q8_0");
     require_usage(dtype_ == "auto", "export: --dtype is for folders; --gguf gives the type of a GGUF file");
-    export_gguf(from, to, gguf_type_named(gguf_ == "f16" ? "F16" : gguf_ == "bf16" ? "BF16" : "Q8_0"));
+    export_gguf(from, to, gguf_type_named(type->second));
   }
   std::string model_, path_, out_, gguf_, dtype_ = "auto";
   int64_t upcycle_ = 0, experts_per_token_ = 2, seed_ = 0;

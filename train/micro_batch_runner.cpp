@@ -218,7 +218,6 @@ void MicroBatchRunner::run_logprob_backward(const MicroBatchData& staging, const
 double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const TeacherObjective& objective,
                                           double scale, MetricSums& metrics, const Packed& packed, Tensor hidden,
                                           Tensor dhidden) {
-  check_distillable(model_, objective);
   const ScratchScope scope(context_);
   const double factor = scale * objective.term().weight;
   std::vector<float> mask, weights;
@@ -232,7 +231,8 @@ double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const T
                     .weight = upload(context_, arena_, std::span<const float>(weights)),
                     .hidden = hidden,
                     .w = model_.lm_head().value,
-                    .kind = {}});
+                    .kind = {},
+                    .softcap = model_.shape().logit_softcap});
   host_.clear();
   const Tensor host_divergence = host_.fetch(divergence);
   context_.synchronize();

@@ -27,13 +27,6 @@ void TeacherObjective::set_teacher(std::unique_ptr<Model> teacher, std::unique_p
   teacher_ = std::move(teacher);
 }
 
-void check_distillable(const Model& student, const TeacherObjective& objective) {
-  HONE_CHECK(student.shape().logit_softcap == 0 &&
-                 (!objective.reads_model() || objective.teacher().shape().logit_softcap == 0),
-             "distill: a divergence over the whole vocabulary does not support models with a soft-cap of the logits ",
-             "(final_logit_softcapping)");
-}
-
 Model& TeacherObjective::teacher() const {
   HONE_CHECK(teacher_, "distill: this stage does not load a teacher");
   return *teacher_;
@@ -131,6 +124,7 @@ void run_teacher_term(Context& context, Arena& arena, const TeacherObjective& ob
   } else {
     student.teacher_hidden = teacher_hidden(context, arena, objective, staging, batch, rows);
     student.teacher_w = objective.teacher().lm_head().value;
+    student.teacher_softcap = objective.teacher().shape().logit_softcap;
   }
   distill(context, student);
 }
@@ -155,7 +149,8 @@ std::vector<float> divergence_of(Context& context, const TeacherObjective& objec
                     .weight = unweighted,
                     .hidden = infer(context, student, batch, rows, nullptr),
                     .w = student.lm_head().value,
-                    .kind = {}});
+                    .kind = {},
+                    .softcap = student.shape().logit_softcap});
   std::vector<float> tokens;
   staging.to_tokens(download(context, out), tokens);
   return tokens;
@@ -173,7 +168,6 @@ bool is_trained_on(const Sample* sample) {
 void write_divergence(const Ranks& ranks, Context& context, const TeacherObjective& objective, Model& student,
                       std::span<Sample* const> samples) {
   constexpr int64_t batch_tokens = 4096;
-  check_distillable(student, objective);
   std::vector<Sample*> written;
   for (Sample* sample : samples) {
     sample->columns.assign(columns::divergence, sample->tokens.size(), 0);

@@ -114,7 +114,5 @@ void skip_teacher_term(Context& context, const TeacherObjective& objective);
 // Writes the column `divergence` of the samples. The ranks share the passes; all of them call it with equal samples.
 void write_divergence(const Ranks& ranks, Context& context, const TeacherObjective& objective, Model& student,
                       std::span<Sample* const> samples);
-// Throws an Error if one of the models has logits that the op `distill` does not compute.
-void check_distillable(const Model& student, const TeacherObjective& objective);
 
 }  // namespace hone

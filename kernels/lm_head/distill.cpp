@@ -5,6 +5,7 @@
 #include "core/base/parallel_for.h"
 #include "kernels/check_shape.h"
 #include "kernels/cpu/features.h"
+#include "kernels/elementwise/softcap.h"
 #include "kernels/gemm/gemm.h"
 
 namespace hone {
@@ -42,6 +43,8 @@ void check_distill(const Distill& args, DType dtype) {
   HONE_CHECK(args.kind.beta >= 0 && args.kind.beta <= 1, "distill: beta is ", args.kind.beta, "; it must be in [0, 1]");
   HONE_CHECK(args.kind.inv_temperature > 0, "distill: inverse temperature is ", args.kind.inv_temperature,
              "; it must be above 0");
+  for (const float softcap : {args.softcap, args.teacher_softcap})
+    HONE_CHECK(softcap >= 0, "distill: softcap is ", softcap, "; it must be 0 or above");
   HONE_CHECK(!args.dw || args.dhidden, "distill: a gradient of w needs dhidden");
 }
 
@@ -70,6 +73,20 @@ double run_row(const Distill& args, int64_t r, float* student, const float* teac
   return distill_top_row(student, V, top, args.kind.inv_temperature, args.rest, weight, gradient);
 }
 
+// y = x . w^T, soft-capped unless softcap is 0.
+void logits_of(Context& context, Tensor y, Tensor x, Tensor w, float softcap) {
+  gemm_forward(context, {.y = y, .x = x, .w = w});
+  if (softcap > 0) softcap_forward(context, y, softcap);
+}
+
+// A copy of the student's logits, which their gradient replaces; empty if no cap needs them.
+Tensor capped_logits(Context& context, const Distill& args, const Tensor& student) {
+  if (args.softcap == 0 || !args.dhidden) return {};
+  const Tensor out = context.scratch().take(DType::f32, student.dims());
+  context.copy(out, student);
+  return out;
+}
+
 void specification(Context& context, const Distill& args) {
   check_distill(args, DType::f32);
   check_top_ids(args);
@@ -78,11 +95,14 @@ void specification(Context& context, const Distill& args) {
   const Tensor student = context.scratch().take(DType::f32, {1, V}),
                teacher = args.teacher_w ? context.scratch().take(DType::f32, {1, V}) : Tensor();
   for (int64_t r = 0; r < args.hidden.dim(0); ++r) {
-    gemm_forward(context, {.y = student, .x = args.hidden.rows(r, 1), .w = args.w});
-    if (teacher) gemm_forward(context, {.y = teacher, .x = args.teacher_hidden.rows(r, 1), .w = args.teacher_w});
+    const ScratchScope row_scope(context);
+    logits_of(context, student, args.hidden.rows(r, 1), args.w, args.softcap);
+    if (teacher) logits_of(context, teacher, args.teacher_hidden.rows(r, 1), args.teacher_w, args.teacher_softcap);
+    const Tensor capped = capped_logits(context, args, student);
     float* const z = student.ptr<float>();
     args.divergence.ptr<float>()[r] = static_cast<float>(run_row(args, r, z, teacher ? teacher.ptr<float>() : nullptr));
     if (!args.dhidden) continue;
+    if (capped) softcap_backward(context, student, capped, args.softcap);
     const float* const hidden = args.hidden.row<float>(r);
     float* const dhidden = args.dhidden.row<float>(r);
     for (int64_t v = 0; v < V; ++v)
@@ -116,13 +136,16 @@ void row_blocks(Context& context, const Distill& args) {
     const int64_t rows = std::min(most_rows, R - first);
     const Tensor student = context.scratch().take(DType::f32, {rows, V}),
                  teacher = args.teacher_w ? context.scratch().take(DType::f32, {rows, V}) : Tensor();
-    gemm_forward(context, {.y = student, .x = args.hidden.rows(first, rows), .w = args.w});
-    if (teacher) gemm_forward(context, {.y = teacher, .x = args.teacher_hidden.rows(first, rows), .w = args.teacher_w});
+    logits_of(context, student, args.hidden.rows(first, rows), args.w, args.softcap);
+    if (teacher)
+      logits_of(context, teacher, args.teacher_hidden.rows(first, rows), args.teacher_w, args.teacher_softcap);
+    const Tensor capped = capped_logits(context, args, student);
     for_each_row(rows, V, [&](int64_t r) {
       args.divergence.ptr<float>()[first + r] = static_cast<float>(
           run_row(args, first + r, student.row<float>(r), teacher ? teacher.row<float>(r) : nullptr));
     });
     if (!args.dhidden) continue;
+    if (capped) softcap_backward(context, student, capped, args.softcap);
     const Tensor dhidden = context.scratch().take(DType::f32, {rows, D});
     gemm_backward_input(context, dhidden, student, args.w);
     for_each_row(rows, D, [&](int64_t r) {
@@ -137,7 +160,8 @@ void row_blocks(Context& context, const Distill& args) {
 size_t scratch_bytes(const Distill& args) {
   const auto rows = static_cast<size_t>(std::min(rows_at_once(args), args.hidden.dim(0)));
   const auto V = static_cast<size_t>(args.w.dim(0)), D = static_cast<size_t>(args.w.dim(1));
-  return sizeof(float) * rows * (V * (args.teacher_w ? 2 : 1) + (args.dhidden ? D : 0));
+  const size_t copies = 1 + (args.teacher_w ? 1 : 0) + (args.dhidden && args.softcap > 0 ? 1 : 0);
+  return sizeof(float) * rows * (V * copies + (args.dhidden ? D : 0));
 }
 
 bool supports(const Distill&) { return has_fused_multiply_add(); }

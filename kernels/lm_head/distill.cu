@@ -1,6 +1,6 @@
 // The lm_head of distillation on a GPU, in blocks of rows: f32 logits of student and teacher from two GEMMs, one pass
 // of a kernel over them, and the gradient of the student's logits as an operand of two GEMMs. With top_ids there are no
-// logits of the teacher.
+// logits of the teacher. A soft-cap is an op on the logits after their GEMM, and one on their gradient.
 //
 // Use       any dtype and alignment of hidden and w.
 // Tile      row_kernel, top_kernel, add_kernel: one row per block.
@@ -12,6 +12,7 @@
 // PDL       none.
 // Limits    none.
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/elementwise/softcap.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/distill.h"
 
@@ -105,8 +106,8 @@ struct TopRows {
   TopRest rest;
 };
 
-// distill_top_row(). The logits of the teacher's tokens become -inf in `student`, so that sums over the row are those of
-// the other tokens.
+// distill_top_row(). The logits of the teacher's tokens are -inf in `student` meanwhile, so that sums over the row are
+// those of the other tokens. After a gradient they are what they were: a soft-cap's derivative reads them.
 template <class T>
 __global__ void __launch_bounds__(threads)
     top_kernel(float* student, TopRows top, int64_t logits_stride, int64_t V, float factor, const float* weight,
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x < top.count) id = top.ids[r * top.ids_stride + threadIdx.x];
   const bool named = id >= 0 && id < V;
   float q = named ? expf(top.logp[r * top.logp_stride + threadIdx.x]) : 0;
-  const float z = named ? logits[id] * factor : -INFINITY;
+  const float own = named ? logits[id] : -INFINITY, z = own * factor;
   __syncthreads();  // all threads have read their logit
   if (named) logits[id] = -INFINITY;
   float sum_q = sum_and_wait(q, shared);
@@ -154,7 +155,9 @@ __global__ void __launch_bounds__(threads)
     gradient[r * stride + v] = from_f32<T>(scale * value);
   }
   __syncthreads();  // all columns are written; those of the teacher's tokens are written again
-  if (named) gradient[r * stride + id] = from_f32<T>(scale * (all_q * expf(z - lse) - q));
+  if (!named) return;
+  gradient[r * stride + id] = from_f32<T>(scale * (all_q * expf(z - lse) - q));
+  logits[id] = own;
 }
 
 template <class To, class From>
@@ -182,12 +185,14 @@ void add_rows(Context& context, Tensor y, Tensor x) {
   check_launch(distill);
 }
 
-void product(Context& context, Tensor y, Tensor x, Tensor w) {
+// y = x . w^T, soft-capped unless softcap is 0.
+void logits_of(Context& context, Tensor y, Tensor x, Tensor w, float softcap) {
   GemmForward call{};
   call.y = y;
   call.x = x;
   call.w = w;
   gemm_forward(context, call);
+  if (softcap > 0) softcap_forward(context, y, softcap);
 }
 
 // The scratch memory of a block of rows. `teacher` is empty with top_ids, the gradients without dhidden.
@@ -198,10 +203,10 @@ struct RowBlock {
 // Computes divergences and the gradient of the logits of rows [first, first + count).
 void run_rows(Context& context, const Distill& args, const RowBlock& block, int64_t first, int64_t count) {
   const int64_t V = args.w.dim(0), width = padded(V);
-  product(context, block.student.rows(0, count).columns(0, V), args.hidden.rows(first, count), args.w);
+  logits_of(context, block.student.rows(0, count).columns(0, V), args.hidden.rows(first, count), args.w, args.softcap);
   if (args.teacher_w)
-    product(context, block.teacher.rows(0, count).columns(0, V), args.teacher_hidden.rows(first, count),
-            args.teacher_w);
+    logits_of(context, block.teacher.rows(0, count).columns(0, V), args.teacher_hidden.rows(first, count),
+              args.teacher_w, args.teacher_softcap);
   const auto factor = static_cast<float>(args.kind.inv_temperature), beta = static_cast<float>(args.kind.beta);
   const float* const weight = numbers<const float>(args.weight) + first;
   float* const divergence = numbers<float>(args.divergence) + first;
@@ -210,9 +215,9 @@ void run_rows(Context& context, const Distill& args, const RowBlock& block, int6
     T* const gradient = args.dhidden ? numbers<T>(block.gradients) : nullptr;
     const auto grid = static_cast<unsigned>(count);
     if (args.teacher_w) {
-      row_kernel<T><<<grid, threads, 0, cuda_stream(context)>>>(
-          numbers<const float>(block.student), numbers<const float>(block.teacher), width, V, factor, beta, weight,
-          divergence, gradient, width);
+      row_kernel<T><<<grid, threads, 0, cuda_stream(context)>>>(numbers<const float>(block.student),
+                                                                numbers<const float>(block.teacher), width, V, factor,
+                                                                beta, weight, divergence, gradient, width);
     } else {
       const Tensor ids = args.top_ids.rows(first, count), logp = args.top_logp.rows(first, count);
       const TopRows top{ids.ptr<int32_t>(), logp.ptr<float>(), ids.row_stride, logp.row_stride, ids.dim(1), args.rest};
@@ -245,6 +250,7 @@ void row_blocks(Context& context, const Distill& args) {
     run_rows(context, args, block, first, count);
     if (!args.dhidden) continue;
     const Tensor gradient = block.gradients.rows(0, count).columns(0, V), part = block.dhidden.rows(0, count);
+    if (args.softcap > 0) softcap_backward(context, gradient, block.student.rows(0, count).columns(0, V), args.softcap);
     gemm_backward_input(context, part, gradient, args.w);
     add_rows(context, args.dhidden.rows(first, count), part);
     if (args.dw) gemm_backward_weight(context, args.dw, {}, gradient, args.hidden.rows(first, count));

@@ -6,10 +6,11 @@
 
 namespace hone {
 
-// divergence[r] is distill_row() of the logits hidden[r] . w^T and teacher_hidden[r] . teacher_w^T. With top_ids and
-// top_logp instead of the teacher's model it is distill_top_row(), and kind.beta is not read. The loss is
-// sum_r weight[r] * divergence[r]; its weights are known beforehand, so value and gradient are one pass. An id of
-// top_ids outside of the vocabulary is an Error; on a GPU it is left out.
+// divergence[r] is distill_row() of the logits hidden[r] . w^T and teacher_hidden[r] . teacher_w^T, each soft-capped if
+// the model has a cap (kernels/elementwise/softcap.h); the gradient goes through the student's. With top_ids and
+// top_logp instead of the teacher's model it is distill_top_row(), and kind.beta is not read. The loss is sum_r
+// weight[r] * divergence[r]; its weights are known beforehand, so value and gradient are one pass. An id of top_ids
+// outside of the vocabulary is an Error; on a GPU it is left out.
 struct Distill {
   Tensor divergence;        // [R] f32, written
   Tensor dhidden{};         // [R, D], added to; empty: only the divergence is computed
@@ -22,7 +23,8 @@ struct Distill {
   Tensor top_ids{};         // [R, K] i32: the teacher's most likely tokens, -1 past a row's last; or empty
   Tensor top_logp{};        // [R, K] f32
   Divergence kind;
-  TopRest rest = TopRest::bucket;  // of top_ids
+  TopRest rest = TopRest::bucket;          // of top_ids
+  float softcap = 0, teacher_softcap = 0;  // of the logits of student and teacher, before the temperature; 0 = none
   static constexpr auto access =
       op_access(written(&Distill::divergence), added(&Distill::dhidden, &Distill::dw),
                 read(&Distill::weight, &Distill::hidden, &Distill::w, &Distill::teacher_hidden, &Distill::teacher_w,

@@ -1,6 +1,7 @@
 #include "model/io/export_gguf.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "core/base/log.h"
 #include "core/io/file.h"
@@ -8,6 +9,7 @@
 #include "core/text/tokenizer/gguf_tokenizer_write.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/adapter.h"
+#include "model/io/gguf/latent.h"
 #include "model/io/gguf_model.h"
 #include "model/io/model_files.h"
 #include "model/io/model_folder.h"
@@ -41,7 +43,8 @@ void warn_about_windows(const Json& config, const fs::path& from) {
     return value && value->is_int() ? value->as_int() : 0;
   };
   const bool qwen = config.find("use_sliding_window") && *config.find("use_sliding_window") == Json(true);
-  const bool slides = qwen || config.at("model_type") == Json("mistral");
+  const Json& family = config.at("model_type", "config.json");
+  const bool slides = qwen || family == Json("mistral") || family == Json("mixtral") || family == Json("phi3");
   if (slides && number("sliding_window") > 0 && number("sliding_window") < number("max_position_embeddings"))
     log::warning(from.string(), ": llama.cpp reads all earlier tokens, this model the last ", number("sliding_window"),
                  "; longer texts get other results there");
@@ -59,35 +62,114 @@ std::vector<float> numbers_of(const FileSlice& slice, int64_t interleaved_heads)
   return out;
 }
 
-const GgufType& type_of(const FileSlice& slice, std::string_view name, const GgufType& wanted) {
-  const std::vector<int64_t>& shape = slice.param->shape;
-  if (shape.size() == 1 || name == "position_embd.weight") return gguf_type_named("F32");
-  return shape.back() % wanted.block_size == 0 ? wanted : gguf_type_named("F16");
+// As in llama.cpp's converter: routers, vectors and everything that is no weight are F32.
+const GgufType& type_of(std::string_view name, size_t rank, int64_t columns, const GgufType& wanted) {
+  const bool router = name.find(".ffn_gate_inp") != std::string_view::npos;
+  if (rank == 1 || router || name == "position_embd.weight" || !name.ends_with(".weight"))
+    return gguf_type_named("F32");
+  return columns % wanted.block_size == 0 ? wanted : gguf_type_named("F16");
+}
+
+// One tensor of the file, which has a slice for each expert, or one slice.
+struct PlannedTensor {
+  std::string name;
+  std::vector<FileSlice> slices;
+  int64_t interleaved_heads = 0;
+  bool has_experts = false, one_row = false, adds_one = false;
+};
+
+std::string bytes_of(const PlannedTensor& tensor, const GgufType& type) {
+  std::string out;
+  for (const FileSlice& slice : tensor.slices) {
+    std::vector<float> numbers = numbers_of(slice, tensor.interleaved_heads);
+    if (tensor.adds_one)
+      for (float& number : numbers) number += 1;
+    out += encode_gguf(type, numbers);
+  }
+  return out;
+}
+
+void add_tensor(PlannedTensor tensor, const GgufType& wanted, GgufWriter& out) {
+  const FileSlice& slice = tensor.slices.front();
+  std::vector<int64_t> dims = {slice.rows};
+  if (slice.param->shape.size() == 2) dims.push_back(slice.param->shape[1]);
+  if (tensor.has_experts) dims.insert(dims.begin(), std::ssize(tensor.slices));
+  if (tensor.one_row) dims.erase(dims.begin());
+  const GgufType& type = type_of(tensor.name, dims.size(), dims.back(), wanted);
+  const std::string name = tensor.name;
+  out.add_tensor(name, type, std::move(dims), [tensor = std::move(tensor), &type] { return bytes_of(tensor, type); });
+}
+
+void add_latent(const FileSlice& slice, const Json& config, const GgufType& wanted, GgufWriter& out) {
+  const auto count = [&](const char* key) { return config.at(key, "config.json").as_int(key); };
+  add_latent_tensors(
+      slice.name,
+      {.heads = count("num_attention_heads"),
+       .nope = count("qk_nope_head_dim"),
+       .value = count("v_head_dim"),
+       .rank = count("kv_lora_rank")},
+      [slice] { return numbers_of(slice, 0); },
+      [&wanted](int64_t columns) -> const GgufType& { return type_of(".weight", 3, columns, wanted); }, out);
+}
+
+// The tensors in the order of their first slices.
+std::vector<PlannedTensor> plan_tensors(std::span<const FileSlice> slices, const GgufArchitecture& architecture,
+                                        const ModelShape& shape, const std::string& architecture_name) {
+  std::vector<PlannedTensor> out;
+  std::unordered_map<std::string, size_t> with_experts;
+  for (const FileSlice& slice : slices) {
+    const std::optional<GgufTranslation> found = gguf_name(architecture, slice.name);
+    HONE_CHECK(found, "export: the parameter ", slice.name, " has no place in a GGUF file of the architecture ",
+               architecture_name);
+    if (const auto known = with_experts.find(found->name); known != with_experts.end()) {
+      HONE_CHECK(found->expert == std::ssize(out[known->second].slices), "export: ", slice.name, " is not in order");
+      out[known->second].slices.push_back(slice);
+      continue;
+    }
+    PlannedTensor tensor{.name = found->name, .slices = {slice}, .has_experts = found->expert >= 0};
+    if (tensor.has_experts) with_experts[found->name] = out.size();
+    tensor.one_row = found->entry->one_row;
+    tensor.adds_one = architecture.adds_one_to_norms && is_norm(slice.name);
+    if (architecture.interleaved_rope && tensor.name.find(".attn_q.") != std::string::npos)
+      tensor.interleaved_heads = shape.num_attention_heads;
+    if (architecture.interleaved_rope && tensor.name.find(".attn_k.") != std::string::npos)
+      tensor.interleaved_heads = shape.num_kv_heads;
+    out.push_back(std::move(tensor));
+  }
+  return out;
 }
 
 void add_tensors(Model& model, const GgufArchitecture& architecture, const GgufType& type, GgufWriter& out) {
-  const ModelShape& shape = model.shape();
-  for (const FileSlice& slice : file_slices(model.params())) {
-    const std::string name = gguf_name(architecture, slice.name);
-    HONE_CHECK(!name.empty(), "export: the parameter ", slice.name, " has no place in a GGUF file of the architecture ",
-               out.architecture());
-    int64_t heads = 0;
-    if (architecture.interleaved_rope && name.find(".attn_q.") != std::string::npos) heads = shape.num_attention_heads;
-    if (architecture.interleaved_rope && name.find(".attn_k.") != std::string::npos) heads = shape.num_kv_heads;
-    const GgufType& stored = type_of(slice, name, type);
-    std::vector<int64_t> dims = {slice.rows};
-    if (slice.param->shape.size() == 2) dims.push_back(slice.param->shape[1]);
-    out.add_tensor(name, stored, std::move(dims),
-                   [slice, heads, &stored] { return encode_gguf(stored, numbers_of(slice, heads)); });
+  std::vector<FileSlice> slices = file_slices(model.params());
+  if (architecture.latent_attention) {
+    const Json config = model.config();
+    for (const FileSlice& slice : slices)
+      if (is_latent(slice.name)) add_latent(slice, config, type, out);
+    std::erase_if(slices, [](const FileSlice& slice) { return is_latent(slice.name); });
   }
+  std::vector<PlannedTensor> tensors = plan_tensors(slices, architecture, model.shape(), out.architecture());
+  constexpr const char *embedding = "token_embd.weight", *head = "output.weight";
+  const auto named = [&](const char* name) { return std::ranges::find(tensors, name, &PlannedTensor::name); };
+  if (architecture.always_has_head && named(head) == tensors.end()) {
+    PlannedTensor copy = *named(embedding);
+    copy.name = head;
+    tensors.push_back(std::move(copy));
+  }
+  for (PlannedTensor& tensor : tensors) add_tensor(std::move(tensor), type, out);
+}
+
+// llama.cpp's numbers.
+int64_t file_type_of(std::string_view type) {
+  if (type == "F32") return 0;
+  if (type == "F16") return 1;
+  return type == "Q8_0" ? 7 : 32;
 }
 
 void write_general(const fs::path& from, const GgufType& type, GgufWriter& out) {
-  const std::string_view name = type.name;
   const fs::path path = fs::absolute(from).lexically_normal();
   out.set_text("general.type", "model");
   out.set_text("general.name", (path.has_filename() ? path : path.parent_path()).stem().string());
-  out.set_u32("general.file_type", name == "F16" ? 1 : name == "Q8_0" ? 7 : 32);  // llama.cpp's numbers
+  out.set_u32("general.file_type", file_type_of(type.name));
   out.set_u32("general.quantization_version", 2);
   const Json generation = read_generation_config(from);
   const auto set = [&](const char* key, const char* field, bool whole) {

@@ -6,7 +6,7 @@
 
 namespace hone {
 
-// from: a model folder, a .gguf file, or an adapter, which is merged. type: F16, BF16 or Q8_0, for matrices. As in
+// from: a model folder, a .gguf file, or an adapter, which is merged. type: F32, F16, BF16 or Q8_0, for matrices. As in
 // llama.cpp's converter, vectors and position embeddings are F32, and Q8_0 becomes F16 where a row is no multiple of
 // 32 numbers. `to` must not exist; it appears complete or not at all.
 void export_gguf(const std::filesystem::path& from, const std::filesystem::path& to, const GgufType& type);

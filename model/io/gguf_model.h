@@ -1,8 +1,8 @@
 #pragma once
 // A GGUF file as a Hugging Face model: config.json from its keys, tensors under Hugging Face's names, rows of q and k
-// in Hugging Face's order.
+// in Hugging Face's order, experts one by one.
 #include "core/io/gguf/gguf.h"
-#include "model/io/gguf_architecture.h"
+#include "model/io/gguf/architecture.h"
 #include "model/io/tensor_file.h"
 
 namespace hone {
@@ -26,10 +26,16 @@ class GgufModel : public TensorFile {
   struct NamedSource {
     std::string name;  // Hugging Face's
     const GgufTensor* tensor;
+    std::vector<int64_t> shape;  // Hugging Face's
     bool transposed = false;
-    int64_t interleaved_heads = 0;  // above 0: rows of q or k, and their number of heads
+    bool adds_one = false;                      // the file has the numbers plus 1
+    int64_t interleaved_heads = 0;              // above 0: rows of q or k, and their number of heads
+    int64_t first_row = 0;                      // in the file's tensor: that of an expert
+    const GgufTensor* latent_values = nullptr;  // attn_v_b, if `tensor` is attn_k_b
   };
   void add(const GgufTensor& tensor);
+  void add_experts(const GgufTensor& tensor, const NamedSource& source);
+  void check_type(const GgufTensor& tensor) const;
   const NamedSource& source_of(std::string_view name) const;
 
   GgufReader file_;

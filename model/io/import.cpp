@@ -3,6 +3,7 @@
 #include "core/io/file.h"
 #include "core/text/tokenizer/gguf_tokenizer.h"
 #include "core/text/tokenizer/tokenizer.h"
+#include "model/io/file_layout.h"
 #include "model/io/gguf_model.h"
 #include "model/io/model_files.h"
 #include "model/io/param_slices.h"
@@ -52,6 +53,7 @@ void import_gguf(const fs::path& from, const fs::path& to, DType dtype) {
     tensors.push_back({slice.name, outline.dtype, outline.shape,
                        [&file, name = slice.name](std::vector<char>& storage) { return file.read(name, storage); }});
   }
+  if (const FileLayout layout = file_layout(config); layout.write) tensors = layout.write(std::move(tensors));
   for (const char* key : {"torch_dtype", "dtype"}) config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");
   write_folder_atomic(to, [&](const fs::path& folder) {
     write_file_atomic(folder / "config.json", config.dump(2) + "\n");

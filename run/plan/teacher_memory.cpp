@@ -55,7 +55,9 @@ void run_term(Context& context, Model& teacher, Model& student, std::span<const 
                     .w = student.lm_head().value,
                     .teacher_hidden = infer(context, teacher, packed, rows, nullptr),
                     .teacher_w = teacher.lm_head().value,
-                    .kind = {}});
+                    .kind = {},
+                    .softcap = student.shape().logit_softcap,
+                    .teacher_softcap = teacher.shape().logit_softcap});
 }
 
 }  // namespace

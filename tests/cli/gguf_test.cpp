@@ -93,7 +93,8 @@ TEST_F(GgufCommandTest, TrainingStartsFromAFileAndKeepsGenerationSettings) {
 
 TEST_F(GgufCommandTest, WrongUseIsRefused) {
   const std::string file = exported("bf16"), model = path("model");
-  expect_error({"export", model, "--gguf", "q4_0", "--out", path("x.gguf")}, 2, {"--gguf is 'q4_0'; it must be f16"});
+  expect_error({"export", model, "--gguf", "q4_0", "--out", path("x.gguf")}, 2,
+               {"--gguf is 'q4_0'; it must be f32, f16, bf16 or q8_0"});
   expect_error({"export", model, "--gguf", "f16", "--dtype", "bf16", "--out", path("x.gguf")}, 2, {"--dtype"});
   expect_error({"export", model, "--out", path("x.gguf")}, 2, {"say its type with --gguf"});
   expect_error({"export", "--gguf", "f16", "--out", path("x.gguf")}, 2, {"give the model once"});

@@ -75,8 +75,8 @@ void expect_same(const Shape& s, DType dtype, const Inputs& in, const Divergence
   distill(cpu(), call);
 
   const Outputs before(s);
-  OnGpu divergence(before.divergence), dhidden(rounded(before.dhidden, dtype), dtype), dw(before.dw),
-      weight(in.weight), hidden(in.hidden, dtype), w(in.w, dtype);
+  OnGpu divergence(before.divergence), dhidden(rounded(before.dhidden, dtype), dtype), dw(before.dw), weight(in.weight),
+      hidden(in.hidden, dtype), w(in.w, dtype);
   Distill on_gpu{
       .divergence = divergence, .dhidden = dhidden, .dw = dw, .weight = weight, .hidden = hidden, .w = w, .kind = kind};
   set(on_gpu, true);
@@ -133,6 +133,32 @@ TEST(DistillOnGpu, TheMostLikelyTokensToo) {
     }
 }
 
+TEST(DistillOnGpu, SoftcapsAgreeWithTheSpecification) {
+  HONE_GPU_OR_SKIP();
+  for (const Shape& s : shapes)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype)));
+      const Inputs in(s, dtype);
+      const OnGpu hidden(in.teacher_hidden, dtype), w(in.teacher_w, dtype);
+      for (const Divergence& kind : kinds)
+        expect_same(s, dtype, in, kind, [&](Distill& call, bool on_gpu) {
+          call.teacher_hidden = on_gpu ? hidden.tensor() : in.teacher_hidden.tensor();
+          call.teacher_w = on_gpu ? w.tensor() : in.teacher_w.tensor();
+          call.softcap = 4;
+          call.teacher_softcap = 3;
+        });
+      const TopTokensOfRows top(s, std::min<int64_t>(s.V, 20));
+      const OnGpu ids(top.ids), logp(top.logp);
+      for (const TopRest rest : rests)
+        expect_same(s, dtype, in, {.beta = 0, .inv_temperature = 1.25}, [&](Distill& call, bool on_gpu) {
+          call.top_ids = on_gpu ? ids.tensor() : top.ids.tensor();
+          call.top_logp = on_gpu ? logp.tensor() : top.logp.tensor();
+          call.rest = rest;
+          call.softcap = 4;
+        });
+    }
+}
+
 TEST(DistillOnGpu, RowsDoNotDependOnTheBatch) {
   HONE_GPU_OR_SKIP();
   const Shape s{150, 9001, 64, 32};
@@ -143,12 +169,12 @@ TEST(DistillOnGpu, RowsDoNotDependOnTheBatch) {
     const auto run = [&](int64_t first, int64_t count) {
       OnGpu out(poisoned({count}));
       distill(*gpu(), {.divergence = out,
-                      .weight = weight.tensor().rows(first, count),
-                      .hidden = hidden.tensor().rows(first, count),
-                      .w = w,
-                      .top_ids = ids.tensor().rows(first, count),
-                      .top_logp = logp.tensor().rows(first, count),
-                      .kind = {}});
+                       .weight = weight.tensor().rows(first, count),
+                       .hidden = hidden.tensor().rows(first, count),
+                       .w = w,
+                       .top_ids = ids.tensor().rows(first, count),
+                       .top_logp = logp.tensor().rows(first, count),
+                       .kind = {}});
       return out.read();
     };
     const Floats whole = run(0, s.R);

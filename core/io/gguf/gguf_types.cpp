@@ -124,6 +124,13 @@ void from_q6_k(const uint8_t* block, float* out) {
   }
 }
 
+// A scale (1 byte, half of 2^(e - 127)), then 4-bit elements (16 bytes) whose values are twice those of e2m1.
+void from_mxfp4(const uint8_t* block, float* out) {
+  constexpr int8_t values[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  const float d = std::ldexp(1.0f, static_cast<int>(block[0]) - 128);
+  for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(values[nibble(block + 1, i)]);
+}
+
 constexpr GgufType types[] = {
     {0, "F32", 1, 4, from_f32},        {1, "F16", 1, 2, from_f16},        {30, "BF16", 1, 2, from_bf16},
     {8, "Q8_0", 32, 34, from_q8_0},    {2, "Q4_0", 32, 18, from_q4_0},    {3, "Q4_1", 32, 20, from_q4_1},
@@ -135,7 +142,7 @@ constexpr GgufType types[] = {
     {22, "IQ2_S", 256, 82, nullptr},   {23, "IQ4_XS", 256, 136, nullptr}, {24, "I8", 1, 1, nullptr},
     {25, "I16", 1, 2, nullptr},        {26, "I32", 1, 4, nullptr},        {27, "I64", 1, 8, nullptr},
     {28, "F64", 1, 8, nullptr},        {29, "IQ1_M", 256, 56, nullptr},   {34, "TQ1_0", 256, 54, nullptr},
-    {35, "TQ2_0", 256, 66, nullptr},   {39, "MXFP4", 32, 17, nullptr},    {40, "NVFP4", 64, 36, nullptr},
+    {35, "TQ2_0", 256, 66, nullptr},   {39, "MXFP4", 32, 17, from_mxfp4}, {40, "NVFP4", 64, 36, nullptr},
     {41, "Q1_0", 128, 18, nullptr},
 };
 

@@ -130,6 +130,55 @@ struct TopInputs {
   }
 };
 
+// Cases of torch (tests/golden/make_distill_softcap.py): loss and gradients of the op with soft-caps of the logits.
+TEST(Distill, SoftcapsAreTorchs) {
+  const std::string path = (source_folder() / "tests/golden/distill_softcap.json").string();
+  const Json cases = parse_json(read_file(path), path);
+  ASSERT_EQ(cases.as_array().size(), 5u);
+  for (const Json& one : cases.as_array()) {
+    const auto number = [&](const char* name) { return one.at(name).as_double(name); };
+    const auto matrix = [&](const char* name) {
+      const JsonArray& rows = one.at(name).as_array();
+      Floats out({std::ssize(rows), std::ssize(rows.front().as_array())});
+      int64_t i = 0;
+      for (const Json& row : rows)
+        for (const Json& value : row.as_array()) out[i++] = static_cast<float>(value.as_double());
+      return out;
+    };
+    const Floats hidden = matrix("hidden"), w = matrix("w"), weight = matrix("weight");
+    const int64_t R = hidden.tensor().dim(0);
+    Floats divergence({R}), dhidden({R, hidden.tensor().dim(1)}), dw({w.tensor().dim(0), w.tensor().dim(1)});
+    Distill call{.divergence = divergence,
+                 .dhidden = dhidden,
+                 .dw = dw,
+                 .weight = weight.tensor().view({R}),
+                 .hidden = hidden,
+                 .w = w,
+                 .kind = {number("beta"), 1 / number("temperature")},
+                 .softcap = static_cast<float>(number("softcap")),
+                 .teacher_softcap = static_cast<float>(number("teacher_softcap"))};
+    Floats teacher_hidden({1}), teacher_w({1}), top_logp({1});
+    Ids top_ids({1});
+    if (one.find("top_ids")) {
+      top_logp = matrix("top_logp");
+      const Floats ids = matrix("top_ids");
+      top_ids = Ids({R, ids.tensor().dim(1)});
+      for (int64_t i = 0; i < ids.tensor().size(); ++i) top_ids[i] = static_cast<int32_t>(ids[i]);
+      call.top_ids = top_ids;
+      call.top_logp = top_logp;
+    } else {
+      teacher_hidden = matrix("teacher_hidden");
+      teacher_w = matrix("teacher_w");
+      call.teacher_hidden = teacher_hidden;
+      call.teacher_w = teacher_w;
+    }
+    distill(cpu(), call);
+    EXPECT_TRUE(close(divergence, matrix("divergence"), {2e-6, 1e-5}));
+    EXPECT_TRUE(close(dhidden, matrix("dhidden"), {5e-6, 2e-5}));
+    EXPECT_TRUE(close(dw, matrix("dw"), {5e-6, 2e-5}));
+  }
+}
+
 // Cases of torch (tests/golden/make_distill_top.py).
 TEST(DistillTopRow, IsTorchsLossAndGradient) {
   const std::string path = (source_folder() / "tests/golden/distill_top.json").string();
@@ -216,6 +265,9 @@ TEST(DistillTopRow, WithoutTokensNothingIsLearned) {
       expect_bodies_agree(distill, {1e-4, 1e-4}, call);
       call.dw = dw;
       expect_bodies_agree(distill, {1e-4, 1e-4}, call);
+      call.softcap = 3;
+      call.teacher_softcap = 2;
+      expect_bodies_agree(distill, {1e-4, 1e-4}, call);
     }
   for (const Shape& s : shapes)
     for (const TopRest rest : rests) {
@@ -227,49 +279,60 @@ TEST(DistillTopRow, WithoutTokensNothingIsLearned) {
       call.dhidden = dhidden;
       call.dw = dw;
       expect_bodies_agree(distill, {1e-4, 1e-4}, call);
+      call.softcap = 3;
+      expect_bodies_agree(distill, {1e-4, 1e-4}, call);
     }
 });
 
+// Soft-caps of student and teacher: none, of either, of both.
+constexpr std::pair<float, float> softcaps[] = {{0, 0}, {1.5f, 0}, {0, 1.5f}, {2, 1}};
+
 TEST(Distill, GradientsAreFiniteDifferences) {
   const Shape s{4, 11, 5, 3};
-  for (const Divergence& kind : kinds) {
-    Inputs in(s);
-    Floats divergence({s.R}), dhidden({s.R, s.D}), dw({s.V, s.D});
-    Distill call = in.call(divergence, kind);
-    call.dhidden = dhidden;
-    call.dw = dw;
-    distill(cpu(), call);
-    const auto loss = [&] {
-      distill(cpu(), in.call(divergence, kind));
-      double sum = 0;
-      for (int64_t r = 0; r < s.R; ++r) sum += static_cast<double>(in.weight[r]) * static_cast<double>(divergence[r]);
-      return sum;
-    };
-    expect_gradient(loss, in.hidden, dhidden);
-    expect_gradient(loss, in.w, dw);
-  }
+  for (const Divergence& kind : kinds)
+    for (const auto& [softcap, teacher_softcap] : softcaps) {
+      Inputs in(s);
+      Floats divergence({s.R}), dhidden({s.R, s.D}), dw({s.V, s.D});
+      Distill call = in.call(divergence, kind);
+      call.softcap = softcap;
+      call.teacher_softcap = teacher_softcap;
+      const Distill forward = call;
+      call.dhidden = dhidden;
+      call.dw = dw;
+      distill(cpu(), call);
+      const auto loss = [&] {
+        distill(cpu(), forward);
+        double sum = 0;
+        for (int64_t r = 0; r < s.R; ++r) sum += static_cast<double>(in.weight[r]) * static_cast<double>(divergence[r]);
+        return sum;
+      };
+      expect_gradient(loss, in.hidden, dhidden);
+      expect_gradient(loss, in.w, dw);
+    }
 }
 
 TEST(Distill, GradientsOfTheMostLikelyTokensAreFiniteDifferences) {
   const Shape s{5, 11, 5, 3};
-  for (const TopRest rest : rests) {
-    Inputs in(s);
-    const TopInputs top(s, 4);
-    Floats divergence({s.R}), dhidden({s.R, s.D}), dw({s.V, s.D});
-    const Divergence kind{.inv_temperature = 0.8};
-    Distill call = top.call(in, divergence, kind, rest);
-    call.dhidden = dhidden;
-    call.dw = dw;
-    distill(cpu(), call);
-    const auto loss = [&] {
-      distill(cpu(), top.call(in, divergence, kind, rest));
-      double sum = 0;
-      for (int64_t r = 0; r < s.R; ++r) sum += static_cast<double>(in.weight[r]) * static_cast<double>(divergence[r]);
-      return sum;
-    };
-    expect_gradient(loss, in.hidden, dhidden);
-    expect_gradient(loss, in.w, dw);
-  }
+  for (const TopRest rest : rests)
+    for (const float softcap : {0.0f, 1.5f}) {
+      Inputs in(s);
+      const TopInputs top(s, 4);
+      Floats divergence({s.R}), dhidden({s.R, s.D}), dw({s.V, s.D});
+      Distill call = top.call(in, divergence, {.inv_temperature = 0.8}, rest);
+      call.softcap = softcap;
+      const Distill forward = call;
+      call.dhidden = dhidden;
+      call.dw = dw;
+      distill(cpu(), call);
+      const auto loss = [&] {
+        distill(cpu(), forward);
+        double sum = 0;
+        for (int64_t r = 0; r < s.R; ++r) sum += static_cast<double>(in.weight[r]) * static_cast<double>(divergence[r]);
+        return sum;
+      };
+      expect_gradient(loss, in.hidden, dhidden);
+      expect_gradient(loss, in.w, dw);
+    }
 }
 
 TEST(Distill, RefusesATokenOutsideOfTheVocabulary) {

@@ -35,11 +35,12 @@ std::vector<Sample> full_samples(Rig& rig) {
   return samples;
 }
 
-// A teacher of the same vocabulary that is another model.
+// A teacher of the same vocabulary that is another model. It caps its logits if the student does.
 std::unique_ptr<Objective> make_taught(const std::string& name, Rig& rig) {
   std::unique_ptr<Objective> out = make_objective(name);
   if (auto* taught = dynamic_cast<TeacherObjective*>(out.get())) {
-    const Json config = test::with(test::tiny_config("llama"), {{"hidden_size", 16}, {"num_hidden_layers", 1}});
+    const char* const family = rig.model->shape().logit_softcap > 0 ? "gemma2" : "llama";
+    const Json config = test::with(test::tiny_config(family), {{"hidden_size", 16}, {"num_hidden_layers", 1}});
     taught->set_teacher(test::make_tiny(rig.context, config, false));
   }
   return out;
@@ -61,10 +62,6 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
     rig.trainer.set_value_head(head);
   }
   const auto loss = [&] { return rig.trainer.step(pointers(samples), *objective, 0).loss; };
-  if (rig.model->shape().logit_softcap > 0 && dynamic_cast<const TeacherObjective*>(objective.get())) {
-    EXPECT_THROW(loss(), Error);  // the op of whole distributions has no soft-cap
-    return;
-  }
   loss();
   std::vector<float*> values;
   std::vector<float> direction, start;

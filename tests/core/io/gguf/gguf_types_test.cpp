@@ -37,6 +37,7 @@ std::vector<size_t> scale_offsets(std::string_view type) {
   if (type == "Q2_K") return {80, 82};
   if (type == "Q3_K") return {108};
   if (type == "Q6_K") return {208};
+  if (type == "MXFP4") return {};
   return {0};
 }
 
@@ -54,6 +55,7 @@ std::string random_blocks(const GgufType& type) {
       if ((top & 0x7f) == 0x7f) top ^= 0x40;
       continue;
     }
+    if (name == "MXFP4") block[0] = static_cast<char>(block[0] & 0x7f);
     for (const size_t offset : scale_offsets(name))
       if ((block[offset + 1] & 0x7c) == 0x7c) block[offset + 1] = static_cast<char>((block[offset + 1] & 0x83) | 0x3c);
   }
@@ -82,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(All, GgufTypes,
                                          Reference{"Q5_0", 0x393b64dd1c50a339u}, Reference{"Q5_1", 0xd6e7aa237a340ca1u},
                                          Reference{"Q2_K", 0x6938b3c194ab2c95u}, Reference{"Q3_K", 0x807d24dd0913d9bdu},
                                          Reference{"Q4_K", 0xfe684e332a3e4480u}, Reference{"Q5_K", 0xcfd6f81e704f546fu},
-                                         Reference{"Q6_K", 0x321a9d7a3267d704u}),
+                                         Reference{"Q6_K", 0x321a9d7a3267d704u},
+                                         Reference{"MXFP4", 0x5aea2b60ae707f5fu}),
                          [](const auto& given) { return std::string(given.param.type); });
 
 TEST(GgufTypesTest, QuantizesToQ8AsThePythonPackageToTheBit) {
@@ -114,7 +117,7 @@ TEST(GgufTypesTest, UnsupportedTypesAndWrongSizesAreRefused) {
   std::vector<float> out(256);
   EXPECT_EQ(test::error_of([&] { dequantize(gguf_type_named("IQ2_XS"), std::string(74, '\0'), out); }),
             "tensor type IQ2_XS is not supported; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, "
-            "Q4_K, Q5_K, Q6_K");
+            "Q4_K, Q5_K, Q6_K, MXFP4");
   EXPECT_NE(test::error_of([&] { dequantize(gguf_type_named("Q4_K"), std::string(143, '\0'), out); }).find("143 bytes"),
             std::string::npos);
   EXPECT_EQ(find_gguf_type(4), nullptr);

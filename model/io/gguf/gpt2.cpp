@@ -1,6 +1,6 @@
 // GGUF's architecture gpt2.
 #include "core/io/gguf/gguf_writer.h"
-#include "model/io/gguf_architecture.h"
+#include "model/io/gguf/architecture.h"
 
 namespace hone {
 namespace {
@@ -44,8 +44,9 @@ void write_keys(const Json& config, GgufWriter& out) {
              config.at("layer_norm_epsilon", "config.json").as_double("layer_norm_epsilon"));
 }
 
-[[maybe_unused]] const bool added =
-    gguf_architectures().add("gpt2", {{"gpt2"}, names, false, true, read_config, write_keys});
+[[maybe_unused]] const bool added = gguf_architectures().add(
+    "gpt2",
+    {.model_types = {"gpt2"}, .names = names, .transposed = true, .config = read_config, .write_keys = write_keys});
 
 }  // namespace
 }  // namespace hone

@@ -1,6 +1,7 @@
 #pragma once
 // What hone knows of a GGUF architecture ("llama", "qwen2", ...): names of tensors, config.json from the metadata, and
-// back. A family adds its own with one line, in a file model/io/gguf_ARCHITECTURE.cpp.
+// back. A family adds its own with one line, in a file model/io/gguf/ARCHITECTURE.cpp.
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,15 +37,28 @@ class GgufKeys {
   std::string architecture_;
 };
 
+// How the two sides name a tensor: without .weight or .bias, which are the same. "*" is the layer's number. "#" in
+// hugging_face is that of an expert: the tensor of the GGUF file has those of all experts, [experts, ...].
 struct GgufTensorName {
-  std::string_view gguf, hugging_face;  // without .weight or .bias; "*" is the layer's number
+  std::string_view gguf, hugging_face;
+  bool complete = false;  // the names have their endings, which differ
+  bool one_row = false;   // [columns] in GGUF, [1, columns] as Hugging Face has it
+};
+// What a name becomes on the other side.
+struct GgufTranslation {
+  std::string name;  // of Hugging Face: "#" stands for the expert's number
+  const GgufTensorName* entry = nullptr;
+  int64_t expert = -1;  // of Hugging Face's tensor
 };
 
 struct GgufArchitecture {
   std::vector<std::string> model_types;  // families that are written as this architecture
   std::vector<GgufTensorName> names;
-  bool interleaved_rope = false;  // rows of q and k lie in pairs (2i, 2i + 1) where Hugging Face has halves
-  bool transposed = false;        // matrices of layers are stored as Hugging Face's Conv1D, transposed
+  bool interleaved_rope = false;   // rows of q and k lie in pairs (2i, 2i + 1) where Hugging Face has halves
+  bool transposed = false;         // matrices of layers are stored as Hugging Face's Conv1D, transposed
+  bool adds_one_to_norms = false;  // norms have their weights plus 1 (Gemma)
+  bool always_has_head = false;    // llama.cpp wants output.weight even if it is the embedding
+  bool latent_attention = false;   // kv_b_proj is attn_k_b and attn_v_b (model/io/gguf/latent.h)
   // config.json without ids of tokens. tied: the file has no lm_head of its own.
   Json (*config)(const GgufKeys& keys, bool tied);
   // Writes the keys of config.json's settings.
@@ -53,8 +67,13 @@ struct GgufArchitecture {
 
 Registry<GgufArchitecture>& gguf_architectures();
 
-// Converts a tensor's name; empty if the architecture has no such tensor.
-std::string hugging_face_name(const GgufArchitecture& architecture, std::string_view gguf);
-std::string gguf_name(const GgufArchitecture& architecture, std::string_view hugging_face);
+// Converts a tensor's name; nullopt if the architecture has no such tensor.
+std::optional<GgufTranslation> hugging_face_name(const GgufArchitecture& architecture, std::string_view gguf);
+std::optional<GgufTranslation> gguf_name(const GgufArchitecture& architecture, std::string_view hugging_face);
+
+// Whether Hugging Face's name is that of a norm's weight.
+inline bool is_norm(std::string_view hugging_face) { return hugging_face.ends_with("norm.weight"); }
+
+constexpr int64_t max_gguf_experts = 4096;
 
 }  // namespace hone
