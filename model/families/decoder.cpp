@@ -122,11 +122,9 @@ void read_kinds(ConfigReader& config, DecoderConfig& out) {
   out.has_latent = read_choices<bool>(config, "attention", num_layers, {{"grouped", false}, {"latent", true}});
 }
 
-// What latent attention lacks, and its heads.
+// What latent attention lacks, and its heads. Without such a layer its keys are ignored.
 void read_latent_layers(ConfigReader& config, DecoderConfig& out) {
   const int64_t layer = out.first_latent();
-  config.require(layer >= 0 || !config.find("kv_lora_rank"),
-                 "kv_lora_rank is given, but no layer has latent attention; set attention to \"latent\", or remove it");
   if (layer < 0) return;
   const LlamaLikeConfig& base = out.base;
   const auto lacks = [&](bool wanted, const char* what, const char* remedy) {
@@ -149,15 +147,13 @@ void read_latent_layers(ConfigReader& config, DecoderConfig& out) {
   out.latent.interleaved = base.rope_interleaved;
 }
 
-// The experts of the layers that have them.
+// The experts of the layers that have them. Without such a layer their keys are ignored.
 void read_sparse_mlps(ConfigReader& config, DecoderConfig& out) {
   constexpr int64_t most = int64_t{1} << 24;
   const int64_t layer = out.first_sparse();
-  config.require(!config.find("n_routed_experts"), "n_routed_experts is called num_experts in this family");
-  config.require(layer >= 0 || !config.find("num_experts"),
-                 "num_experts is given, but no layer has experts; set mlp to \"experts\", or remove it");
   if (layer < 0) return;
-  config.require(config.find("num_experts"), "layer ", layer, " has experts, but there is no num_experts; set it");
+  config.require(config.find("num_experts"), "layer ", layer,
+                 " has experts, but there is no num_experts; set it (DeepSeek's name, n_routed_experts, is not read)");
   config.require(!out.base.mlp_bias, "mlp_bias is true, but layer ", layer,
                  " has experts, which have no biases; set it to false");
   const std::vector<bool> sparse = std::move(out.experts.sparse);

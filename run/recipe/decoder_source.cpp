@@ -54,6 +54,8 @@ void DecoderSource::fields(Fields& f) {
                                   {"qk_rope_head_dim", qk_rope_head_dim},
                                   {"v_head_dim", v_head_dim}})
     f.require(key, size == 0 || kv_lora_rank > 0, concat(key, " has no effect without kv_lora_rank"));
+  f.require("kv_lora_rank", kv_lora_rank == 0 || std::ranges::find(attention, "latent") != attention.end(),
+            "kv_lora_rank has no effect unless attention has latent");
   const bool has_experts = std::ranges::find(mlp, "experts") != mlp.end();
   const DecoderSource defaults;
   for (const auto& [key, given] : {std::pair{"scoring_func", scoring_func != defaults.scoring_func},

@@ -12,27 +12,26 @@ namespace hone::test {
 // Hopper bodies run.
 inline Json gpu_config(const std::string& family, int64_t dim = 16) {
   const int64_t width = 3 * dim;
-  return without_unused_parts(
-      with(tiny_config(family), {{"vocab_size", 211},
-                                 {"initializer_range", 0.5 / std::sqrt(static_cast<double>(width))},
-                                 {"hidden_size", width},
-                                 {"intermediate_size", 5 * dim / 2 * 2},
-                                 {"num_attention_heads", 3},
-                                 {"num_key_value_heads", 1},
-                                 {"head_dim", dim},
-                                 {"max_position_embeddings", 512},
-                                 {"sliding_window", 37},
-                                 {"kv_lora_rank", 2 * dim},
-                                 {"q_lora_rank", 2 * dim},
-                                 {"qk_rope_head_dim", dim / 2},
-                                 {"qk_nope_head_dim", dim},
-                                 {"v_head_dim", dim},
-                                 {"query_pre_attn_scalar", dim},
-                                 {"attn_logit_softcapping", 2.0},
-                                 {"final_logit_softcapping", 4.0},
-                                 {"n_embd", width},
-                                 {"n_head", 3},
-                                 {"n_positions", 512}}));
+  return with(tiny_config(family), {{"vocab_size", 211},
+                                    {"initializer_range", 0.5 / std::sqrt(static_cast<double>(width))},
+                                    {"hidden_size", width},
+                                    {"intermediate_size", 5 * dim / 2 * 2},
+                                    {"num_attention_heads", 3},
+                                    {"num_key_value_heads", 1},
+                                    {"head_dim", dim},
+                                    {"max_position_embeddings", 512},
+                                    {"sliding_window", 37},
+                                    {"kv_lora_rank", 2 * dim},
+                                    {"q_lora_rank", 2 * dim},
+                                    {"qk_rope_head_dim", dim / 2},
+                                    {"qk_nope_head_dim", dim},
+                                    {"v_head_dim", dim},
+                                    {"query_pre_attn_scalar", dim},
+                                    {"attn_logit_softcapping", 2.0},
+                                    {"final_logit_softcapping", 4.0},
+                                    {"n_embd", width},
+                                    {"n_head", 3},
+                                    {"n_positions", 512}});
 }
 
 // Weights of a CPU model, rounded to `dtype`. Norms and biases differ from their neutral values. Matrices preserve the

@@ -224,9 +224,10 @@ TEST(Recipes, ComposeLatentAttentionAndExperts) {
   EXPECT_GT(model->num_aux_sums(), 0);
   EXPECT_PRED2(says, refusal("v_head_dim = 8"), "v_head_dim has no effect without kv_lora_rank");
   EXPECT_PRED2(says, refusal("norm_topk_prob = true"), "norm_topk_prob has no effect unless mlp has experts");
-  // The sizes of parts that no layer has.
-  EXPECT_PRED2(says, error_of([&] { make_model(read("").model.make_config(0), "test"); }),
-               "num_experts is given, but no layer has experts");
+  EXPECT_PRED2(says, refusal("kv_lora_rank = 8"), "kv_lora_rank has no effect unless attention has latent");
+  const ModelSource dense = read("").model;
+  EXPECT_PRED2(says, error_of([&] { check_losses(dense, *make_model(dense.make_config(0), "test")); }),
+               "has no experts in this shape");
 }
 
 TEST(Recipes, OldNamesAreReadAndNewOnesWritten) {
