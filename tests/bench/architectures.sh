@@ -78,11 +78,13 @@ train() {
     model.config="configs/architectures/${variant%%-*}.json" stage.pretrain.steps="$steps" "$@")
   local left=$((deadline - SECONDS))
   rm -rf "$out/runs/$name"
-  if ! "$hone" plan --json --gpu H100 "$recipe" "${settings[@]}" >"$out/plans/$name.json" 2>"$out/logs/$name.log"; then
-    echo "$name: $(tail -1 "$out/logs/$name.log")" >&2
-    return 1
+  if [ ! -f "$out/plans/$variant.json" ]; then
+    if ! "$hone" plan --json --gpu H100 "$recipe" "${settings[@]}" >"$out/plans/.$name" 2>"$out/logs/$name.log"; then
+      echo "$name: $(tail -1 "$out/logs/$name.log")" >&2
+      return 1
+    fi
+    mv "$out/plans/.$name" "$out/plans/$variant.json"
   fi
-  mv "$out/plans/$name.json" "$out/plans/$variant.json"
   if ! timeout -k 10 $((left < run_limit ? left : run_limit)) "$hone" run "$recipe" "${settings[@]}" \
       >"$out/logs/$name.log" 2>&1; then
     echo "$name: $(tail -1 "$out/logs/$name.log")" >&2
