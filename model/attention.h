@@ -61,6 +61,9 @@ struct SelfAttention final : Sublayer {
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
   void add_to(ModuleList& list) override;
   Tensor inner_activation(Saved& saved) const override;
+  AttentionCost attention_cost() const override {
+    return {.num_heads = heads.num_heads, .products = 2 * heads.num_heads * heads.head_dim, .window = window};
+  }
   KvPlace kv_place() override;
 
   // The two halves of forward() for fused inference. First q and the new cache rows from norm(x) with norm `before`;

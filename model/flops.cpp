@@ -7,6 +7,21 @@
 
 namespace hone {
 
+// q . k, softmax and the weighted sum of v over all keys that the layer reads at most.
+static double full_attention_flops(const AttentionCost& layer, double context) {
+  const double keys = layer.window > 0 ? std::min(context, static_cast<double>(layer.window)) : context;
+  return 2 * keys * static_cast<double>(layer.products) + 3 * keys * static_cast<double>(layer.num_heads);
+}
+
+// Forward and backward over half of the context.
+static double causal_attention_flops(const AttentionCost& layer, double context) {
+  return 3 * static_cast<double>(layer.products) * context;
+}
+
+std::vector<AttentionCost> attention_costs(const Model& model) {
+  return dynamic_cast<const AttentionCostSource&>(model).attention_costs();
+}
+
 ModelFlops count_flops(Model& model, int64_t context_length) {
   ModelFlops plan{.params = model.num_params()};
   const Param* head = &model.lm_head();
@@ -28,20 +43,22 @@ ModelFlops count_flops(Model& model, int64_t context_length) {
     multiplied += size * param->active_share;
     if (!param->trainable) frozen += size * param->active_share;
   }
-  const ModelShape& shape = model.shape();
-  const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_attention_heads),
-             dim = static_cast<double>(shape.head_dim);
-  // One layer of full attention: q . k, softmax and the weighted sum of v over all keys.
-  const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
-  plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_layers) * attention;
+  const auto context = static_cast<double>(context_length);
+  const std::vector<AttentionCost> layers = attention_costs(model);
+  double full = 0, causal = 0;  // attention of the layers: as Chinchilla counts it, and as training speeds do
+  for (const AttentionCost& layer : layers) {
+    full += full_attention_flops(layer, context);
+    causal += causal_attention_flops(layer, context);
+  }
+  plan.forward_flops_per_token = 2 * multiplied + full;
   plan.train_flops_per_token = 3 * plan.forward_flops_per_token - 2 * frozen;
   plan.active_params = multiplied;
-  plan.causal_train_flops_per_token =
-      6 * multiplied - 2 * frozen + 6 * static_cast<double>(shape.num_layers) * heads * dim * context;
+  plan.causal_train_flops_per_token = 6 * multiplied - 2 * frozen + causal;
   if (mtp && mtp->num_aux_sums() > 0) {
-    const double layers = static_cast<double>(mtp->size());
-    plan.train_flops_per_token += 3 * (2 * predicting + layers * attention);
-    plan.causal_train_flops_per_token += 6 * predicting + 6 * layers * heads * dim * context;
+    // Its layers are like the last one.
+    const double modules = static_cast<double>(mtp->size());
+    plan.train_flops_per_token += 3 * (2 * predicting + modules * full_attention_flops(layers.back(), context));
+    plan.causal_train_flops_per_token += 6 * predicting + modules * causal_attention_flops(layers.back(), context);
   }
   return plan;
 }

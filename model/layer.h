@@ -20,6 +20,20 @@ struct FusedMlp {
   GemmWeights gate_up, down;
 };
 
+// What the attention of a layer multiplies.
+struct AttentionCost {
+  int64_t num_heads = 0;
+  int64_t products = 0;  // multiply-adds for a pair of query and key over all heads: q . k, and the weighted value
+  int64_t window = 0;    // 0 = all earlier tokens
+};
+
+// A model that says so of each layer.
+class AttentionCostSource {
+ public:
+  virtual ~AttentionCostSource() = default;
+  virtual std::vector<AttentionCost> attention_costs() const = 0;
+};
+
 // Attention, a gated MLP, a mixture of experts: the part of a branch between its norms.
 class Sublayer {
  public:
@@ -36,6 +50,7 @@ class Sublayer {
   // or an MLP's activation. Empty if there is no such matrix.
   virtual Tensor inner_activation(Saved&) const { return {}; }
 
+  virtual AttentionCost attention_cost() const { return {}; }
   // What the sublayer keeps in a KV cache. A model numbers the places of its layers when it is made.
   virtual KvPlace kv_place() { return {}; }
 

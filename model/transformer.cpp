@@ -10,7 +10,11 @@
 namespace hone {
 namespace {
 
-class Transformer final : public Model, public LayerActivationSource, public MtpSource, public SharesKv {
+class Transformer final : public Model,
+                          public LayerActivationSource,
+                          public AttentionCostSource,
+                          public MtpSource,
+                          public SharesKv {
  public:
   explicit Transformer(TransformerParts parts) : parts_(std::move(parts)) {
     std::vector<KvPlace> places;
@@ -26,6 +30,11 @@ class Transformer final : public Model, public LayerActivationSource, public Mtp
   }
   const ModelShape& shape() const override { return parts_.shape; }
   const std::vector<KvGroupShape>& kv_groups() const override { return kv_groups_; }
+  std::vector<AttentionCost> attention_costs() const override {
+    std::vector<AttentionCost> out;
+    for (const DecoderLayer& layer : parts_.layers) out.push_back(layer.mixer.sublayer->attention_cost());
+    return out;
+  }
   Json config() const override { return parts_.config; }
   ModuleList modules() override;
   ModuleList layer_modules(int64_t layer) override;

@@ -57,7 +57,7 @@ Roofline::Roofline(Model& model, const MachineLimits& limits, const EngineConfig
     active_share_ = linear->weight.active_share;
   }
   dense_ = count_flops(model, 1).active_params - head_ - experts_ * active_share_;
-  products_of_pair_ = static_cast<double>(2 * shape.num_layers * shape.num_attention_heads * shape.head_dim);
+  for (const AttentionCost& layer : attention_costs(model)) products_of_pair_ += static_cast<double>(layer.products);
 }
 
 double Roofline::experts_read(int64_t tokens) const {

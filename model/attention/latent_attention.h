@@ -35,6 +35,9 @@ struct LatentAttention final : Sublayer {
   void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
   void add_to(ModuleList& list) override;
+  AttentionCost attention_cost() const override {
+    return {.num_heads = heads.num_heads, .products = heads.num_heads * (heads.row() + heads.rank), .window = window};
+  }
   KvPlace kv_place() override;
 
  private:

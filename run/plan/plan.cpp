@@ -194,6 +194,18 @@ static int64_t active_params(Model& model) {
   return static_cast<int64_t>(out + 0.5);
 }
 
+// What the model's layers keep of a token in a KV cache, whether a stage has one or not.
+static JsonArray kv_groups_json(const Model& model) {
+  JsonArray out;
+  for (const KvGroupShape& group : model.kv_groups())
+    out.push_back(JsonObject{{"planes", group.planes},
+                             {"num_kv_heads", group.num_kv_heads},
+                             {"key_dim", group.key_dim},
+                             {"value_dim", group.value_dim},
+                             {"window", group.window}});
+  return out;
+}
+
 Json plan_recipe(const Recipe& recipe, size_t ranks) {
   const std::unique_ptr<Model> model = start_model(recipe);
   const ModelFlops plan = count_flops(*model, model->shape().max_positions);
@@ -206,6 +218,7 @@ Json plan_recipe(const Recipe& recipe, size_t ranks) {
                     {"embedding_params", plan.embedding_params},
                     {"active_params", active_params(*model)},
                     {"forward_flops_per_token", plan.forward_flops_per_token},
+                    {"kv_groups", kv_groups_json(*model)},
                     {"layout", JsonObject{{"ranks", layout.ranks},
                                           {"zero", layout.zero},
                                           {"micro_batch_multiple", layout.micro_batch_multiple},

@@ -1,5 +1,7 @@
 #include "run/recipe/decoder_source.h"
 
+#include <algorithm>
+
 namespace hone {
 
 void DecoderSource::fields(Fields& f) {
@@ -9,14 +11,29 @@ void DecoderSource::fields(Fields& f) {
     "GPT-J); one name for all layers, or one for each; empty = pre");
   f("norm_type", norm_type, "rms_norm | layer_norm (with biases)");
   f("qk_norm", qk_norm, "RMSNorm on each head of queries and keys before RoPE (Qwen 3)");
+  f("attention", attention,
+    "grouped (grouped-query attention) | latent (multi-head latent attention, DeepSeek-V2); one name, or one for each "
+    "layer; empty = grouped");
+  f("kv_lora_rank", kv_lora_rank, "latent attention: numbers of a token's latent; 0 = no layer has it");
+  f("q_lora_rank", q_lora_rank, "latent attention: numbers of the queries' latent; 0 = queries have none");
+  f("qk_nope_head_dim", qk_nope_head_dim,
+    "latent attention: dimensions of a head of queries and keys without RoPE; 0 = head_dim");
+  f("qk_rope_head_dim", qk_rope_head_dim,
+    "latent attention: dimensions with RoPE, which all heads share; an even number; 0 = half of head_dim");
+  f("v_head_dim", v_head_dim, "latent attention: dimensions of a head of values; 0 = head_dim");
   f("mlp", mlp,
-    "gated (down(act(gate) * up): SwiGLU, GeGLU, ReGLU) | plain (down(act(up))); one name, or one for each layer; "
-    "empty "
-    "= gated");
+    "gated (down(act(gate) * up): SwiGLU, GeGLU, ReGLU) | plain (down(act(up))) | experts (a mixture of gated MLPs, "
+    "model.router says how many); one name, or one for each layer; empty = gated");
+  f("scoring_func", scoring_func, "scores of experts from the router's logits: softmax | sigmoid (DeepSeek-V3)");
+  f("norm_topk_prob", norm_topk_prob, "the weights of a token's experts are divided by their sum");
+  f("routed_scaling_factor", routed_scaling_factor, "factor on the weights of a token's experts");
+  f("n_shared_experts", n_shared_experts,
+    "experts without a gate that all tokens use, each of model.router.moe_intermediate_size; 0 = none");
+  f("n_group", n_group, "groups of experts; a token chooses from the best topk_group of them; 1 = no groups");
+  f("topk_group", topk_group, "groups that a token chooses from");
   f("hidden_act", hidden_act,
     "activation of the MLP: silu | gelu (erf) | gelu_new or gelu_pytorch_tanh (tanh) | relu | relu2 (relu squared); "
-    "one "
-    "name, or one for each layer; empty = silu");
+    "one name, or one for each layer; empty = silu");
   f("attention_bias", attention_bias, "biases of q_proj, k_proj, v_proj and o_proj");
   f("mlp_bias", mlp_bias, "biases of the MLP");
   f("layer_types", layer_types,
@@ -32,6 +49,22 @@ void DecoderSource::fields(Fields& f) {
   f("attn_logit_softcapping", attn_logit_softcapping, "soft-cap of attention scores; 0 = none");
   f("final_logit_softcapping", final_logit_softcapping, "soft-cap of logits; 0 = none");
   f("embedding_scale", embedding_scale, "factor on the embeddings");
+  for (const auto& [key, size] : {std::pair{"q_lora_rank", q_lora_rank},
+                                  {"qk_nope_head_dim", qk_nope_head_dim},
+                                  {"qk_rope_head_dim", qk_rope_head_dim},
+                                  {"v_head_dim", v_head_dim}})
+    f.require(key, size == 0 || kv_lora_rank > 0, concat(key, " has no effect without kv_lora_rank"));
+  f.require("kv_lora_rank", kv_lora_rank == 0 || std::ranges::find(attention, "latent") != attention.end(),
+            "kv_lora_rank has no effect unless attention has latent");
+  const bool has_experts = std::ranges::find(mlp, "experts") != mlp.end();
+  const DecoderSource defaults;
+  for (const auto& [key, given] : {std::pair{"scoring_func", scoring_func != defaults.scoring_func},
+                                   {"norm_topk_prob", norm_topk_prob},
+                                   {"routed_scaling_factor", routed_scaling_factor != 1},
+                                   {"n_shared_experts", n_shared_experts != 0},
+                                   {"n_group", n_group != 1},
+                                   {"topk_group", topk_group != 1}})
+    f.require(key, !given || has_experts, concat(key, " has no effect unless mlp has experts"));
 }
 
 JsonObject DecoderSource::config() const {
@@ -52,7 +85,19 @@ JsonObject DecoderSource::config() const {
   add_names("norm_placement", norm_placement);
   add("norm_type", norm_type, defaults.norm_type);
   add("qk_norm", qk_norm, defaults.qk_norm);
+  add_names("attention", attention);
+  add("kv_lora_rank", kv_lora_rank, defaults.kv_lora_rank);
+  add("q_lora_rank", q_lora_rank, defaults.q_lora_rank);
+  add("qk_nope_head_dim", qk_nope_head_dim, defaults.qk_nope_head_dim);
+  add("qk_rope_head_dim", qk_rope_head_dim, defaults.qk_rope_head_dim);
+  add("v_head_dim", v_head_dim, defaults.v_head_dim);
   add_names("mlp", mlp);
+  add("scoring_func", scoring_func, defaults.scoring_func);
+  add("norm_topk_prob", norm_topk_prob, defaults.norm_topk_prob);
+  add("routed_scaling_factor", routed_scaling_factor, defaults.routed_scaling_factor);
+  add("n_shared_experts", n_shared_experts, defaults.n_shared_experts);
+  add("n_group", n_group, defaults.n_group);
+  add("topk_group", topk_group, defaults.topk_group);
   add_names("hidden_act", hidden_act);
   add("attention_bias", attention_bias, defaults.attention_bias);
   add("mlp_bias", mlp_bias, defaults.mlp_bias);

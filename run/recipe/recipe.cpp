@@ -20,7 +20,7 @@ void RouterSource::fields(Fields& f) {
   f("num_experts_per_tok", num_experts_per_tok, "experts of each token, with num_experts");
   f("moe_intermediate_size", moe_intermediate_size, "width of an expert's MLP; 0 = model.intermediate_size");
   f("shared_expert_intermediate_size", shared_expert_intermediate_size,
-    "width of the shared expert of qwen2_moe; 0 = the family's");
+    "width of the shared expert of qwen2_moe and hone_decoder, which has a gate; 0 = the family's");
   f("aux_loss_coef", aux_loss_coef, "factor of the balance loss; 0 = off, -1 = router_aux_loss_coef of config.json");
   f("aux_loss_scope", aux_loss_scope,
     "what the balance loss is computed over: sequence (equal for any micro-batches and ranks) | micro_batch (as "
@@ -68,7 +68,7 @@ static void check_router(const RouterSource& router, const Model& model) {
       model.num_aux_sums() > (mtp ? mtp->num_aux_sums() : 0), "model.router: the model's family, ",
       config.at("model_type").as_string(),
       ", has no experts in this shape; remove [model.router], or choose a family that has them (qwen3_moe, olmoe, "
-      "mixtral; deepseek_v3 with more layers than first_k_dense_replace)");
+      "mixtral; deepseek_v3 with more layers than first_k_dense_replace; hone_decoder with mlp = [\"experts\"])");
 }
 
 void check_losses(const ModelSource& source, const Model& model) {

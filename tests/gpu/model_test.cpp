@@ -55,48 +55,78 @@ Outcome outcome(Context& context, Model& model, const std::vector<std::vector<in
   return {on_host(context, logp), on_host(context, entropy), on_host(context, model.flat_grads())};
 }
 
+void expect_agreement_with_cpu(const Json& config, DType dtype) {
+  const auto sequences = gpu_sequences({70, 1, 133, 64});
+  const auto there = cpu_model(config, dtype);
+  const auto here = gpu_model(config, *there, dtype);
+  const Outcome expected = outcome(cpu(), *there, sequences), actual = outcome(*gpu(), *here, sequences);
+  const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
+  EXPECT_LE(distance(actual.logp, expected.logp), tolerance);
+  EXPECT_LE(distance(actual.entropy, expected.entropy), tolerance);
+  EXPECT_LE(distance(actual.gradients, expected.gradients), tolerance);
+  // Each parameter is compared on its own scale, within the bound of its rounding errors.
+  for (const Param* param : here->params()) {
+    const auto begin = static_cast<size_t>(static_cast<const float*>(param->grad.data) -
+                                           static_cast<const float*>(here->flat_grads().data));
+    const auto part = [&](const Outcome& from) {
+      return std::span(from.gradients).subspan(begin, static_cast<size_t>(param->grad.size()));
+    };
+    EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->slices.front().name;
+  }
+}
+
+void expect_recomputation_keeps_bits(const Json& config) {
+  const auto sequences = gpu_sequences({70, 133});
+  const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
+  const Outcome kept = outcome(*gpu(), *model, sequences);
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const Outcome again = outcome(*gpu(), *model, sequences, recompute);
+    EXPECT_EQ(again.logp, kept.logp);
+    EXPECT_EQ(again.gradients, kept.gradients) << static_cast<int>(recompute);
+  }
+}
+
 TEST(FamiliesOnGpu, AgreeWithTheCpu) {
   HONE_GPU_OR_SKIP();
-  const auto sequences = gpu_sequences({70, 1, 133, 64});
   for (const std::string& family : families().names())
     for (const int64_t dim : {16, 64, 128})
       for (const DType dtype : {DType::f32, DType::bf16}) {
         if (!chosen()) continue;
         SCOPED_TRACE(concat(family, ", heads of ", dim, ", ", name_of(dtype)));
-        const Json config = gpu_config(family, dim);
-        const auto there = cpu_model(config, dtype);
-        const auto here = gpu_model(config, *there, dtype);
-        const Outcome expected = outcome(cpu(), *there, sequences), actual = outcome(*gpu(), *here, sequences);
-        const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
-        EXPECT_LE(distance(actual.logp, expected.logp), tolerance);
-        EXPECT_LE(distance(actual.entropy, expected.entropy), tolerance);
-        EXPECT_LE(distance(actual.gradients, expected.gradients), tolerance);
-        // Each parameter is compared on its own scale, within the bound of its rounding errors.
-        for (const Param* param : here->params()) {
-          const auto begin = static_cast<size_t>(static_cast<const float*>(param->grad.data) -
-                                                 static_cast<const float*>(here->flat_grads().data));
-          const auto part = [&](const Outcome& from) {
-            return std::span(from.gradients).subspan(begin, static_cast<size_t>(param->grad.size()));
-          };
-          EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->slices.front().name;
-        }
+        expect_agreement_with_cpu(gpu_config(family, dim), dtype);
       }
 }
 
 TEST(FamiliesOnGpu, RecomputationHasTheSameBits) {
   HONE_GPU_OR_SKIP();
-  const auto sequences = gpu_sequences({70, 133});
   for (const std::string& family : families().names()) {
     if (!chosen()) continue;
-    const Json config = gpu_config(family, 64);
-    const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
-    const Outcome kept = outcome(*gpu(), *model, sequences);
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-      const Outcome again = outcome(*gpu(), *model, sequences, recompute);
-      EXPECT_EQ(again.logp, kept.logp) << family;
-      EXPECT_EQ(again.gradients, kept.gradients) << family << " " << static_cast<int>(recompute);
-    }
+    SCOPED_TRACE(family);
+    expect_recomputation_keeps_bits(gpu_config(family, 64));
   }
+}
+
+// A decoder with latent attention beside grouped-query attention with a window, and with experts in some layers.
+Json composed_config() {
+  return with(
+      gpu_config("hone_decoder", 64),
+      {{"num_hidden_layers", 4},
+       {"attn_logit_softcapping", Json()},
+       {"attention", JsonArray{"grouped", "latent", "latent", "grouped"}},
+       {"kv_lora_rank", 128},
+       {"mlp", JsonArray{"gated", "experts", "plain", "experts"}},
+       {"num_experts", 4},
+       {"norm_placement", JsonArray{"pre", "pre", "both", "pre"}},
+       {"layer_types", JsonArray{"sliding_attention", "sliding_attention", "full_attention", "full_attention"}}});
+}
+
+TEST(ComposedOnGpu, LayersOfAllKindsAgreeWithTheCpuAndKeepTheirBits) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    expect_agreement_with_cpu(composed_config(), dtype);
+  }
+  expect_recomputation_keeps_bits(composed_config());
 }
 
 TEST(FamiliesOnGpu, LogitsAndGradientsAreThoseOfTransformers) {
@@ -154,12 +184,15 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) 
 // The sampler's log-probs of a completion have the learner's bits, for any batch and any chunking.
 TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [family, dim] :
-       {std::pair{"qwen2", 64}, {"llama", 128}, {"gpt2", 16}, {"mistral", 64}, {"qwen3", 128}})
+  for (const auto& [name, config] : {std::pair{"qwen2", gpu_config("qwen2", 64)},
+                                     {"llama", gpu_config("llama", 128)},
+                                     {"gpt2", gpu_config("gpt2", 16)},
+                                     {"mistral", gpu_config("mistral", 64)},
+                                     {"qwen3", gpu_config("qwen3", 128)},
+                                     {"composed", composed_config()}})
     for (const DType dtype : {DType::bf16, DType::f32}) {
       if (!chosen()) continue;
-      SCOPED_TRACE(concat(family, ", heads of ", dim, ", ", name_of(dtype)));
-      const Json config = gpu_config(family, dim);
+      SCOPED_TRACE(concat(name, ", ", name_of(dtype)));
       const auto model = gpu_model(config, *cpu_model(config, dtype), dtype);
       std::vector<std::vector<CompletionOutput>> first;
       for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {

@@ -138,6 +138,55 @@ std::vector<Case> cases() {
   out.push_back(
       {"hone_decoder_one_norm",
        sharing(2, 1, {{"norm_placement", "parallel_shared"}, {"norm_type", "layer_norm"}, {"mlp", "plain"}})});
+  // Latent attention and experts, in all layers or in some.
+  const JsonObject latent{{"attention", "latent"}, {"kv_lora_rank", 8}},
+      experts{{"mlp", "experts"}, {"num_experts", 4}};
+  const auto composed = [&](const char* name, std::initializer_list<JsonObject> parts) {
+    Json config = tiny_config("hone_decoder");
+    for (const JsonObject& part : parts) config = with(config, part);
+    out.push_back({concat("hone_decoder_", name), config});
+  };
+  composed("latent", {latent, {{"q_lora_rank", Json()}, {"norm_placement", "both"}, {"rope_interleaved", true}}});
+  composed("latent_default_heads", {{{"model_type", "hone_decoder"}, {"attention_bias", true}},
+                                    latent,
+                                    {{"qk_nope_head_dim", Json()},
+                                     {"qk_rope_head_dim", Json()},
+                                     {"v_head_dim", Json()},
+                                     {"norm_placement", "parallel"}}});
+  composed("experts", {experts,
+                       {{"scoring_func", "sigmoid"},
+                        {"norm_topk_prob", true},
+                        {"n_shared_experts", 2},
+                        {"shared_expert_intermediate_size", 0},
+                        {"hidden_act", "gelu"},
+                        {"router_z_loss_coef", 0.05}}});
+  composed("experts_gated", {experts,
+                             {{"routed_scaling_factor", 1.5},
+                              {"n_group", 1},
+                              {"topk_group", 1},
+                              {"hidden_act", "relu2"},
+                              {"router_bias_update_rate", 0.01},
+                              {"norm_placement", "post"}}});
+  const JsonObject mixed{
+      {"num_hidden_layers", 4},
+      {"attention", JsonArray{"grouped", "latent", "latent", "grouped"}},
+      {"mlp", JsonArray{"experts", "gated", "plain", "experts"}},
+      {"hidden_act", JsonArray{"gelu", "silu", "relu2", "silu"}},
+      {"norm_placement", JsonArray{"pre", "parallel_shared", "post", "both"}},
+      {"layer_types", JsonArray{"sliding_attention", "sliding_attention", "full_attention", "full_attention"}},
+      {"no_rope_layers", JsonArray{0, 1, 1, 1}}};
+  composed("mixed", {latent, experts, mixed});
+  composed("mixed_mtp", {latent,
+                         experts,
+                         mixed,
+                         {{"attention", JsonArray{"grouped", "grouped", "grouped", "latent"}},
+                          {"num_nextn_predict_layers", 2},
+                          {"tie_word_embeddings", true}}});
+  composed("mixed_share", {latent,
+                           experts,
+                           {{"num_hidden_layers", 5},
+                            {"kv_share", 2},
+                            {"attention", JsonArray{"grouped", "grouped", "grouped", "grouped", "latent"}}}});
   // Multi-token prediction: one module and two in sequence, a tied lm_head, layers of other kinds.
   const auto ahead = [](const char* family, int64_t modules, JsonObject changes = {}) {
     changes.emplace_back("num_nextn_predict_layers", modules);

@@ -68,6 +68,12 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   EXPECT_GT(memory.at("kv_cache").as_int(), 0);
   EXPECT_EQ(stages[0].at("memory").at("kv_cache").as_int(), 0);
   EXPECT_EQ(stages[0].at("kv_bytes_per_token").as_int(), 0);
+  // The model's rows, whether a stage has a cache or not: two layers with two heads of 16 numbers.
+  const JsonArray& groups = plan.at("kv_groups").as_array();
+  ASSERT_EQ(groups.size(), 1u);
+  for (const auto& [key, value] :
+       JsonObject{{"planes", 2}, {"num_kv_heads", 2}, {"key_dim", 16}, {"value_dim", 16}, {"window", 0}})
+    EXPECT_EQ(groups[0].at(key), value) << key;
 }
 
 // What the plan says of the KV cache is what an engine of the same model has.

@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "tests/model/tiny_model.h"
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 #include "train/objective.h"
 
@@ -187,6 +189,45 @@ generator = { kind = "arithmetic" }
   ModelSource plain;
   plain.vocab_size = 300;
   EXPECT_FALSE(plain.make_config(0).find("norm_type"));
+}
+
+TEST(Recipes, ComposeLatentAttentionAndExperts) {
+  const auto read = [](const std::string& decoder, const std::string& router = "num_experts = 8") {
+    return read_recipe(Config::from_text(concat("[model]\nfamily = \"hone_decoder\"\nhidden_size = 32\n"
+                                                "num_hidden_layers = 2\nnum_attention_heads = 4\nvocab_size = 64\n"
+                                                "[model.decoder]\n",
+                                                decoder, "\n[model.router]\n", router,
+                                                "\n[[stage]]\nkind = \"pretrain\"\ngenerator = { kind = "
+                                                "\"arithmetic\" }\n"),
+                                         "composed.toml"));
+  };
+  const auto refusal = [&](const std::string& decoder) { return error_of([&] { read(decoder); }); };
+  const std::string experts = "mlp = [\"gated\", \"experts\"]\n", latent = "attention = [\"latent\"]\n";
+  const Recipe recipe = read(experts + latent +
+                             "kv_lora_rank = 24\nqk_rope_head_dim = 6\nscoring_func = \"sigmoid\"\n"
+                             "norm_topk_prob = true\nn_shared_experts = 1");
+  const std::unique_ptr<Model> model = make_model(recipe.model.make_config(0), "test");
+  const Json config = model->config();
+  for (const auto& [key, value] : JsonObject{{"attention", "latent"},
+                                             {"mlp", JsonArray{"gated", "experts"}},
+                                             {"kv_lora_rank", 24},
+                                             {"q_lora_rank", Json()},
+                                             {"qk_nope_head_dim", 8},
+                                             {"qk_rope_head_dim", 6},
+                                             {"v_head_dim", 8},
+                                             {"num_experts", 8},
+                                             {"scoring_func", "sigmoid"},
+                                             {"norm_topk_prob", true},
+                                             {"n_shared_experts", 1}})
+    EXPECT_EQ(config.at(key), value) << key;
+  EXPECT_EQ(model->kv_groups().front().key_dim, 30);
+  EXPECT_GT(model->num_aux_sums(), 0);
+  EXPECT_PRED2(says, refusal("v_head_dim = 8"), "v_head_dim has no effect without kv_lora_rank");
+  EXPECT_PRED2(says, refusal("norm_topk_prob = true"), "norm_topk_prob has no effect unless mlp has experts");
+  EXPECT_PRED2(says, refusal("kv_lora_rank = 8"), "kv_lora_rank has no effect unless attention has latent");
+  const ModelSource dense = read("").model;
+  EXPECT_PRED2(says, error_of([&] { check_losses(dense, *make_model(dense.make_config(0), "test")); }),
+               "has no experts in this shape");
 }
 
 TEST(Recipes, OldNamesAreReadAndNewOnesWritten) {
