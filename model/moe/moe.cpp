@@ -44,7 +44,7 @@ std::shared_ptr<BalanceTotals> make_balance_totals(const MoeConfig& config) {
 // A number of config.json that is 0 or more.
 static double read_factor(ConfigReader& config, const char* key, double fallback) {
   const Json* value = config.find(key);
-  const double out = value ? value->as_double(key) : fallback;
+  const double out = value ? value->as_double(config.place(key)) : fallback;
   config.require(std::isfinite(out) && out >= 0, key, " is ", out, ", wants 0 or more");
   return out;
 }
@@ -397,9 +397,12 @@ void Moe::report_load(std::span<const double> load, double dropped, AuxReport& r
 }
 
 std::unique_ptr<Sublayer> gated_shared_expert(const std::string& gate, const std::string& mlp, int64_t width,
-                                              int64_t inner_size, double init_std) {
-  const MoeConfig config{
-      .num_experts = 1, .num_choices = 1, .inner_size = inner_size, .rule = {.scores = RouterScores::sigmoid}};
+                                              int64_t inner_size, Activation activation, double init_std) {
+  const MoeConfig config{.num_experts = 1,
+                         .num_choices = 1,
+                         .inner_size = inner_size,
+                         .rule = {.scores = RouterScores::sigmoid},
+                         .activation = activation};
   return std::make_unique<Moe>(config, Moe::Names{.router = gate, .experts = mlp, .numbered = false}, width, init_std);
 }
 

@@ -107,7 +107,7 @@ class Moe final : public Sublayer {
 // The gate of a shared expert (Qwen2-MoE): sigmoid(gate . x) times a gated MLP. gate and mlp: Hugging Face names; the
 // MLP's matrices are mlp.gate_proj, mlp.up_proj and mlp.down_proj.
 std::unique_ptr<Sublayer> gated_shared_expert(const std::string& gate, const std::string& mlp, int64_t width,
-                                              int64_t inner_size, double init_std);
+                                              int64_t inner_size, Activation activation, double init_std);
 
 std::shared_ptr<BalanceTotals> make_balance_totals(const MoeConfig& config);
 
