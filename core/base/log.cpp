@@ -121,14 +121,14 @@ static bool is_left_out(Level level, std::string_view line) {
 
 void write(Level level, std::string_view line) {
   if (is_left_out(level, line)) return;
-  std::string labeled = printable(line);
-  if (const int rank = rank_thread().rank; rank > 0) labeled = concat("[rank ", rank, "] ", labeled);
+  std::string shown = printable(line);
+  if (const int rank = rank_thread().rank; rank > 0) shown = concat("[rank ", rank, "] ", shown);
   constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                                   spdlog::level::err};
   Output& out = output();
   const std::lock_guard lock(out.mutex);
   if (std::exchange(out.bar_shown, false)) std::fputs("\r\x1b[K", stderr);
-  out.logger.log(levels[static_cast<size_t>(level)], spdlog::string_view_t(labeled.data(), labeled.size()));
+  out.logger.log(levels[static_cast<size_t>(level)], spdlog::string_view_t(shown.data(), shown.size()));
 }
 
 Progress::Progress(std::string what, int64_t total, std::string unit)
