@@ -84,7 +84,7 @@ std::vector<Case> cases() {
                                             {"rope_scaling", JsonObject{{"type", "longrope"},
                                                                         {"short_factor", JsonArray{1.5, 2.0, 1.0}},
                                                                         {"long_factor", JsonArray{3.0, 4.0, 2.0}}}}})});
-  out.push_back({"olmoe_clipped", with(tiny_config("olmoe"), {{"clip_qkv", 2.0}})});
+  out.push_back({"olmoe_clipped", with(tiny_config("olmoe"), {{"clip_qkv", 3.0}})});
   out.push_back({"gemma2_caps", with(tiny_config("gemma2"), {{"attn_logit_softcapping", 0.5},
                                                              {"final_logit_softcapping", 2.0},
                                                              {"query_pre_attn_scalar", 3}})});

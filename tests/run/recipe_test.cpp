@@ -164,7 +164,8 @@ TEST(Recipes, LongFactorsOfLongropeAreAMemberOfConfig) {
 
 TEST(Recipes, ExpertsOfATokenNeedExperts) {
   const auto read = [](const std::string& keys) {
-    return error_of([&] { read_recipe(Config::from_text("[model.router]\n" + keys, "a.toml")); });
+    const std::string stage = "[[stage]]\nkind = \"tokenizer\"\nfiles = [\"corpus.jsonl\"]\n";
+    return error_of([&] { read_recipe(Config::from_text("[model.router]\n" + keys + stage, "a.toml")); });
   };
   EXPECT_NE(read("num_experts_per_tok = 3\n").find("num_experts_per_tok has no effect without num_experts"),
             std::string::npos);
