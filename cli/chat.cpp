@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/line_input.h"
 #include "cli/model_arguments.h"
+#include "core/base/format.h"
 #include "core/base/interrupt.h"
 #include "core/io/file.h"
 
@@ -59,7 +60,7 @@ class ChatCommand : public Command {
         if (!handle(session, message)) return 0;
       } catch (const Error& error) {  // the conversation goes on if a person can mend the message
         if (!input.is_terminal()) throw;
-        std::printf("%s\n", error.what());
+        std::printf("%s\n", printable(error.what()).c_str());
       }
     }
   }

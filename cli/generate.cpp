@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
+#include "core/base/format.h"
 #include "core/io/jsonl.h"
 #include "core/io/rows/rows.h"
 #include "data/conversation.h"
@@ -59,7 +60,7 @@ class GenerateCommand : public Command {
       const CompletionOutput& completion = completions[i].front();
       failed += completion.failed;
       if (completion.failed && !json_)
-        std::fprintf(stderr, "hone: prompt %zu: %s\n", i, completion.finish_reason.c_str());
+        std::fprintf(stderr, "hone: prompt %zu: %s\n", i, printable(completion.finish_reason).c_str());
       if (json_ || logprobs_)
         out.write(row_of(prompts[i], completion));
       else

@@ -13,6 +13,7 @@
 #include "cli/argument_table.h"
 #include "core/base/build_info.h"
 #include "core/base/check.h"
+#include "core/base/format.h"
 #include "core/config/config.h"
 #include "core/config/renamed.h"
 
@@ -179,20 +180,24 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace hone
 
+static void print_error(const std::string& message) {
+  std::fprintf(stderr, "hone: %s\n", hone::printable(message).c_str());
+}
+
 int main(int argc, char** argv) {
   try {
     return hone::run_program(argc, argv);
   } catch (const hone::UsageError& error) {
-    std::fprintf(stderr, "hone: %s\n", error.what());
+    print_error(error.what());
     return 2;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "hone: out of memory\n");
     return 1;
   } catch (const std::filesystem::filesystem_error& error) {  // a loop of links, a folder that may not be read
-    std::fprintf(stderr, "hone: %s: %s\n", error.path1().c_str(), error.code().message().c_str());
+    print_error(error.path1().string() + ": " + error.code().message());
     return 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "hone: %s\n", error.what());
+    print_error(error.what());
     return 1;
   }
 }

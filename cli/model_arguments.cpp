@@ -2,6 +2,7 @@
 
 #include "core/io/file.h"
 #include "model/io/adapter.h"
+#include "model/io/model_folder.h"
 
 namespace hone {
 
@@ -75,6 +76,9 @@ void speculative_arguments(Arguments& a, SpeculativeConfig& speculative) {
 void ModelArguments::arguments(Arguments& a, bool required) {
   a.option("model", folder_,
            "model folder (config.json, safetensors, tokenizer), .gguf file, or folder of a PEFT adapter", required);
+  a.flag("use-long-rope", use_long_rope_,
+         "RoPE of the type longrope (Phi-3): take long_factor for all positions, so that texts may have "
+         "max_position_embeddings tokens");
   a.option("device", device_name_, "cpu | cuda | auto");
   a.option("dtype", dtype_, "dtype of weights and activations: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
   a.option(
@@ -111,7 +115,9 @@ void ModelArguments::open() {
   device_ = open_device(device_name_);
   context_ = std::make_unique<Context>(*device_);
   context_->set_numerics(numerics_of(numerics_));
-  model_ = load_model(*context_, folder, {.dtype = model_dtype(dtype_, context_->kind())});
+  JsonObject changes;
+  if (use_long_rope_) changes.emplace_back("use_long_rope", true);
+  model_ = load_changed_model(*context_, folder, {.dtype = model_dtype(dtype_, context_->kind())}, changes);
   if (const std::filesystem::path from = tokenizer_folder(folder); Tokenizer::is_in(from))
     tokenizer_ = chat.with_settings(Tokenizer::load(from));
   if (tokenizer_)

@@ -33,6 +33,7 @@ class ModelArguments {
   const Tokenizer& tokenizer() const;
 
  private:
+  bool use_long_rope_ = false;
   std::string chat_template_, chat_template_kwargs_;
   std::string folder_, device_name_ = "auto", dtype_ = "auto", numerics_ = "exact";
   std::unique_ptr<Device> device_;

@@ -1,14 +1,19 @@
 #include "model/attention.h"
 
 #include "kernels/elementwise/cast.h"
+#include "kernels/elementwise/clamp.h"
 
 namespace hone {
 namespace {
 
-// The columns of v in the output of the fused projection, as heads.
+// The columns of v in the output of the fused projection.
+Tensor value_columns(Tensor qkv, const QkvShape& heads) {
+  return qkv.columns((heads.num_heads + heads.num_kv_heads) * heads.head_dim, heads.num_kv_heads * heads.head_dim);
+}
+
+// The same as heads.
 Tensor values_of(Tensor qkv, const QkvShape& heads) {
-  return qkv.columns((heads.num_heads + heads.num_kv_heads) * heads.head_dim, heads.num_kv_heads * heads.head_dim)
-      .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
+  return value_columns(qkv, heads).view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
 }
 
 KvWriteTarget kv_write(const KvView& kv, size_t kv_layer) {
@@ -63,12 +68,19 @@ Tensor SelfAttention::normed(Context& context, Tensor projected, const FullNormS
   return out;
 }
 
-QkvForward SelfAttention::rotation(const LayerPass& pass, Tensor projected, Tensor q, Tensor k,
-                                   Tensor norm_rstd) const {
+Tensor SelfAttention::clipped(Context& context, Tensor normed) const {
+  if (clip == 0) return normed;
+  const Tensor out = context.scratch().take(normed.dtype, normed.dims());
+  context.copy(out, normed);
+  clamp_forward(context, out, clip);
+  return out;
+}
+
+QkvForward SelfAttention::rotation(const LayerPass& pass, Tensor clipped, Tensor q, Tensor k, Tensor norm_rstd) const {
   return {.q = q,
           .k = k,
           .rstd = norm_rstd,
-          .qkv = projected,
+          .qkv = clipped,
           .positions = pass.batch.positions,
           .cos_sin = cos_sin(),
           .q_norm = q_norm.value,
@@ -98,10 +110,11 @@ void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out,
   const Tensor lse = frame.save_for_backward(DType::f32, {T, H});
 
   qkv.forward(context, projected, x);
-  QkvForward rotate = rotation(pass, normed(context, projected, full), q, reads() ? Tensor() : k, norm_rstd);
+  const Tensor ready = clipped(context, normed(context, projected, full));
+  QkvForward rotate = rotation(pass, ready, q, reads() ? Tensor() : k, norm_rstd);
   if (pass.kv && !reads()) rotate.cache = kv_write(*pass.kv, kv_layer);
   qkv_forward(context, rotate);
-  if (lent && !reads()) cast(context, shared->v, values_of(projected, heads));
+  if (lent && !reads()) cast(context, shared->v, values_of(ready, heads));
   if (pass.kv)
     attention_from_cache(context, pass, mixed, q);
   else
@@ -109,7 +122,7 @@ void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out,
                                 .lse = lse,
                                 .q = q,
                                 .k = k,
-                                .v = shared ? shared->v : values_of(projected, heads),
+                                .v = shared ? shared->v : values_of(ready, heads),
                                 .offsets = pass.batch.offsets,
                                 .shape = attention_shape(pass),
                                 .sinks = sinks.value});
@@ -117,7 +130,7 @@ void SelfAttention::forward(Context& context, const LayerPass& pass, Tensor out,
 }
 
 const SelfAttention* SelfAttention::fused_attention(const LayerPass& pass) const {
-  const bool plain = qkv.gemm() && output.gemm() && !full_q_norm && heads.norm_offset == 0 && !reads();
+  const bool plain = qkv.gemm() && output.gemm() && !full_q_norm && clip == 0 && heads.norm_offset == 0 && !reads();
   return plain && pass.kv && pass.kv->layers[kv_layer].k.dtype == qkv.weight.value.dtype ? this : nullptr;
 }
 
@@ -153,10 +166,13 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
   if (full_q_norm) full.q = full_q_norm->restore(saved);
   if (full_k_norm) full.k = full_k_norm->restore(saved);
   const Tensor mixed = saved.next(), lse = saved.next();
+  // The projection before and after the clip, for what is recomputed: q, k and the clip's gradient.
+  const Tensor before_clip = !q || clip > 0 ? normed(context, projected, full) : projected,
+               ready = clipped(context, before_clip);
   if (!q) {
     q = context.scratch().take(projected.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
     if (!shared) k = context.scratch().take(projected.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
-    qkv_forward(context, rotation(pass, normed(context, projected, full), q, reads() ? Tensor() : k, norm_rstd));
+    qkv_forward(context, rotation(pass, ready, q, reads() ? Tensor() : k, norm_rstd));
   }
   const Tensor dmixed = like(mixed), dq = like(q), dprojected = like(projected);
   const bool first_sum = reads() && sharing == Sharing::last_reader;
@@ -175,7 +191,7 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
                                .lse = lse,
                                .q = q,
                                .k = k,
-                               .v = shared ? shared->v : values_of(projected, heads),
+                               .v = shared ? shared->v : values_of(ready, heads),
                                .offsets = pass.batch.offsets,
                                .shape = attention_shape(pass),
                                .sinks = sinks.value,
@@ -189,12 +205,17 @@ void SelfAttention::backward(Context& context, const LayerPass& pass, Tensor dx,
                          .dq = dq,
                          .dk = reads() ? Tensor() : dk,
                          .rstd = norm_rstd,
-                         .qkv = projected,
+                         .qkv = ready,
                          .positions = pass.batch.positions,
                          .cos_sin = cos_sin(),
                          .q_norm = q_norm.value,
                          .k_norm = k_norm.value,
                          .shape = projected_heads()});
+  if (clip > 0) {
+    const int64_t queries_and_keys = dprojected.dim(1) - value_columns(dprojected, projected_heads()).dim(1);
+    clamp_backward(context, dnormed.columns(0, queries_and_keys), before_clip.columns(0, queries_and_keys), clip);
+    if (!reads()) clamp_backward(context, value_columns(dprojected, heads), value_columns(projected, heads), clip);
+  }
   if (full_q_norm)
     full_q_norm->backward(context, q_columns(dprojected), q_columns(dnormed), q_columns(projected), full.q, false);
   if (full_k_norm)

@@ -46,11 +46,12 @@ struct SelfAttention final : Sublayer {
   Param sinks;           // [num_heads]: attention sinks (gpt-oss); an empty shape means none
   QkvShape heads;
   std::optional<Norm> full_q_norm, full_k_norm;  // over the heads side by side, before RoPE (OLMo 2)
-  float scale = 0;                               // of q . k
-  float softcap = 0;                             // of the scores; 0 = none
-  int64_t window = 0;                            // 0 = all earlier tokens
-  std::shared_ptr<const RopeTable> rope;         // null without RoPE
-  size_t kv_layer = 0;                           // in KvView::layers; assign_kv_layers() sets it
+  float clip = 0;      // q, k and v are clamped to [-clip, clip] after full norms and before RoPE (OLMoE); 0 = none
+  float scale = 0;     // of q . k
+  float softcap = 0;   // of the scores; 0 = none
+  int64_t window = 0;  // 0 = all earlier tokens
+  std::shared_ptr<const RopeTable> rope;  // null without RoPE
+  size_t kv_layer = 0;                    // in KvView::layers; assign_kv_layers() sets it
   // Keys and values that neighboring layers share; null: the layer's own. A reader's qkv has rows of q alone.
   std::shared_ptr<SharedKv> shared;
   enum class Sharing : uint8_t { owner, reader, last_reader } sharing = Sharing::owner;
@@ -94,8 +95,10 @@ struct SelfAttention final : Sublayer {
     Norm::Stats q, k;
   };
   Tensor normed(Context&, Tensor projected, const FullNormStats&) const;
-  // q, k, and with a cache its new rows, from the output of the fused projection.
-  QkvForward rotation(const LayerPass&, Tensor projected, Tensor q, Tensor k, Tensor norm_rstd) const;
+  // The output of normed() after `clip`, in scratch memory; `normed` itself without a clip.
+  Tensor clipped(Context&, Tensor normed) const;
+  // q, k, and with a cache its new rows, from the output of clipped().
+  QkvForward rotation(const LayerPass&, Tensor clipped, Tensor q, Tensor k, Tensor norm_rstd) const;
 };
 
 }  // namespace hone

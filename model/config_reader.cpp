@@ -6,7 +6,7 @@
 namespace hone {
 
 ConfigReader::ConfigReader(const Json& config, std::string_view source) : source_(source), resolved_(config) {
-  require(config.is_object(), "is a JSON ", config.kind_name(), ", wants an object");
+  require(config.is_object(), "is ", config.kind_name(), ", wants an object");
   auto& members = resolved_.object_ref();
   std::erase_if(members, [](const auto& member) { return member.first == "dtype" || member.first == "torch_dtype"; });
   require(!find("quantization_config"), "quantization_config: quantized weights are not supported");
@@ -20,7 +20,7 @@ const Json* ConfigReader::find(std::string_view key) const {
 int64_t ConfigReader::count(const char* key, std::optional<int64_t> fallback, int64_t most, int64_t least) {
   const Json* value = find(key);
   require(value || fallback, "no ", key);
-  const int64_t out = value ? value->as_int(concat(source_, ": ", key)) : *fallback;
+  const int64_t out = value ? value->as_int(place(key)) : *fallback;
   require(out >= least && out <= most, key, " is ", out, ", wants ", least, " to ", most);
   set(key, out);
   return out;
@@ -29,7 +29,7 @@ int64_t ConfigReader::count(const char* key, std::optional<int64_t> fallback, in
 double ConfigReader::positive(const char* key, std::optional<double> fallback) {
   const Json* value = find(key);
   require(value || fallback, "no ", key);
-  const double out = value ? value->as_double(concat(source_, ": ", key)) : *fallback;
+  const double out = value ? value->as_double(place(key)) : *fallback;
   require(std::isfinite(out) && out > 0, key, " is ", out, ", wants a positive number");
   set(key, out);
   return out;
@@ -37,14 +37,14 @@ double ConfigReader::positive(const char* key, std::optional<double> fallback) {
 
 bool ConfigReader::flag(const char* key, bool fallback) {
   const Json* value = find(key);
-  const bool out = value ? value->as_bool(concat(source_, ": ", key)) : fallback;
+  const bool out = value ? value->as_bool(place(key)) : fallback;
   set(key, out);
   return out;
 }
 
 std::string ConfigReader::text(const char* key, const char* fallback) {
   const Json* value = find(key);
-  std::string out = value ? value->as_string(concat(source_, ": ", key)) : fallback;
+  std::string out = value ? value->as_string(place(key)) : fallback;
   set(key, out);
   return out;
 }
@@ -77,7 +77,7 @@ std::vector<std::string> ConfigReader::text_per_layer(const char* key, const cha
   require(std::ssize(list) == num_layers, key, " has ", list.size(), " names, wants one name, or a list of ",
           num_layers, ": one for each layer");
   std::vector<std::string> out;
-  for (const Json& one : list) out.push_back(one.as_string(concat(source_, ": ", key)));
+  for (const Json& one : list) out.push_back(one.as_string(place(key)));
   return out;
 }
 
@@ -87,6 +87,9 @@ Activation ConfigReader::activation_of(const char* key, const std::string& name)
                                                                      {"gelu", Activation::gelu},
                                                                      {"gelu_new", Activation::gelu_tanh},
                                                                      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                                     {"gelu_python", Activation::gelu},
+                                                                     {"gelu_python_tanh", Activation::gelu_tanh},
+                                                                     {"gelu_accurate", Activation::gelu_tanh},
                                                                      {"relu", Activation::relu},
                                                                      {"relu2", Activation::relu2},
                                                                      {"gelu_fast", Activation::gelu_tanh}};
@@ -104,7 +107,7 @@ const Json* find_in(const Json& object, std::string_view key) {
   return value && !value->is_null() ? value : nullptr;
 }
 
-// The divisors of longrope. long_factor is checked, too: a typing error there would show in other programs only.
+// The divisors of longrope. Those that are not used are checked, too: a typing error there would show later.
 void read_longrope(ConfigReader& config, const Json& parameters, const std::string& where, RopeConfig& out) {
   const auto list = [&](const char* key) {
     const Json* value = find_in(parameters, key);
@@ -113,20 +116,20 @@ void read_longrope(ConfigReader& config, const Json& parameters, const std::stri
                    " wants a list of ", count, " numbers");
     std::vector<double> numbers;
     for (const Json& number : value->as_array()) {
-      numbers.push_back(number.as_double(concat(where, ".", key)));
+      numbers.push_back(number.as_double(config.place(where + "." + key)));
       config.require(std::isfinite(numbers.back()) && numbers.back() > 0, where, ".", key, " contains ", numbers.back(),
                      ", wants positive numbers");
     }
     return numbers;
   };
   out.short_factor = list("short_factor");
-  list("long_factor");
+  out.long_factor = list("long_factor");
 }
 
-std::string scaling_name(const Json& parameters, const std::string& where, bool phi) {
+std::string scaling_name(const ConfigReader& config, const Json& parameters, const std::string& where, bool phi) {
   for (const char* key : {"rope_type", "type"})
     if (const Json* value = find_in(parameters, key)) {
-      std::string name = value->as_string(concat(where, ".", key));
+      std::string name = value->as_string(config.place(where + "." + key));
       return phi && (name == "su" || name == "yarn") ? "longrope" : name;
     }
   return "default";
@@ -136,14 +139,14 @@ std::string scaling_name(const Json& parameters, const std::string& where, bool 
 
 RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const std::string& where, int64_t dim,
                             int64_t max_positions, const RopeDefaults& defaults) {
-  config.require(parameters.is_object(), where, " is a JSON ", parameters.kind_name(), ", wants an object");
+  config.require(parameters.is_object(), where, " is ", parameters.kind_name(), ", wants an object");
   const auto number = [&](const char* key, double fallback) {
     const Json* value = find_in(parameters, key);
-    const double out = value ? value->as_double(concat(where, ".", key)) : fallback;
+    const double out = value ? value->as_double(config.place(where + "." + key)) : fallback;
     config.require(std::isfinite(out) && out >= 0, where, ".", key, " is ", out, ", wants a number of 0 or more");
     return out;
   };
-  const std::string name = scaling_name(parameters, where, defaults.phi);
+  const std::string name = scaling_name(config, parameters, where, defaults.phi);
   RopeConfig out{.dim = dim};
   out.theta = number("rope_theta", defaults.theta);
   config.require(out.theta > 0, where, ".rope_theta is ", out.theta, ", wants a positive number");
@@ -152,16 +155,20 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
   config.require(rope_scalings().find(out.scaling), where, ".rope_type '", name,
                  "' is not supported; supported: ", join(rope_scalings().names()), ", dynamic");
   const Json* given = find_in(parameters, "partial_rotary_factor");
+  const std::string partial_place = config.place(given ? where + ".partial_rotary_factor" : "partial_rotary_factor");
   if (!given) given = config.find("partial_rotary_factor");
-  const double partial = given ? given->as_double("partial_rotary_factor") : 1;
+  const double partial = given ? given->as_double(partial_place) : 1;
   config.require(partial == 1 || defaults.partial, "partial_rotary_factor other than 1 is not supported");
   config.require(partial > 0 && partial <= 1, "partial_rotary_factor is ", partial, ", wants a number above 0 up to 1");
+  if (given && defaults.partial) config.set("partial_rotary_factor", partial);  // where every version reads it
   out.dim = static_cast<int64_t>(static_cast<double>(dim) * partial);
   config.require(out.dim > 0 && out.dim % 2 == 0, "head_dim is ", dim, " and partial_rotary_factor ", partial,
                  ", so RoPE would rotate ", out.dim, " dimensions; it rotates an even number");
-  const double original = defaults.phi ? static_cast<double>(config.count("original_max_position_embeddings", 4096))
-                                       : static_cast<double>(max_positions);
-  out.original_max_position = defaults.phi ? original : number("original_max_position_embeddings", original);
+  constexpr const char* original_key = "original_max_position_embeddings";
+  if (defaults.phi || (defaults.original_beside && config.find(original_key)))
+    out.original_max_position = static_cast<double>(config.count(original_key, 4096));
+  else
+    out.original_max_position = number(original_key, static_cast<double>(max_positions));
   // As in transformers, a factor that is null is that of the longest sequence; only longrope may lack it.
   const bool needs_factor = out.scaling == "linear" || out.scaling == "llama3" || out.scaling == "yarn";
   config.require(!needs_factor || find_in(parameters, "factor") || (out.scaling == "yarn" && parameters.find("factor")),
@@ -170,6 +177,10 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
   out.factor =
       number("factor", by_length ? std::max(1.0, static_cast<double>(max_positions) / out.original_max_position) : 1);
   config.require(out.factor >= 1, where, ".factor is ", out.factor, ", wants 1 or more");
+  if (out.scaling == "llama3")  // as transformers, which has defaults for the other members alone
+    for (const char* key : {"low_freq_factor", "high_freq_factor"})
+      config.require(find_in(parameters, key), where, ".", key,
+                     " is missing: rope_type 'llama3' wants a number above 0");
   out.low_freq_factor = number("low_freq_factor", 1);
   out.high_freq_factor = number("high_freq_factor", 4);
   config.require(out.scaling != "llama3" || (out.low_freq_factor > 0 && out.high_freq_factor > out.low_freq_factor),
@@ -184,8 +195,11 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
   out.mscale = number("mscale", 0);
   out.mscale_all_dim = number("mscale_all_dim", 0);
   if (const Json* truncate = find_in(parameters, "truncate"))
-    out.truncate = truncate->as_bool(concat(where, ".truncate"));
+    out.truncate = truncate->as_bool(config.place(where + ".truncate"));
   if (out.scaling == "longrope") read_longrope(config, parameters, where, out);
+  out.use_long_rope = config.find("use_long_rope") && config.flag("use_long_rope", false);
+  config.require(!out.use_long_rope || out.scaling == "longrope", "use_long_rope is true and ", where,
+                 ".rope_type is '", name, "'; use_long_rope is for 'longrope'");
   return out;
 }
 
@@ -196,16 +210,18 @@ RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, c
   const Json* given = four_given ? four_given : five;
   const Json parameters = given ? *given : Json(JsonObject{});
   const char* where = four_given ? "rope_scaling" : "rope_parameters";
-  config.require(parameters.is_object(), where, " is a JSON ", parameters.kind_name(), ", wants an object");
+  config.require(parameters.is_object(), where, " is ", parameters.kind_name(), ", wants an object");
   RopeDefaults own = defaults;
+  own.original_beside = true;
   if (!find_in(parameters, "rope_theta")) {
     const Json* theta = five && five->is_object() ? find_in(*five, "rope_theta") : nullptr;
-    own.theta = theta ? theta->as_double("rope_parameters.rope_theta") : config.positive("rope_theta", defaults.theta);
+    own.theta = theta ? theta->as_double(config.place("rope_parameters.rope_theta"))
+                      : config.positive("rope_theta", defaults.theta);
   }
   const RopeConfig out = read_rope_object(config, parameters, where, dim, max_positions, own);
 
   // Writes both spellings, so that versions 4 and 5 of transformers read the same values.
-  const std::string name = scaling_name(parameters, where, defaults.phi);
+  const std::string name = scaling_name(config, parameters, where, defaults.phi);
   Json four = parameters;
   std::erase_if(four.object_ref(), [](const auto& member) { return member.first == "rope_theta"; });
   four.set("rope_type", name);
@@ -218,7 +234,7 @@ RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, c
 }
 
 int64_t rope_positions(const RopeConfig& rope, int64_t max_positions) {
-  if (rope.scaling != "longrope") return max_positions;
+  if (rope.scaling != "longrope" || rope.use_long_rope) return max_positions;
   return std::clamp<int64_t>(static_cast<int64_t>(rope.original_max_position), 1, max_positions);
 }
 
@@ -233,7 +249,7 @@ std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t num_layers,
       out.push_back(slides(layer));
       continue;
     }
-    const std::string& type = types->as_array()[static_cast<size_t>(layer)].as_string("layer_types");
+    const std::string& type = types->as_array()[static_cast<size_t>(layer)].as_string(config.place("layer_types"));
     config.require(type == "full_attention" || type == "sliding_attention", "layer_types: '", type,
                    "' is not supported; supported: full_attention, sliding_attention");
     out.push_back(type == "sliding_attention");
@@ -268,7 +284,7 @@ std::vector<bool> read_rope_layers(ConfigReader& config, int64_t num_layers, int
     config.require(given->is_array() && std::ssize(given->as_array()) >= num_layers,
                    "no_rope_layers wants a list of at least ", num_layers, " numbers");
     for (int64_t layer = 0; layer < num_layers; ++layer) {
-      const int64_t has_rope = given->as_array()[static_cast<size_t>(layer)].as_int("no_rope_layers");
+      const int64_t has_rope = given->as_array()[static_cast<size_t>(layer)].as_int(config.place("no_rope_layers"));
       config.require(has_rope == 0 || has_rope == 1, "no_rope_layers contains ", has_rope, ", wants 0 and 1");
       out.push_back(has_rope == 1);
     }

@@ -38,6 +38,8 @@ class ConfigReader {
   // An activation by Hugging Face's name.
   Activation activation(const char* key, const char* fallback) { return activation_of(key, text(key, fallback)); }
   Activation activation_of(const char* key, const std::string& name) const;
+  // The file and a member in it, for messages.
+  std::string place(std::string_view member) const { return concat(source_, ": ", member); }
   // Throws an Error that names the file unless the fact holds.
   template <class... Words>
   void require(bool fact, const Words&... words) const {
@@ -58,15 +60,18 @@ constexpr int64_t max_layers = 4096;
 struct RopeDefaults {
   double theta = 10000;
   bool partial = false;  // partial_rotary_factor may be below 1
-  // Phi-3: original_max_position_embeddings beside the scaling, and old names of longrope.
+  // Phi-3: original_max_position_embeddings is 4096 if it is absent, and longrope has old names.
   bool phi = false;
+  // original_max_position_embeddings beside the scaling wins over that of the scaling. read_rope() sets it.
+  bool original_beside = false;
 };
 // Reads rope_theta and rope_scaling (transformers 4) or rope_parameters (5) for heads of `dim`. Resolves both forms.
 RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, const RopeDefaults& defaults = {});
 // Reads the object `parameters` of one kind of layers, which config.json has at `where`.
 RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const std::string& where, int64_t dim,
                             int64_t max_positions, const RopeDefaults& defaults);
-// Positions that a table of this scaling serves: of longrope those of the original context.
+// Positions that a table of this scaling serves: of longrope those of the original context, unless use_long_rope,
+// hone's own member, takes the long factors for all positions.
 int64_t rope_positions(const RopeConfig& rope, int64_t max_positions);
 
 // True for each layer that layer_types calls "sliding_attention"; without layer_types, for each that `slides` names.

@@ -40,6 +40,7 @@ struct StageCheck {
   std::string name;
   // The run's tokenizer; if an earlier stage trains it, one with the same special tokens and no merges. Null: none.
   const Tokenizer* tokenizer = nullptr;
+  bool tokenizer_is_trained = true;       // false: an earlier stage trains it
   const Model* model = nullptr;           // the model without weights; null if its config has a problem
   bool adapters = false;                  // the stage trains adapters (model.lora) instead of the weights
   std::filesystem::path run_folder = {};  // of a resumed run; empty for a new one

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/base/format.h"
 #include "core/base/rank_thread.h"
 
 namespace hone::log {
@@ -120,17 +121,14 @@ static bool is_left_out(Level level, std::string_view line) {
 
 void write(Level level, std::string_view line) {
   if (is_left_out(level, line)) return;
-  std::string labeled;
-  if (const int rank = rank_thread().rank; rank > 0) {
-    labeled = concat("[rank ", rank, "] ", line);
-    line = labeled;
-  }
+  std::string shown = printable(line);
+  if (const int rank = rank_thread().rank; rank > 0) shown = concat("[rank ", rank, "] ", shown);
   constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                                   spdlog::level::err};
   Output& out = output();
   const std::lock_guard lock(out.mutex);
   if (std::exchange(out.bar_shown, false)) std::fputs("\r\x1b[K", stderr);
-  out.logger.log(levels[static_cast<size_t>(level)], spdlog::string_view_t(line.data(), line.size()));
+  out.logger.log(levels[static_cast<size_t>(level)], spdlog::string_view_t(shown.data(), shown.size()));
 }
 
 Progress::Progress(std::string what, int64_t total, std::string unit)

@@ -62,9 +62,11 @@ double yarn(const RopeConfig& config, std::span<double> frequencies) {
 }
 
 double longrope(const RopeConfig& config, std::span<double> frequencies) {
-  HONE_CHECK(config.short_factor.size() == frequencies.size(), "rope scaling longrope: short_factor has ",
-             config.short_factor.size(), " numbers, wants ", frequencies.size());
-  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= config.short_factor[i];
+  const std::vector<double>& divisors = config.use_long_rope ? config.long_factor : config.short_factor;
+  HONE_CHECK(divisors.size() == frequencies.size(),
+             "rope scaling longrope: ", config.use_long_rope ? "long_factor" : "short_factor", " has ", divisors.size(),
+             " numbers, wants ", frequencies.size());
+  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= divisors[i];
   if (config.attention_factor > 0) return config.attention_factor;
   if (config.factor <= 1) return 1;
   HONE_CHECK(config.original_max_position > 1, "rope scaling longrope: original_max_position_embeddings is ",

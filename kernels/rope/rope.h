@@ -20,13 +20,16 @@ struct RopeConfig {
   double beta_fast = 32, beta_slow = 1;                         // yarn
   double attention_factor = 0, mscale = 0, mscale_all_dim = 0;  // yarn; 0 = not set
   bool truncate = true;                                         // yarn: the ramp's bounds are rounded to integers
-  std::vector<double> short_factor{};                           // longrope: [dim / 2] divisors of the frequencies
+  // longrope: [dim / 2] divisors of the frequencies, for all positions: short_factor, or long_factor with
+  // use_long_rope.
+  std::vector<double> short_factor{}, long_factor{};
+  bool use_long_rope = false;
 };
 
 // Changes the frequencies theta^(-2i/dim) in place. Returns the factor on cosines and sines, 1 for most scalings.
 using RotaryScaling = double (*)(const RopeConfig& config, std::span<double> frequencies);
-// default, linear (Chen et al. 2023), llama3 (Llama 3.1), yarn (Peng et al. 2023), longrope (Ding et al. 2024) up to
-// the original context: the divisors for longer texts depend on the text's length, so a token's result would, too.
+// default, linear (Chen et al. 2023), llama3 (Llama 3.1), yarn (Peng et al. 2023), longrope (Ding et al. 2024) with one
+// set of divisors: in transformers they depend on the text's length, so a token's result would, too.
 Registry<RotaryScaling>& rope_scalings();
 
 // Writes a host table f32 [positions, dim]: dim / 2 cosines, then dim / 2 sines, of each position. Computed in double.

@@ -17,7 +17,7 @@ std::vector<RopeConfig> read_ropes(ConfigReader& config, const ModelShape& shape
     if (given && !given->is_null()) return *given;
     Json out = JsonObject{{"rope_type", "default"}};
     if (const Json* scaling = config.find("rope_scaling"); scales && scaling) out = *scaling;
-    config.require(out.is_object(), "rope_scaling is a JSON ", out.kind_name(), ", wants an object");
+    config.require(out.is_object(), "rope_scaling is ", out.kind_name(), ", wants an object");
     if (!out.find("rope_theta")) out.set("rope_theta", config.positive(theta_key, theta));
     return out;
   };

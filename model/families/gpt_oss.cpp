@@ -11,7 +11,7 @@ Json without_quantization(const Json& json, std::string_view source) {
   const Json* given = json.is_object() ? json.find("quantization_config") : nullptr;
   if (!given) return json;
   if (!given->is_null()) {
-    HONE_CHECK(given->is_object(), source, ": quantization_config is a JSON ", given->kind_name(), ", wants an object");
+    HONE_CHECK(given->is_object(), source, ": quantization_config is ", given->kind_name(), ", wants an object");
     const Json* method = given->find("quant_method");
     const std::string name = method && method->is_string() ? method->as_string() : "(none)";
     HONE_CHECK(name == "mxfp4", source, ": quantization_config.quant_method '", name,

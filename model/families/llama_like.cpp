@@ -30,7 +30,7 @@ static void read_mtp(ConfigReader& config, LlamaLikeConfig& out) {
   out.num_mtp_modules = config.count("num_nextn_predict_layers", 0, max_modules, 0);
   if (out.num_mtp_modules == 0) return;
   const Json* coef = config.find("mtp_loss_coef");
-  out.mtp_loss_coef = coef ? coef->as_double("mtp_loss_coef") : paper_coef;
+  out.mtp_loss_coef = coef ? coef->as_double(config.place("mtp_loss_coef")) : paper_coef;
   config.require(out.mtp_loss_coef >= 0 && out.mtp_loss_coef <= 1e6, "mtp_loss_coef is ", out.mtp_loss_coef,
                  ", wants a number in [0, 1e6]");
   config.set("mtp_loss_coef", out.mtp_loss_coef);
@@ -105,6 +105,7 @@ static std::unique_ptr<SelfAttention> make_attention(const LlamaLikeConfig& conf
   const double scale = config.attention_scale > 0 ? config.attention_scale : 1 / std::sqrt(static_cast<double>(dim));
   out->scale = static_cast<float>(scale);
   out->softcap = static_cast<float>(config.attention_softcap);
+  out->clip = static_cast<float>(config.qkv_clip);
   out->window = window;
   out->rope = std::move(rope);
   out->kv_layer = static_cast<size_t>(index);

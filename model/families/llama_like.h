@@ -28,6 +28,7 @@ struct LlamaLikeConfig {
   bool rope_interleaved = false;  // RoPE rotates pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
   double attention_scale = 0;     // of q . k; 0 = 1 / sqrt(head_dim)
   double attention_softcap = 0, embedding_scale = 1;
+  double qkv_clip = 0;          // q, k and v are clamped to [-qkv_clip, qkv_clip] before RoPE; 0 = none
   int64_t num_mtp_modules = 0;  // modules of multi-token prediction (model/mtp.h); their layers are like the last one
   double mtp_loss_coef = 0;
   std::vector<RopeConfig> ropes;

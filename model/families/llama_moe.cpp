@@ -31,9 +31,9 @@ std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t num_layers) {
     config.set("mlp_only_layers", JsonArray());
     return out;
   }
-  config.require(dense->is_array(), "mlp_only_layers is a JSON ", dense->kind_name(), ", wants a list of layers");
+  config.require(dense->is_array(), "mlp_only_layers is ", dense->kind_name(), ", wants a list of layers");
   for (const Json& one : dense->as_array()) {
-    const int64_t layer = one.as_int("mlp_only_layers");
+    const int64_t layer = one.as_int(config.place("mlp_only_layers"));
     config.require(layer >= 0 && layer < num_layers, "mlp_only_layers contains ", layer, ", the model has ", num_layers,
                    " layers");
     out[static_cast<size_t>(layer)] = false;

@@ -17,7 +17,7 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   moe.up = "w3";
   moe.down = "w2";
   const Json* jitter = config.find("router_jitter_noise");
-  config.require(!jitter || jitter->as_double("router_jitter_noise") == 0,
+  config.require(!jitter || jitter->as_double(config.place("router_jitter_noise")) == 0,
                  "router_jitter_noise other than 0 is not supported");
   decoder.resolved = config.resolved();
   return make_llama_moe(decoder, moe);

@@ -1,17 +1,21 @@
 // Phi-3, Phi-3.5 and Phi-4 (Microsoft 2024): the layout of Llama with q, k, v and gate, up in one tensor each, sliding
-// windows, partial rotary positions (Phi-4-mini) and longrope. Texts are limited to the original context of longrope.
+// windows, partial rotary positions (Phi-4-mini) and longrope. Texts are limited to the original context of longrope,
+// unless config.json has use_long_rope.
 #include "model/families/llama_like.h"
 
 namespace hone {
 namespace {
 
-// Version 4 of transformers wants these three members and no others.
+// Version 4 of transformers wants three members. It refuses the others, which version 5 reads.
 void set_rope_scaling(ConfigReader& config, const RopeConfig& rope) {
   if (rope.scaling != "longrope") return;
   const Json& parameters = *config.find("rope_parameters");
-  config.set("rope_scaling", JsonObject{{"type", "longrope"},
-                                        {"short_factor", parameters.at("short_factor")},
-                                        {"long_factor", parameters.at("long_factor")}});
+  Json scaling = JsonObject{{"type", "longrope"},
+                            {"short_factor", parameters.at("short_factor")},
+                            {"long_factor", parameters.at("long_factor")}};
+  for (const char* key : {"factor", "attention_factor"})
+    if (const Json* value = parameters.find(key); value && !value->is_null()) scaling.set(key, *value);
+  config.set("rope_scaling", std::move(scaling));
 }
 
 std::unique_ptr<Model> make(const Json& json, std::string_view source) {

@@ -45,6 +45,19 @@ LoraConfig read_lora_config(const fs::path& folder) {
   return lora_config_of(read_config(folder), (folder / config_name).string());
 }
 
+bool needs_long_rope(const fs::path& folder) {
+  if (!is_adapter(folder)) return false;
+  const Json config = read_config(folder);
+  const Json* value = config.find("use_long_rope");
+  return value && value->as_bool(concat((folder / config_name).string(), ": use_long_rope"));
+}
+
+static bool has_long_rope(const Model& model) {
+  const Json config = model.config();
+  const Json* value = config.find("use_long_rope");
+  return value && value->is_bool() && value->as_bool();
+}
+
 void save_adapter(Context& context, Model& model, const fs::path& folder, DType dtype,
                   std::span<const float> value_head) {
   HONE_CHECK(model.lora(), "the model has no adapters to save");
@@ -53,14 +66,18 @@ void save_adapter(Context& context, Model& model, const fs::path& folder, DType 
       linear_modules, [](const Linear* linear) { return linear->lora && linear->weight.transposed; });
   const std::string base = fs::absolute(model.lora()->base).lexically_normal().string();
   make_folder(folder);
-  write_file_atomic(folder / config_name,
-                    adapter_config_of(model.lora()->config, base, transposed, !value_head.empty()).dump(2) + "\n");
+  Json config = adapter_config_of(model.lora()->config, base, transposed, !value_head.empty());
+  if (has_long_rope(model)) config.set("use_long_rope", true);
+  write_file_atomic(folder / config_name, config.dump(2) + "\n");
   std::vector<LazyTensor> tensors = slices_to_save(context, file_slices(model.adapter_params()), dtype);
   if (!value_head.empty()) tensors.push_back(value_head_to_save(adapter_value_head, value_head));
   write_safetensors(folder / adapter_tensors, std::move(tensors));
 }
 
 void read_adapter(Context& context, Model& model, const fs::path& folder) {
+  HONE_CHECK(!needs_long_rope(folder) || has_long_rope(model), (folder / config_name).string(),
+             ": use_long_rope is true, so the adapter needs its base with the long factors of longrope: load the base "
+             "with use_long_rope");
   const std::unique_ptr<TensorFile> file = open_safetensors(folder / adapter_tensors);
   const std::vector<FileSlice> slices = file_slices(model.adapter_params());
   std::vector<std::string> problems;

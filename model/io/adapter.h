@@ -26,6 +26,9 @@ std::filesystem::path base_folder(const std::filesystem::path& folder);
 // The folder with the tokenizer: an adapter without one uses that of its base.
 std::filesystem::path tokenizer_folder(const std::filesystem::path& folder);
 LoraConfig read_lora_config(const std::filesystem::path& folder);
+// True for an adapter that was trained with the long factors of longrope (use_long_rope, hone's own member of
+// adapter_config.json and config.json). It belongs to its base with these factors.
+bool needs_long_rope(const std::filesystem::path& folder);
 
 // Writes the model's adapters (f32 or bf16), the absolute path of the base, and the value head (D numbers) if there is
 // one. Not atomic. load_value_head (model/model.h) reads the value head.

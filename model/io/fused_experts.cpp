@@ -33,6 +33,10 @@ class SplitFile : public TensorFile {
     return out;
   }
   bool contains(std::string_view name) const override { return parts_.contains(name); }
+  std::string holder(std::string_view name) const override {
+    const auto found = parts_.find(name);
+    return found == parts_.end() ? std::string(name) : found->second.source;
+  }
   TensorOutline outline(std::string_view name) const override {
     const Part& part = at(name);
     const TensorOutline source = file_->outline(part.source);

@@ -69,6 +69,33 @@ struct Part {
   std::vector<int64_t> shape{};  // of the slice; unused for Form::other
 };
 
+// A slice of an expert, by the name of its tensor: PREFIX.experts.3.gate_proj.weight.
+struct ExpertSlice {
+  std::string target;  // the file's tensor
+  int64_t expert = 0;
+  Outputs outputs{};
+  bool bias = false;
+};
+std::optional<ExpertSlice> expert_slice(std::string_view name) {
+  const size_t place = name.rfind(experts_part);
+  if (place == std::string::npos) return {};
+  const size_t number = place + experts_part.size(), dot = name.find('.', number);
+  if (dot == std::string::npos || dot == number || dot - number > 4) return {};
+  ExpertSlice out;
+  for (const char digit : name.substr(number, dot - number)) {
+    if (digit < '0' || digit > '9') return {};
+    out.expert = out.expert * 10 + (digit - '0');
+  }
+  const std::string_view rest = name.substr(dot + 1), module = rest.substr(0, rest.find('.'));
+  out.bias = rest.ends_with(".bias");
+  const bool down = module == "down_proj";
+  out.outputs = gate_outputs;
+  if (down) out.outputs = down_outputs;
+  if (module == "up_proj") out.outputs = up_outputs;
+  out.target = concat(name.substr(0, number), down ? "down_proj" : "gate_up_proj", out.bias ? bias_end : "");
+  return out;
+}
+
 class GptOssFile : public TensorFile {
  public:
   explicit GptOssFile(std::unique_ptr<TensorFile> file) : file_(std::move(file)) {
@@ -94,6 +121,12 @@ class GptOssFile : public TensorFile {
     return out;
   }
   bool contains(std::string_view name) const override { return parts_.contains(name); }
+  std::string holder(std::string_view name) const override {
+    if (const auto found = parts_.find(name); found != parts_.end()) return found->second.source;
+    const std::optional<ExpertSlice> slice = expert_slice(name);
+    if (!slice) return std::string(name);
+    return !slice->bias && is_mxfp4_ ? slice->target + std::string(blocks_end) : slice->target;
+  }
   TensorOutline outline(std::string_view name) const override {
     const Part& part = at(name);
     const TensorOutline source = file_->outline(part.source);
@@ -166,6 +199,7 @@ class GptOssFile : public TensorFile {
   }
   void add(const std::string& prefix, const std::string& name, bool gate_up, Form form) {
     const Sizes sizes = sizes_of(name, gate_up, form);
+    is_mxfp4_ = is_mxfp4_ || form == Form::mxfp4;
     if (form == Form::mxfp4) check_scales(name);
     const char* end = form == Form::bias ? ".bias" : ".weight";
     for (int64_t e = 0; e < sizes.experts; ++e) {
@@ -204,34 +238,8 @@ class GptOssFile : public TensorFile {
 
   std::unique_ptr<TensorFile> file_;
   std::map<std::string, Part, std::less<>> parts_;
+  bool is_mxfp4_ = false;
 };
-
-// A slice of an expert, by the name of its tensor: PREFIX.experts.3.gate_proj.weight.
-struct ExpertSlice {
-  std::string target;  // the file's tensor
-  int64_t expert = 0;
-  Outputs outputs{};
-  bool bias = false;
-};
-std::optional<ExpertSlice> expert_slice(const std::string& name) {
-  const size_t place = name.rfind(experts_part);
-  if (place == std::string::npos) return {};
-  const size_t number = place + experts_part.size(), dot = name.find('.', number);
-  if (dot == std::string::npos || dot == number || dot - number > 4) return {};
-  ExpertSlice out;
-  for (const char digit : name.substr(number, dot - number)) {
-    if (digit < '0' || digit > '9') return {};
-    out.expert = out.expert * 10 + (digit - '0');
-  }
-  const std::string rest = name.substr(dot + 1), module = rest.substr(0, rest.find('.'));
-  out.bias = rest.ends_with(".bias");
-  const bool down = module == "down_proj";
-  out.outputs = gate_outputs;
-  if (down) out.outputs = down_outputs;
-  if (module == "up_proj") out.outputs = up_outputs;
-  out.target = concat(name.substr(0, number), down ? "down_proj" : "gate_up_proj", out.bias ? bias_end : "");
-  return out;
-}
 
 // The slices that one tensor of the file holds.
 struct Fused {

@@ -154,8 +154,7 @@ Json read_generation_config(const fs::path& model) {
     else if (const fs::path file = path / "generation_config.json"; fs::exists(file))
       out = parse_json(read_file(file), file.string());
   }
-  HONE_CHECK(out.is_object(), model.string(), ": generation_config.json is a JSON ", out.kind_name(),
-             ", wants an object");
+  HONE_CHECK(out.is_object(), model.string(), ": generation_config.json is ", out.kind_name(), ", wants an object");
   return out;
 }
 

@@ -9,7 +9,9 @@ namespace hone {
 
 // The model of a folder (or of an adapter's folder) without weights. Reads what load_model reads (model/model.h), the
 // names and shapes of the weights' files included, and throws the same Errors.
-std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora = {});
+// config_changes: members of config.json to change.
+std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora = {},
+                                         const JsonObject& config_changes = {});
 
 // As load_model(), after changes to members of config.json.
 std::unique_ptr<Model> load_changed_model(Context& context, const std::filesystem::path& folder,

@@ -70,6 +70,7 @@ OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lo
   check_model_path(folder);
   const std::filesystem::path base = base_folder(folder);
   Json config = read_model_config(base);
+  if (config.is_object() && needs_long_rope(folder)) config.set("use_long_rope", true);
   if (config.is_object())
     for (const auto& [key, value] : changes) config.set(key, value);
   std::unique_ptr<Model> model = make_model(config, config_source(base));
@@ -87,8 +88,9 @@ OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lo
 
 }  // namespace
 
-std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora) {
-  return open_model(folder, lora).model;
+std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora,
+                                         const JsonObject& config_changes) {
+  return open_model(folder, lora, config_changes).model;
 }
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {

@@ -21,6 +21,16 @@ bool is_buffer(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
+bool is_empty(const TensorOutline& tensor) {
+  return std::ranges::any_of(tensor.shape, [](int64_t dim) { return dim == 0; });
+}
+
+// The gate of a shared expert of width 0 (Qwen2-MoE): it multiplies zeros.
+bool gates_nothing(std::string_view name, const Json& config) {
+  const Json* width = config.find("shared_expert_intermediate_size");
+  return name.ends_with(".shared_expert_gate.weight") && width && width->is_int() && width->as_int() == 0;
+}
+
 bool same_numbers(const TensorFile& file, std::string_view first, std::string_view second) {
   std::vector<char> first_storage, second_storage;
   const Tensor a = file.read(first, first_storage), b = file.read(second, second_storage);
@@ -93,19 +103,27 @@ std::vector<FileSlice> slices_of_file(Model& model) {
   return out;
 }
 
+// The name of a tensor for people: with the file's tensor that holds it, if that is another.
+static std::string shown_name(const TensorFile& file, const std::string& name) {
+  const std::string holder = file.holder(name);
+  return holder == name ? name : concat(holder, " (of it ", name, ")");
+}
+
 void check_slice(const FileSlice& slice, const TensorFile& file, std::vector<std::string>& problems) {
   if (!file.contains(slice.name)) {
-    problems.push_back("missing " + slice.name);
+    problems.push_back("missing " + shown_name(file, slice.name));
     return;
   }
   const TensorOutline tensor = file.outline(slice.name);
   const std::vector<int64_t> shape = slice.file_shape();
   if (tensor.shape != shape)
-    problems.push_back(concat(slice.name, " is ", shape_text(tensor.shape), ", wants ", shape_text(shape)));
+    problems.push_back(
+        concat(shown_name(file, slice.name), " is ", shape_text(tensor.shape), ", wants ", shape_text(shape)));
   const bool number = tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16 ||
                       tensor.dtype == DType::f64;
   if (!number)
-    problems.push_back(concat(slice.name, " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
+    problems.push_back(
+        concat(shown_name(file, slice.name), " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
 }
 
 void throw_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config) {
@@ -150,28 +168,38 @@ std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const 
   std::vector<FileSlice> slices = file_slices(model.base_params());
   std::vector<std::string> problems;
   std::set<std::string> used;
+  std::set<std::string> broken;  // tensors of the file that hold many slices: one problem tells enough
   for (FileSlice& slice : slices) {
     // A file saved from a model without lm_head lacks the first part of each name ("transformer.", "model.").
     const std::string bare = slice.name.substr(slice.name.find('.') + 1);
     if (!file.contains(slice.name) && file.contains(bare)) slice.name = bare;
-    check_slice(slice, file, problems);
     used.insert(slice.name);
+    const std::string holder = file.holder(slice.name);
+    if (broken.contains(holder)) continue;
+    const size_t before = problems.size();
+    check_slice(slice, file, problems);
+    if (problems.size() > before) broken.insert(holder);
   }
   const std::string& head = name_of(slices, &model.lm_head());
   check_copies(model, file, slices, used, problems);
   const Json config = model.config();
   size_t ahead = 0;  // tensors of layers that predict further ahead
   for (const std::string& name : file.names()) {
-    if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
+    if (used.contains(name) || is_buffer(name) || name == value_head_name || broken.contains(file.holder(name)))
+      continue;
+    // Of a module of width 0, which the model does not have.
+    if (is_empty(file.outline(name)) || gates_nothing(name, config)) continue;
     if (is_prediction_layer(name, model, config)) {
       ++ahead;
       continue;
     }
-    if (name != head_name || !file.contains(head))
-      problems.push_back("surplus " + name);
-    else if (!same_numbers(file, name, head))
+    if (name != head_name || !file.contains(head)) {
+      problems.push_back("surplus " + shown_name(file, name));
+      broken.insert(file.holder(name));
+    } else if (!same_numbers(file, name, head)) {
       problems.push_back(
           concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
+    }
   }
   throw_problems(std::move(problems), folder, "config.json");
   if (ahead > 0)

@@ -19,6 +19,8 @@ class TensorFile {
   virtual ~TensorFile() = default;
   virtual std::vector<std::string> names() const = 0;  // sorted
   virtual bool contains(std::string_view name) const = 0;
+  // The tensor of the file that holds the tensor `name`, or that would hold it: another name if the file fuses tensors.
+  virtual std::string holder(std::string_view name) const { return std::string(name); }
   virtual TensorOutline outline(std::string_view name) const = 0;
   // The tensor on the host, contiguous. Its data lie in the file's mapping or in `storage`, and are valid while both
   // live. Data of foreign files may be unaligned for their type.

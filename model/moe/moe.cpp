@@ -44,7 +44,7 @@ std::shared_ptr<BalanceTotals> make_balance_totals(const MoeConfig& config) {
 // A number of config.json that is 0 or more.
 static double read_factor(ConfigReader& config, const char* key, double fallback) {
   const Json* value = config.find(key);
-  const double out = value ? value->as_double(key) : fallback;
+  const double out = value ? value->as_double(config.place(key)) : fallback;
   config.require(std::isfinite(out) && out >= 0, key, " is ", out, ", wants 0 or more");
   return out;
 }

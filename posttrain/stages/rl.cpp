@@ -2,6 +2,7 @@
 // Stage "online_dpo": preference pairs of a prompt's completions (Guo et al. 2024).
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 
 #include "core/base/log.h"
@@ -160,6 +161,7 @@ class Rl : public Stage {
     check.problems.attempt("", [&] { check_device(check.settings); });
     check.problems.attempt("", [&] { check_workers(*check.settings.rollout); });
     sync_.check(check);
+    check.problems.attempt("sampling.max_tokens", [&] { check_kv_cache(check); });
     check.problems.attempt("critic", [&] { check_critic(loop_.trainer.critic, vocab_size(check)); });
     check_teacher(check, *objective_->make({}));
     check_rl_sources(check, all_sources(), actor_.environment);
@@ -260,6 +262,23 @@ class Rl : public Stage {
                "rl: rollout.device and rollout.workers are both given: remove one of them");
     HONE_CHECK(device.empty() || device_kind(device) == device_kind(settings.device), "rl: rollout.device is ", device,
                ", the learner's device is ", settings.device, ": both must be of one kind");
+  }
+  // The engine refuses a request that its KV cache cannot hold as a whole, so no step could be sampled.
+  void check_kv_cache(const StageCheck& check) const {
+    const RolloutConfig& engine = *check.settings.rollout;
+    const int64_t capacity = engine.kv_cache_tokens / engine.kv_block_size * engine.kv_block_size,
+                  positions = check.model ? check.model->shape().max_positions : std::numeric_limits<int64_t>::max();
+    if (positions <= capacity) return;
+    int64_t prompt = 1;
+    try {
+      if (check.tokenizer && check.tokenizer_is_trained) prompt = longest_prompt(all_sources(), *check.tokenizer);
+    } catch (const Error&) {  // check_rl_sources() reports it
+    }
+    int64_t longest = std::min(prompt + actor_.sampling.max_tokens, positions);
+    if (const int64_t most = actor_.environment.max_trajectory_tokens; most > 0) longest = std::min(longest, most);
+    HONE_CHECK(longest <= capacity, "rl: a prompt of ", prompt, prompt == 1 ? " token" : " tokens",
+               " and sampling.max_tokens = ", actor_.sampling.max_tokens, " take ", longest,
+               " tokens, rollout.kv_cache_tokens is ", capacity, ": lower max_tokens or raise kv_cache_tokens");
   }
   static int64_t vocab_size(const StageCheck& check) { return check.model ? check.model->shape().vocab_size : 0; }
 

@@ -78,9 +78,9 @@ void read_model(RunCheck& of) {
   const std::string& path = of.recipe.model.path;
   of.problems.attempt(path.empty() ? "model" : "model.path", [&] {
     if (!of.start_folder.empty())
-      of.model = read_model_folder(of.start_folder);
+      of.model = read_model_folder(of.start_folder, {}, of.recipe.model.config_changes());
     else if (!path.empty())
-      of.model = read_model_folder(expand_path(path));
+      of.model = read_model_folder(expand_path(path), {}, of.recipe.model.config_changes());
     else
       of.model = start_model(of.recipe);
   });
@@ -177,6 +177,7 @@ void check_stages(RunCheck& of) {
                        .problems = problems,
                        .name = spec.name,
                        .tokenizer = of.tokenizer ? &*of.tokenizer : nullptr,
+                       .tokenizer_is_trained = of.tokenizer_is_trained,
                        .model = of.model.get(),
                        .adapters = start_lora(of.recipe).r > 0 && spec.stage->trains_adapters(),
                        .run_folder = of.run_folder,

@@ -45,6 +45,8 @@ void RouterSource::fields(Fields& f) {
     f.require(key, size >= 0 && size <= int64_t{1} << 24, concat(key, " must be in [0, ", int64_t{1} << 24, "]"));
     f.require(key, size == 0 || num_experts > 0, concat(key, " has no effect without num_experts"));
   }
+  f.require("num_experts_per_tok", num_experts > 0 || num_experts_per_tok == RouterSource().num_experts_per_tok,
+            "num_experts_per_tok has no effect without num_experts");
   f.require("num_experts_per_tok", num_experts == 0 || (num_experts_per_tok >= 1 && num_experts_per_tok <= num_experts),
             "num_experts_per_tok must be in [1, num_experts]");
 }
@@ -92,6 +94,7 @@ void check_losses(const ModelSource& source, const Model& model) {
 JsonObject ModelSource::config_changes() const {
   JsonObject out = router.config_changes();
   if (mtp_loss_coef >= 0) out.emplace_back("mtp_loss_coef", mtp_loss_coef);
+  if (use_long_rope) out.emplace_back("use_long_rope", true);
   return out;
 }
 
@@ -119,6 +122,10 @@ void ModelSource::fields(Fields& f) {
     "(DeepSeek-V3); 0 = none, or those of `config`");
   f("mtp_loss_coef", mtp_loss_coef,
     "factor of the loss of multi-token prediction; 0 = off, -1 = that of config.json, else 0.3");
+  f("use_long_rope", use_long_rope,
+    "RoPE of the type longrope (Phi-3): take long_factor for all positions, so that texts may have "
+    "max_position_embeddings tokens; false = as config.json says, else short_factor and "
+    "original_max_position_embeddings tokens");
   f("init", init, "how random weights are drawn");
   f("decoder", decoder, "layers of random weights of the family hone_decoder");
   f("save_dtype", save_dtype,

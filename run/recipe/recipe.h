@@ -49,6 +49,7 @@ struct ModelSource {
   bool tie_word_embeddings = true;
   int64_t num_nextn_predict_layers = 0;
   double mtp_loss_coef = -1;
+  bool use_long_rope = false;
   InitConfig init;
   std::string save_dtype = "auto";
   ChatSettings chat;

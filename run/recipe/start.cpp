@@ -9,8 +9,9 @@ namespace hone {
 
 std::unique_ptr<Model> start_model(const Recipe& recipe) {
   if (!recipe.model.path.empty()) {
-    const std::filesystem::path base = base_folder(expand_path(recipe.model.path));
+    const std::filesystem::path folder = expand_path(recipe.model.path), base = base_folder(folder);
     Json config = read_model_config(base);
+    if (config.is_object() && needs_long_rope(folder)) config.set("use_long_rope", true);
     if (config.is_object())
       for (const auto& [key, value] : recipe.model.config_changes()) config.set(key, value);
     std::unique_ptr<Model> model = make_model(config, config_source(base));

@@ -25,6 +25,9 @@ CONFIGS = {
                     sliding_window=5),
     'phi3': dict(LLAMA, model_type='phi3', sliding_window=6, original_max_position_embeddings=32, partial_rotary_factor=0.5,
                  rope_scaling=dict(type='longrope', short_factor=[1.1, 1.7], long_factor=[2.0, 4.0])),
+    # Both texts are longer than the original context: transformers takes long_factor for all positions.
+    'phi3_long': dict(LLAMA, model_type='phi3', original_max_position_embeddings=8,
+                      rope_scaling=dict(type='longrope', short_factor=[1.1, 1.7, 2.0, 2.5], long_factor=[2.0, 4.0, 5.5, 7.0])),
     'gemma2': dict(GEMMA, model_type='gemma2', attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
     'gemma3_text': dict(GEMMA, model_type='gemma3_text', num_hidden_layers=3, sliding_window_pattern=2, rope_local_base_freq=50.0,
                         rope_scaling=dict(rope_type='linear', factor=2.0)),
@@ -36,7 +39,12 @@ CONFIGS = {
                       norm_topk_prob=True, mlp_only_layers=[1], router_aux_loss_coef=0.5),
     'qwen2_moe': dict(LLAMA, model_type='qwen2_moe', num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10, shared_expert_intermediate_size=14,
                       router_aux_loss_coef=0.5),
+    'qwen2_moe_gelu': dict(LLAMA, model_type='qwen2_moe', hidden_act='gelu', num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
+                           shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=2, qkv_bias=False,
+                           router_aux_loss_coef=0.5),
     'olmoe': dict(LLAMA, model_type='olmoe', intermediate_size=12, num_experts=8, num_experts_per_tok=3, router_aux_loss_coef=0.5),
+    'olmoe_clipped': dict(LLAMA, model_type='olmoe', intermediate_size=12, num_experts=8, num_experts_per_tok=3, clip_qkv=0.8,
+                          router_aux_loss_coef=0.5),
     'mixtral': dict(LLAMA, model_type='mixtral', intermediate_size=16, num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.5,
                     sliding_window=None),
     'deepseek_v3': dict(DEEPSEEK, q_lora_rank=20, n_group=4, topk_group=2, n_shared_experts=2, routed_scaling_factor=1.7,
@@ -59,8 +67,9 @@ CONFIGS = {
     'hone_decoder_stablelm': dict({k: v for k, v in LLAMA.items() if k != 'rms_norm_eps'}, model_type='stablelm', layer_norm_eps=1e-5,
                                   partial_rotary_factor=0.5, use_qkv_bias=False),
 }
-# The same models as compositions of hone_decoder.
+# The configs that hone reads: the same models as compositions of hone_decoder, or with a member of hone's own.
 HONE = {
+    'phi3_long': dict(CONFIGS['phi3_long'], use_long_rope=True),
     'hone_decoder_helium': dict(LLAMA, model_type='hone_decoder', rope_interleaved=True),
     'hone_decoder_stablelm': dict(LLAMA, model_type='hone_decoder', norm_type='layer_norm', partial_rotary_factor=0.5),
 }
@@ -114,7 +123,7 @@ def worst(actual, expected): return ((actual - expected).abs().max() / expected.
 
 def tokens(name):
     """olmoe's choose all experts, and no choice is near a tie: bf16 does not change it."""
-    if name == 'olmoe': return torch.tensor([[fnv(f'4 {s} {t}') % 48 for t in range(5)] for s in range(2)])
+    if name.startswith('olmoe'): return torch.tensor([[fnv(f'4 {s} {t}') % 48 for t in range(5)] for s in range(2)])
     return torch.tensor([[(7 * t * t + 11 * s + 3 * t) % 48 for t in range(14)] for s in range(2)])
 
 

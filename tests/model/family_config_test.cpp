@@ -87,6 +87,99 @@ TEST_F(FamilyConfig, LongropeServesTheOriginalContext) {
   EXPECT_NE(hidden(config), hidden(without(config, "rope_scaling")));
 }
 
+// hone's own member: long_factor for all positions, and all positions of the model.
+TEST_F(FamilyConfig, LongropeTakesTheLongFactorsForAllPositions) {
+  const auto config = [](const JsonArray& short_factor, const JsonArray& long_factor) {
+    return with(
+        tiny_config("phi3"),
+        {{"original_max_position_embeddings", 10},
+         {"rope_scaling", JsonObject{{"type", "su"}, {"short_factor", short_factor}, {"long_factor", long_factor}}}});
+  };
+  const JsonArray ones{1.0, 1.5, 2.0}, threes{3, 4, 5};
+  const Json long_rope = with(config(ones, threes), {{"use_long_rope", true}});
+  const auto model = make_model(long_rope, "test.json");
+  EXPECT_EQ(model->shape().max_positions, 40);
+  EXPECT_TRUE(model->config().at("use_long_rope").as_bool());
+  EXPECT_EQ(hidden(model->config()), hidden(long_rope));
+  const auto first_ten = [&](const Json& of) {
+    const std::vector<int32_t> ids = random_tokens(10, 19, 1);
+    return hidden_of(context_, *make_tiny(context_, of, false), {{BatchPart{ids}}});
+  };
+  EXPECT_EQ(first_ten(long_rope), first_ten(config(threes, threes)));
+  EXPECT_NE(first_ten(long_rope), first_ten(config(ones, threes)));
+  EXPECT_EQ(first_ten(with(long_rope, {{"use_long_rope", false}})), first_ten(config(ones, threes)));
+  EXPECT_PRED2(says, refusal("phi3", {{"use_long_rope", true}}),
+               "test.json: use_long_rope is true and rope_parameters.rope_type is 'default'; use_long_rope is for "
+               "'longrope'");
+}
+
+TEST_F(FamilyConfig, QwensWindowIsThatOfTransformersIfItIsAbsent) {
+  for (const char* family : {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe"}) {
+    const Json config = with(without(tiny_config(family), "sliding_window"),
+                             {{"use_sliding_window", true}, {"max_window_layers", family == std::string("qwen2_moe")}});
+    const auto model = make_model(config, "test.json");
+    EXPECT_EQ(model->config().at("sliding_window").as_int(), 4096) << family;
+    const auto slides = [](const KvGroupShape& group) { return group.window == 4096; };
+    EXPECT_TRUE(std::ranges::any_of(model->kv_groups(), slides)) << family;
+  }
+}
+
+TEST_F(FamilyConfig, ClipOfQueriesKeysAndValues) {
+  const Json config = tiny_config("olmoe");
+  EXPECT_NE(hidden(with(config, {{"clip_qkv", 0.5}})), hidden(config));
+  EXPECT_EQ(hidden(with(config, {{"clip_qkv", 1e6}})), hidden(config));
+  EXPECT_EQ(hidden(with(config, {{"clip_qkv", Json()}})), hidden(config));
+  EXPECT_PRED2(says, refusal("olmoe", {{"clip_qkv", 0}}), "test.json: clip_qkv is 0, wants a positive number");
+  EXPECT_PRED2(says, refusal("olmoe", {{"clip_qkv", "8"}}), "test.json: clip_qkv: expected a number, got a string");
+}
+
+// transformers has no default for these two, and the model's positions for the original context.
+TEST_F(FamilyConfig, Llama3RopeNeedsItsFrequencyFactors) {
+  const auto scaled = [](JsonObject more) {
+    more.emplace_back("rope_type", "llama3");
+    more.emplace_back("factor", 4.0);
+    return JsonObject{{"rope_scaling", std::move(more)}};
+  };
+  EXPECT_PRED2(says, refusal("llama", scaled({{"high_freq_factor", 4.0}})),
+               "test.json: rope_scaling.low_freq_factor is missing");
+  EXPECT_PRED2(says, refusal("llama", scaled({{"low_freq_factor", 1.0}, {"high_freq_factor", Json()}})),
+               "test.json: rope_scaling.high_freq_factor is missing");
+  const auto with_context = [&](std::optional<int64_t> context) {
+    JsonObject more{{"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+    if (context) more.emplace_back("original_max_position_embeddings", *context);
+    return hidden(with(tiny_config("llama"), scaled(more)));
+  };
+  EXPECT_EQ(with_context({}), with_context(40));
+  EXPECT_NE(with_context({}), with_context(10));
+  // Beside the scaling it wins, as in transformers 5.
+  const JsonObject both{{"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 20}};
+  EXPECT_EQ(hidden(with(with(tiny_config("llama"), scaled(both)), {{"original_max_position_embeddings", 10}})),
+            with_context(10));
+}
+
+// Every message of a wrong type names the file.
+TEST_F(FamilyConfig, WrongTypesNameTheFile) {
+  const auto rope = [](JsonObject object) { return JsonObject{{"rope_scaling", std::move(object)}}; };
+  const std::tuple<const char*, JsonObject, const char*> cases[] = {
+      {"llama", rope({{"rope_type", 3}}), "rope_scaling.rope_type: expected a string, got an integer"},
+      {"llama", rope({{"rope_type", "linear"}, {"factor", "2"}}), "rope_scaling.factor: expected a number"},
+      {"llama", rope({{"rope_type", "yarn"}, {"factor", 2.0}, {"truncate", 1}}), "rope_scaling.truncate: expected a"},
+      {"llama", {{"rope_parameters", JsonObject{{"rope_theta", "big"}}}}, "rope_parameters.rope_theta: expected a"},
+      {"phi3", {{"partial_rotary_factor", "half"}}, "partial_rotary_factor: expected a number, got a string"},
+      {"phi3",
+       rope({{"type", "longrope"}, {"short_factor", JsonArray{1, "2", 3}}, {"long_factor", JsonArray{1, 2, 3}}}),
+       "rope_scaling.short_factor: expected a number, got a string"},
+      {"gemma2", {{"layer_types", JsonArray{1, 2}}}, "layer_types: expected a string, got an integer"},
+      {"smollm3", {{"no_rope_layers", JsonArray{"0", "1"}}}, "no_rope_layers: expected an integer, got a string"},
+      {"qwen3_moe", {{"mlp_only_layers", JsonArray{"0"}}}, "mlp_only_layers: expected an integer, got a string"},
+      {"qwen3_moe", {{"mlp_only_layers", 1}}, "mlp_only_layers is an integer, wants a list of layers"},
+      {"qwen3_moe", {{"router_aux_loss_coef", "0"}}, "router_aux_loss_coef: expected a number, got a string"},
+      {"mixtral", {{"router_jitter_noise", "0"}}, "router_jitter_noise: expected a number, got a string"},
+      {"llama", {{"num_nextn_predict_layers", 1}, {"mtp_loss_coef", "0"}}, "mtp_loss_coef: expected a number"}};
+  for (const auto& [family, changes, words] : cases)
+    EXPECT_PRED2(says, refusal(family, changes), concat("test.json: ", words));
+}
+
 TEST_F(FamilyConfig, GptOssHasTheDefaultsOfTransformers) {
   const Json config = without(tiny_config("gpt_oss"), "sliding_window");
   const auto model = make_model(config, "test.json");

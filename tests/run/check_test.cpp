@@ -119,6 +119,15 @@ TEST_F(RecipeCheck, AnUnknownColumnHasTheLineOfItsTemplate) {
   expect({"stage.rl.prompt='{question'"}, {"a { without }"});
 }
 
+// The engine would refuse every request of the first step.
+TEST_F(RecipeCheck, AKvCacheThatHoldsNoRequestIsFoundAtTheStart) {
+  expect({"rollout.kv_cache_tokens=32", "stage.rl.sampling.max_tokens=32"},
+         {"sampling.max_tokens=32", "a prompt of 1 token and sampling.max_tokens = 32 take 33 tokens",
+          "rollout.kv_cache_tokens is 32: lower max_tokens or raise kv_cache_tokens"});
+  EXPECT_EQ(error_of({"rollout.kv_cache_tokens=48", "stage.rl.sampling.max_tokens=32"}), "no error");
+  EXPECT_EQ(error_of({"rollout.kv_cache_tokens=64", "stage.rl.sampling.max_tokens=1000"}), "no error");
+}
+
 // What a later stage, or a step, would refuse.
 TEST_F(RecipeCheck, KeysThatDoNotFitTheModelsLayersAreFoundAtTheStart) {
   const std::vector<std::string> deepseek{"model.family=deepseek_v3", "model.router.num_experts=4",

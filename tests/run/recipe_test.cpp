@@ -8,7 +8,6 @@
 #include <set>
 #include <sstream>
 
-#include "tests/model/tiny_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 #include "train/objective.h"
@@ -153,6 +152,24 @@ TEST(Recipes, MultiTokenPredictionIsPartOfTheModel) {
   // Routers' keys need experts, not a loss of another kind.
   source.router.aux_loss_coef = 0.1;
   EXPECT_THROW(check_losses(source, *ahead), Error);
+}
+
+TEST(Recipes, LongFactorsOfLongropeAreAMemberOfConfig) {
+  ModelSource source;
+  EXPECT_TRUE(source.config_changes().empty());
+  source.use_long_rope = true;
+  source.vocab_size = 300;
+  EXPECT_EQ(source.make_config(0).at("use_long_rope"), Json(true));
+}
+
+TEST(Recipes, ExpertsOfATokenNeedExperts) {
+  const auto read = [](const std::string& keys) {
+    const std::string stage = "[[stage]]\nkind = \"tokenizer\"\nfiles = [\"corpus.jsonl\"]\n";
+    return error_of([&] { read_recipe(Config::from_text("[model.router]\n" + keys + stage, "a.toml")); });
+  };
+  EXPECT_NE(read("num_experts_per_tok = 3\n").find("num_experts_per_tok has no effect without num_experts"),
+            std::string::npos);
+  EXPECT_EQ(read("num_experts_per_tok = 3\nnum_experts = 4\n"), "no error");
 }
 
 // The keys of [model.decoder] are members of config.json, and belong to one family.

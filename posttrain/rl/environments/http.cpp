@@ -173,7 +173,7 @@ class HttpEnvironment final : public Environment {
     const std::string address = address_of("/state");
     const Json out = read_answer(address, http_get(parse_url(address + "?episode_id=" + episode_),
                                                    {.headers = settings_.headers, .timeout = turn_timeout_}));
-    HONE_CHECK(out.is_object(), address, ": the answer is a JSON ", out.kind_name(), "; it must be an object");
+    HONE_CHECK(out.is_object(), address, ": the answer is ", out.kind_name(), "; it must be an object");
     const Json* id = out.find("episode_id");
     HONE_CHECK(!id || id->is_null() || *id == Json(episode_), address, ": the server plays the episode ",
                plain_text(id ? id->dump() : ""), ", not ", episode_,

@@ -4,8 +4,10 @@
 #include <fstream>
 
 #include "core/io/file.h"
+#include "model/io/model_folder.h"
 #include "model/lora.h"
 #include "tests/model/golden.h"
+#include "tests/support/errors.h"
 
 namespace hone::test {
 namespace {
@@ -137,6 +139,28 @@ TEST_F(AdapterTest, ABaseGetsNewAdaptersOfTheSeed) {
   const auto model = load_model(context_, base, {.lora = {.r = 2}});
   EXPECT_EQ(model->lora()->base, base);
   EXPECT_EQ(model->lora()->config.target_modules, (std::vector<std::string>{"q_proj", "v_proj"}));
+}
+
+// An adapter trained with the long factors of longrope has them wherever it is loaded.
+TEST_F(AdapterTest, RemembersTheLongFactors) {
+  const fs::path base = folder_.path() / "long_base", adapter = folder_.path() / "long_adapter";
+  const Json config = with(
+      tiny_config("phi3"),
+      {{"original_max_position_embeddings", 10},
+       {"rope_scaling",
+        JsonObject{{"type", "longrope"}, {"short_factor", JsonArray{1, 1, 1}}, {"long_factor", JsonArray{3, 4, 5}}}}});
+  save_model(context_, *make_tiny(context_, config, false), base, DType::f32);
+  const auto trained = load_changed_model(context_, base, {.lora = {.r = 2}}, {{"use_long_rope", true}});
+  EXPECT_EQ(trained->shape().max_positions, 40);
+  save_adapter(context_, *trained, adapter, DType::f32);
+  EXPECT_EQ(load_model(context_, adapter)->shape().max_positions, 40);
+  EXPECT_EQ(read_model_folder(adapter)->shape().max_positions, 40);
+  const auto plain = load_model(context_, base, {.lora = {.r = 2}});
+  EXPECT_EQ(plain->shape().max_positions, 10);
+  const std::string problem = error_of([&] { AdapterValues(context_, *plain, adapter); });
+  EXPECT_PRED2(says, problem, "adapter_config.json: use_long_rope is true");
+  save_adapter(context_, *plain, adapter, DType::f32);
+  EXPECT_EQ(load_model(context_, adapter)->shape().max_positions, 10);
 }
 
 TEST_F(AdapterTest, DamageIsNamed) {

@@ -176,7 +176,7 @@ TEST_F(GptOssFiles, DamagedMxfp4IsNamed) {
   using Edit = std::function<void(Tensors&)>;
   const std::vector<std::pair<Edit, std::string>> cases{
       {[&](Tensors& t) { t.erase(scales); }, "lacks " + scales},
-      {[&](Tensors& t) { t.erase(blocks); }, "missing " + experts + "0.gate_proj.weight"},
+      {[&](Tensors& t) { t.erase(blocks); }, "missing " + blocks + " (of it " + experts + "0.gate_proj.weight)"},
       {[&](Tensors& t) {
          t[scales] = u8({3, 64, 2});
        },
@@ -203,12 +203,12 @@ TEST_F(GptOssFiles, DamagedMxfp4IsNamed) {
          t[blocks] = u8({3, 64, 2, 16});
          t[scales] = u8({3, 64, 2});
        },
-       "gate_proj.weight is [32, 64], wants [32, 32]"},
+       blocks + " (of it " + experts + "0.gate_proj.weight) is [32, 64], wants [32, 32]"},
       {[&](Tensors& t) {
          t[blocks] = u8({5, 64, 1, 16});
          t[scales] = u8({5, 64, 1});
        },
-       "surplus " + experts + "3.gate_proj.weight"},
+       "surplus " + blocks + " (of it " + experts + "3.gate_proj.weight)"},
       {[&](Tensors& t) {
          t[blocks] = u8({3, 0, 1, 16});
          t[scales] = u8({3, 0, 1});
@@ -216,12 +216,24 @@ TEST_F(GptOssFiles, DamagedMxfp4IsNamed) {
        "gate_up_proj_blocks is [3, 0, 1, 16]"},
       {[&](Tensors& t) { t[experts + "down_proj"] = t[experts + "down_proj_bias"]; }, "down_proj is [3, 32]"},
       {[&](Tensors& t) { t[experts + "gate_up_proj_bias"] = t[experts + "down_proj_bias"]; },
-       "gate_proj.bias is [16]"}};
+       experts + "gate_up_proj_bias (of it " + experts + "0.gate_proj.bias) is [16], wants [32]"}};
   for (const auto& [edit, words] : cases) {
     save_in_mxfp4(edit);
     EXPECT_PRED2(says, refusal(), words);
     EXPECT_PRED2(says, refusal(), folder_.path().string());
   }
+}
+
+// A tensor of the file holds all experts: it is named once.
+TEST_F(GptOssFiles, MissingAndMisshapenExpertsAreNamedAsInTheFile) {
+  save({});
+  edit_config({{"intermediate_size", 16}});
+  const std::string problem = refusal();
+  EXPECT_PRED2(says, problem,
+               experts + "down_proj (of it " + experts + "0.down_proj.weight) is [12, 20], wants [12, 16]");
+  EXPECT_FALSE(says(problem, experts + "1.down_proj.weight")) << problem;
+  edit_config({{"intermediate_size", 20}, {"num_local_experts", 5}, {"num_experts", 5}});
+  EXPECT_PRED2(says, refusal(), "missing " + experts + "gate_up_proj (of it " + experts + "4.gate_proj.weight)");
 }
 
 TEST_F(GptOssFiles, TwoFormsOfOneMatrixAreRefused) {
@@ -237,7 +249,7 @@ TEST_F(GptOssFiles, OtherQuantizationsAreRefused) {
   edit_config({{"quantization_config", JsonObject{{"quant_method", "awq"}}}});
   EXPECT_PRED2(says, refusal(), "quantization_config.quant_method 'awq' is not supported; supported: mxfp4");
   edit_config({{"quantization_config", 3}});
-  EXPECT_PRED2(says, refusal(), "quantization_config is a JSON");
+  EXPECT_PRED2(says, refusal(), "quantization_config is an integer, wants an object");
   edit_config({{"quantization_config", Json()}});
   EXPECT_EQ(refusal(), "loaded");
 }

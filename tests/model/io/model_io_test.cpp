@@ -121,6 +121,27 @@ TEST_F(ModelIoTest, LayersOfMultiTokenPredictionThatConfigLacksAreNotRead) {
   EXPECT_PRED2(says, refusal(), "missing model.layers.2.enorm.weight");
 }
 
+// transformers writes modules of width 0: the shared experts of n_shared_experts = 0.
+TEST_F(ModelIoTest, EmptyTensorsAreNoSurplus) {
+  const auto model = save("deepseek_v3", {{"n_shared_experts", 0}});
+  Store store = read();
+  const std::string shared = "model.layers.1.mlp.shared_experts.";
+  store[shared + "gate_proj.weight"] = {.bytes = {}, .dtype = DType::f32, .shape = {0, 12}};
+  store[shared + "down_proj.weight"] = {.bytes = {}, .dtype = DType::f32, .shape = {12, 0}};
+  write(store);
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()),
+            download(context_, model->flat_values()));
+  store[shared + "gate_proj.weight"] = store["model.layers.1.self_attn.o_proj.weight"];
+  write(store);
+  EXPECT_PRED2(says, refusal(), "surplus " + shared + "gate_proj.weight");
+  save("qwen2_moe", {{"shared_expert_intermediate_size", 0}});
+  store = read();
+  store["model.layers.0.mlp.shared_expert_gate.weight"] = {
+      .bytes = std::vector<char>(48), .dtype = DType::f32, .shape = {1, 12}};
+  write(store);
+  EXPECT_EQ(refusal(), "loaded");
+}
+
 TEST_F(ModelIoTest, AHugeConfigIsRefusedBeforeMemoryIsAllocated) {
   save("llama");
   edit_config({{"vocab_size", 16000000}, {"hidden_size", 8000000}});
@@ -257,8 +278,8 @@ TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
   const auto llama = [](const JsonObject& changes) { return refusal_of(with(tiny_config("llama"), changes)); };
   EXPECT_PRED2(
       says, llama({{"hidden_act", "tanh"}}),
-      "test.json: hidden_act 'tanh' is not supported; supported: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, relu, "
-      "relu2");
+      "test.json: hidden_act 'tanh' is not supported; supported: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, "
+      "gelu_python, gelu_python_tanh, gelu_accurate, relu, relu2");
   EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"rope_type", "ntk"}}}}),
                "rope_scaling.rope_type 'ntk' is not supported; supported: default, ");
   EXPECT_PRED2(says, llama({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor");
@@ -268,7 +289,7 @@ TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
   EXPECT_PRED2(says, llama({{"vocab_size", Json()}}), "no vocab_size");
   EXPECT_PRED2(says, llama({{"num_hidden_layers", 1000000}}), "num_hidden_layers is 1000000, wants 1 to 4096");
   EXPECT_PRED2(says, llama({{"rope_theta", -1.0}}), "rope_theta is -1, wants a positive number");
-  EXPECT_PRED2(says, llama({{"rope_scaling", 4}}), "rope_scaling is a JSON");
+  EXPECT_PRED2(says, llama({{"rope_scaling", 4}}), "rope_scaling is an integer, wants an object");
   EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 0.5}}}}),
                "rope_scaling.factor is 0.5, wants 1 or more");
   EXPECT_PRED2(says, llama({{"num_key_value_heads", 3}}),
