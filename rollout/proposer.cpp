@@ -7,7 +7,9 @@ Registry<ProposerFactory>& proposers() {
   return registry;
 }
 
-[[maybe_unused]] static const bool added =
+namespace {
+[[maybe_unused]] const bool added =
     proposers().add("none", [](const ProposerContext&) { return std::unique_ptr<Proposer>(); });
+}  // namespace
 
 }  // namespace hone

@@ -15,7 +15,9 @@ FileLayout file_layout(const Json& config) {
   return own ? *own : FileLayout{.read = [](auto file) { return split_fused_experts(std::move(file), false); }};
 }
 
-[[maybe_unused]] static const bool added =
+namespace {
+[[maybe_unused]] const bool added =
     file_layouts().add("mixtral", {.read = [](auto file) { return split_fused_experts(std::move(file), true); }});
+}  // namespace
 
 }  // namespace hone

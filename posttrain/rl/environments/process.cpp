@@ -38,7 +38,9 @@ std::unique_ptr<Environment> ProcessEnvironments::make(double turn_timeout) cons
   return std::make_unique<LineEnvironment>(std::move(started));
 }
 
-[[maybe_unused]] static const bool added =
+namespace {
+[[maybe_unused]] const bool added =
     environments().add("process", [] { return std::unique_ptr<EnvironmentSettings>(new ProcessEnvironments); });
+}  // namespace
 
 }  // namespace hone
