@@ -177,7 +177,7 @@ class Engine {
   // Requests with this adapter that step() has seen are finished, later ones are rejected. The memory is freed with the
   // last request. Call it between two steps. Returns false if there is no such adapter.
   bool unload_adapter(int64_t id);
-  // Gives back, between two steps, the memory that the engine does not need while nobody samples: the KV cache with
+  // Frees, between two steps, the memory that the engine does not need while nobody samples: the KV cache with
   // forks and cached prefixes, caches of drafts, quantized weights, tables of decode passes, and captured graphs, which
   // hold addresses. Weights of a draft model stay: reading its folder takes longer than a step. So does the scratch
   // memory of the context, which other work shares. The next step() with a request takes the memory again, wherever it

@@ -1,5 +1,5 @@
 #pragma once
-// EngineMemory: what an engine holds on its device, and gives back while it rests (Engine::rest).
+// EngineMemory: what an engine holds on its device, and frees while it rests (Engine::rest).
 #include <memory>
 #include <optional>
 

@@ -14,12 +14,8 @@ struct RolloutConfig : EngineConfig {
   // True if the engine uses memory of the learner's device.
   bool shares_learner_device() const { return device.empty() && pool.workers.empty(); }
   // True if the learner and the engine hold memory of the learner's device in turn: Engine::rest() while the learner
-  // trains, Trainer::free_activations() while the engine generates. synchronous: max_staleness is 0. If ranks divide
-  // the weights (ZeRO-3), they always do: captured graphs have the addresses of whole weights, which are somewhere else
-  // in each step.
-  bool takes_turns(bool synchronous, bool divides_weights) const {
-    return synchronous && shares_learner_device() && (free_cache_engine || divides_weights);
-  }
+  // trains, Trainer::free_activations() while the engine generates. synchronous: max_staleness is 0.
+  bool takes_turns(bool synchronous) const { return synchronous && shares_learner_device() && free_cache_engine; }
   void fields(Fields& f);
 };
 

@@ -403,9 +403,7 @@ class Rl : public Stage {
            (rollouts_.max_staleness == 0 || rollouts_.deterministic);
   }
 
-  bool takes_turns(const StageContext& stage) const {
-    return stage.rollout->takes_turns(rollouts_.max_staleness == 0, stage.ranks.size() > 1 && stage.zero == 3);
-  }
+  bool takes_turns(const StageContext& stage) const { return stage.rollout->takes_turns(rollouts_.max_staleness == 0); }
 
   // Makes the source of completions: an engine on the learner's weights, an engine on a copy of them, or workers.
   RolloutSource source(StageContext& stage, WeightQueue& weights) const {
@@ -414,7 +412,9 @@ class Rl : public Stage {
       return std::make_unique<LocalBackend>(context, model, *stage.tokenizer, *stage.rollout);
     };
     if (rollouts_.max_staleness == 0)
-      return {.make = [&stage, sampler] { return sampler(stage.context, *stage.model); }, .rests = takes_turns(stage)};
+      return {.make = [&stage, sampler] { return sampler(stage.context, *stage.model); },
+              // ZeRO-3: the engine keeps addresses of whole weights, which are somewhere else in each step.
+              .rests = takes_turns(stage) || (stage.ranks.size() > 1 && stage.zero == 3)};
     return {.make =
                 [&, sampler] {
                   return std::make_unique<ReplicaBackend>(stage.context, *stage.model, weights, stage.rollout->device,

@@ -196,8 +196,7 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
   const int64_t sampled = sampled_on(step, layout, rank);
   if (step.rollout && sampled > 0 && recipe.rollout.shares_learner_device())
     sampler = measure_sampler(context, *model, recipe.rollout, sampled, length, step.max_versions_in_flight > 0);
-  const bool takes_turns = step.rollout && recipe.rollout.takes_turns(step.max_versions_in_flight == 0,
-                                                                      layout.ranks > 1 && layout.zero == 3);
+  const bool takes_turns = step.rollout && recipe.rollout.takes_turns(step.max_versions_in_flight == 0);
   const TrainerBytes training =
       measure_training(dry, planned, layout, holds_rows_out(recipe.stage[planned.index]), takes_turns);
   WeightCopies copies = measure_copies(*model, recipe.rollout, step, planned.adapted);

@@ -131,12 +131,13 @@ TEST(MemoryFit, AnyLimitIsKeptOrRefused) {
 }
 
 TEST(MemoryFit, KeysThatTheRecipeSetsAreNotChanged) {
-  Recipe recipe = read({"rollout.kv_cache_tokens=65536"});
+  Recipe recipe = read({"rollout.kv_cache_tokens=65536", "rollout.free_cache_engine=false"});
   const MemoryFit fit = fit_memory(recipe, planned(recipe) - 1);
   EXPECT_EQ(recipe.rollout.kv_cache_tokens, 65536);
+  EXPECT_FALSE(recipe.rollout.free_cache_engine);
   EXPECT_TRUE(std::ranges::none_of(keys(fit), [](const std::string& key) { return key.starts_with("rollout."); }));
 
-  std::vector<std::string> all{"rollout.kv_cache_tokens=65536"};
+  std::vector<std::string> all{"rollout.kv_cache_tokens=65536", "rollout.free_cache_engine=false"};
   for (const char* stage : {"stage.1.", "stage.2."})
     for (const char* key : {"recompute=none", "micro_batch_tokens=8192", "moments=f32"})
       all.push_back(std::string(stage) + key);
@@ -144,6 +145,7 @@ TEST(MemoryFit, KeysThatTheRecipeSetsAreNotChanged) {
   const std::string error = error_of([&] { fit_memory(fixed, planned(fixed) - 1); });
   EXPECT_NE(error.find("rollout.kv_cache_tokens = "), std::string::npos) << error;
   EXPECT_NE(error.find("in place of the recipe's 65536 saves"), std::string::npos) << error;
+  EXPECT_NE(error.find("rollout.free_cache_engine = true in place of the recipe's false saves"), std::string::npos);
   EXPECT_NE(error.find("recompute = \"full\" in place of the recipe's \"none\" saves"), std::string::npos) << error;
 }
 

@@ -335,15 +335,15 @@ TEST(PlanRecipe, AnEngineThatRestsSharesItsMemoryWithTheActivations) {
     EXPECT_EQ(kept.at("overlap").as_int(), 0);
     EXPECT_EQ(rests.at("overlap").as_int(), -std::min(engine, activations));
     EXPECT_EQ(rests.at("total").as_int(), kept.at("total").as_int() - std::min(engine, activations));
-    EXPECT_EQ(&overrides == &small, engine < activations);
+    EXPECT_EQ(overrides == small, engine < activations);
     int64_t sum = 0;
     for (const auto& [name, count] : rests.as_object()) sum += name == "total" ? 0 : count.as_int();
     EXPECT_EQ(rests.at("total").as_int(), sum);
   }
-  // Ranks that divide the weights always take turns; other stages have no engine.
+  // Other stages have no engine.
   const std::vector<std::string> divided{"parallel.zero=3"};
-  EXPECT_EQ(memory(divided, false, 2).dump(), memory(divided, true, 2).dump());
-  EXPECT_LT(memory(divided, false, 2).at("overlap").as_int(), 0);
+  EXPECT_EQ(memory(divided, false, 2).at("overlap").as_int(), 0);
+  EXPECT_LT(memory(divided, true, 2).at("overlap").as_int(), 0);
   const Json plan = plan_recipe(read({"rollout.free_cache_engine=true"}));
   EXPECT_EQ(plan.at("stages").as_array()[0].dump(), plan_recipe(read()).at("stages").as_array()[0].dump());
   EXPECT_NE(plan_text(plan).find(" overlap -"), std::string::npos) << plan_text(plan);
