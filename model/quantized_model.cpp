@@ -31,23 +31,7 @@ const Registry<QuantFormat>& quant_formats() {
 }
 
 QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, SourceWeights after)
-    : context_(context), model_(source.same_shape()) {
-  model_->alias_values(context, source);
-  size_t bytes = 0;
-  const auto take = [&](DType dtype, std::span<const int64_t> dims) {
-    Tensor out(memory_.data() ? static_cast<char*>(memory_.data()) + bytes : nullptr, dtype, context.kind(), dims);
-    bytes += aligned(out.bytes());
-    return out;
-  };
-  const auto lay_out = [&] {
-    bytes = 0;
-    for (Linear* linear : quantized_linears(*model_))
-      linear->quantized = {take(DType::u8, linear->weight.shape),
-                           take(DType::f32, std::span(linear->weight.shape).first(1)), format};
-  };
-  lay_out();
-  memory_ = Buffer(context.device(), bytes);
-  lay_out();
+    : context_(context), source_(source), format_(format), model_(source.same_shape()) {
   refresh();
   if (after == SourceWeights::keep) return;
   std::vector<Param*> copied;
@@ -56,7 +40,35 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   model_->alias_values(context, source);
 }
 
+void QuantizedModel::allocate() {
+  model_->alias_values(context_, source_);
+  size_t bytes = 0;
+  const auto take = [&](DType dtype, std::span<const int64_t> dims) {
+    Tensor out(memory_.data() ? static_cast<char*>(memory_.data()) + bytes : nullptr, dtype, context_.kind(), dims);
+    bytes += aligned(out.bytes());
+    return out;
+  };
+  const auto lay_out = [&] {
+    bytes = 0;
+    for (Linear* linear : quantized_linears(*model_))
+      linear->quantized = {take(DType::u8, linear->weight.shape),
+                           take(DType::f32, std::span(linear->weight.shape).first(1)), format_};
+  };
+  lay_out();
+  memory_ = Buffer(context_.device(), bytes);
+  lay_out();
+}
+
+void QuantizedModel::free_memory() {
+  for (Linear* linear : quantized_linears(*model_)) {
+    HONE_CHECK(linear->weight.value, "quantized model: its copies cannot be freed: the source weights were freed");
+    linear->quantized = {};
+  }
+  memory_ = Buffer();
+}
+
 void QuantizedModel::refresh() {
+  if (memory_.size() == 0) allocate();
   for (Linear* linear : quantized_linears(*model_)) {
     HONE_CHECK(linear->weight.value, "quantized model: cannot refresh: the source weights were freed");
     quantize_rows(context_, linear->quantized, linear->weight.value);

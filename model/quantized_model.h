@@ -20,12 +20,20 @@ class QuantizedModel {
   QuantizedModel(Context& context, Model& source, QuantFormat format, SourceWeights after = SourceWeights::keep);
   // For infer() only: it has no gradients.
   Model& model() { return *model_; }
-  // Quantizes the source's current weights again. Call it between passes.
+  // Quantizes the source's current weights again. Call it between passes. After free_memory() it allocates the copies,
+  // and reads the source's weights where they are now.
   void refresh();
+  // Frees the copies. The model computes nothing until refresh(). Only with SourceWeights::keep; the device must have
+  // done all passes.
+  void free_memory();
   size_t bytes() const { return memory_.size(); }
 
  private:
+  void allocate();
+
   Context& context_;
+  Model& source_;
+  const QuantFormat format_;
   std::unique_ptr<Model> model_;
   Buffer memory_;
 };

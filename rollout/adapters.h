@@ -47,6 +47,7 @@ class Adapters {
   int64_t add(std::shared_ptr<AdapterPasses> adapter);
   // Requests that have the adapter keep it: its memory is freed with the last of them. Returns false if there is none.
   bool remove(int64_t id) { return adapters_.erase(id) > 0; }
+  bool empty() const { return adapters_.empty(); }
   std::shared_ptr<AdapterPasses> find(int64_t id) const;  // nullptr if there is none
 
  private:

@@ -23,6 +23,9 @@ class GenerationBackend {
   // token.
   virtual void set_policy_version(int64_t version) = 0;
   virtual int64_t version() const = 0;  // the last one set; 0 before
+  // Gives memory on the learner's device back until the next request (Engine::rest). No request may be in flight. Does
+  // nothing if the backend is elsewhere.
+  virtual void rest() {}
   // Metrics since the last call, under rollout/.
   virtual Metrics metrics() = 0;
 };
@@ -42,6 +45,7 @@ class LocalBackend final : public GenerationBackend {
   bool step() override { return engine_.step(); }
   void set_policy_version(int64_t version) override { engine_.set_policy_version(version, true); }
   int64_t version() const override { return engine_.version(); }
+  void rest() override { engine_.rest(); }
   Metrics metrics() override;
 
  private:

@@ -9,10 +9,8 @@
 #include "core/base/log.h"
 #include "core/base/rank_thread.h"
 #include "core/base/stopwatch.h"
-#include "model/quantized_model.h"
-#include "rollout/adapters.h"
 #include "rollout/completion_writer.h"
-#include "rollout/proposer.h"
+#include "rollout/engine_memory.h"
 #include "rollout/request_check.h"
 #include "rollout/sampling_state.h"
 #include "rollout/scheduler.h"
@@ -24,34 +22,25 @@ constexpr const char* out_of_memory = "out of memory";
 struct Engine::Impl {
   Impl(Context& c, Model& m, const Tokenizer* t, const EngineConfig& cfg)
       : context(c),
-        quantized(quantized_model(c, m, cfg)),
-        model(quantized ? quantized->model() : m),
         limits(RequestLimits::of(m.shape(), cfg, t)),
         config(cfg),
-        cache(c, cfg.kv_layout(m.kv_groups()), cfg.kv_dtype(m.lm_head().value.dtype), cfg.kv_block_size,
-              cfg.kv_cache_tokens),
-        scheduler(cache, config),
-        own_passes(c, model, cache.storage()),
-        proposer(proposers().at(cfg.speculative.method)({c, m, t, cache, config.speculative})),
+        memory(c, m, t, config),
+        scheduler(memory.cache(), config),
         grammars(t),
-        mask_table(model.shape().vocab_size),
+        mask_table(m.shape().vocab_size),
         writer(t, stats, version) {
-    const KvLayout& layout = cache.layout();
+    const KvLayout& layout = memory.cache().layout();
     const DType kv_dtype = cfg.kv_dtype(m.lm_head().value.dtype);
     stats.kv_bytes_per_token = layout.bytes_per_token(kv_dtype);
     stats.kv_window_tokens = layout.max_window_tokens(cfg.kv_block_size);
     log::info("engine: ", describe(layout, kv_dtype, cfg.kv_block_size, cfg.kv_cache_tokens));
   }
 
-  static std::unique_ptr<QuantizedModel> quantized_model(Context& c, Model& m, const EngineConfig& cfg) {
-    if (cfg.quantization == "none") return nullptr;
-    const auto after = cfg.owns_model ? QuantizedModel::SourceWeights::free : QuantizedModel::SourceWeights::keep;
-    return std::make_unique<QuantizedModel>(c, m, quant_formats().at(cfg.quantization), after);
-  }
   ModelPasses& passes_of(const Scheduler::ScheduledSequence& part) {
-    return hone::passes_of(*part.sequence->request_state, own_passes);
+    return hone::passes_of(*part.sequence->request_state, memory.passes());
   }
   bool step();
+  void rest();
   void admit_requests();
   bool has_pending_input();
   void propose(std::span<Scheduler::ScheduledSequence> parts);
@@ -78,16 +67,12 @@ struct Engine::Impl {
   void finish_completion(const std::shared_ptr<RequestState>& state);
 
   Context& context;
-  std::unique_ptr<QuantizedModel> quantized;
-  Model& model;  // samples completions: the quantized model, if any
   const RequestLimits limits;
   EngineConfig config;
-  KvCache cache;
+  EngineMemory memory;
   Scheduler scheduler;
-  ModelPasses own_passes;
   Adapters adapters;
   int64_t max_passes = DecodeLoop::max_passes;  // of one decode()
-  std::unique_ptr<Proposer> proposer;
   StructuredGrammars grammars;
   MaskTable mask_table;  // of the last masked decode pass
   EngineStats stats;
@@ -131,23 +116,27 @@ void Engine::end_step() {
 
 void Engine::set_policy_version(int64_t version, bool recompute) {
   impl_->version = version;
-  impl_->cache.invalidate_prefix_cache();
-  if (impl_->quantized) impl_->quantized->refresh();
+  impl_->memory.invalidate();
   if (recompute) impl_->scheduler.preempt_all();
 }
 
 int64_t Engine::version() const { return impl_->version; }
 
+void Engine::rest() { impl_->rest(); }
+
+bool Engine::resting() const { return impl_->memory.is_free(); }
+
 int64_t Engine::load_adapter(const std::filesystem::path& folder) {
+  impl_->memory.allocate();  // the adapter's model reads the quantized weights where they are
   return impl_->adapters.add(
-      std::make_shared<AdapterPasses>(impl_->context, impl_->model, impl_->cache.storage(), folder));
+      std::make_shared<AdapterPasses>(impl_->context, impl_->memory.model(), impl_->memory.cache().storage(), folder));
 }
 
 bool Engine::unload_adapter(int64_t id) { return impl_->adapters.remove(id); }
 
 bool Engine::step() {
   const bool more = impl_->step();
-  const KvCache& cache = impl_->cache;
+  const KvCache& cache = impl_->memory.cache();
   impl_->stats.kv_tokens_used = (cache.num_blocks() - cache.free_blocks()) * cache.block_size() / cache.num_tables();
   const std::lock_guard lock(impl_->mutex);
   impl_->stop_requested = false;
@@ -209,7 +198,7 @@ void Engine::Impl::admit(std::shared_ptr<RequestState> state) {
     }
   state->structured = grammars.get(request.sampling);
   active_requests.push_back(state);
-  scheduler.add(writer.begin_sequence(std::move(state), model.shape()));
+  scheduler.add(writer.begin_sequence(std::move(state), memory.model().shape()));
 }
 
 void Engine::Impl::admit_requests() {
@@ -246,8 +235,8 @@ void Engine::Impl::propose(std::span<Scheduler::ScheduledSequence> parts) {
       part.num_lookahead = std::min({config.speculative.num_speculative_tokens, left / num_sampling,
                                      part.sequence->max_tokens_before_event() - 1});
   scheduler.reserve_lookahead(parts);
-  proposer->propose(parts);
-  stats.draft_seconds = proposer->seconds();
+  memory.proposer()->propose(parts);
+  stats.draft_seconds = memory.proposer()->seconds();
   for (Scheduler::ScheduledSequence& part : parts) {
     cut_draft(*part.sequence, part.draft);
     stats.drafts += !part.draft.empty();
@@ -257,7 +246,7 @@ void Engine::Impl::propose(std::span<Scheduler::ScheduledSequence> parts) {
 
 // How many passes can be queued before the host has to look at the sampled tokens.
 int64_t Engine::Impl::num_async_passes(std::span<Scheduler::ScheduledSequence> parts) {
-  if (proposer) return 1;
+  if (memory.proposer()) return 1;
   int64_t passes = max_passes;
   for (const Scheduler::ScheduledSequence& part : parts)
     passes = std::min(passes, part.sequence->max_tokens_before_event());
@@ -296,7 +285,7 @@ void Engine::Impl::decode_passes(std::span<Scheduler::ScheduledSequence> parts, 
   const int64_t passes = num_async_passes(parts);
   DecodeRun run{parts, passes_of(parts.front()).decoding, ended};
   std::vector<DecodeLoop::Row> rows;
-  bool masked = proposer && proposer->reads_hidden();
+  bool masked = memory.proposer() && memory.proposer()->reads_hidden();
   for (const Scheduler::ScheduledSequence& part : parts) {
     const Sequence& s = *part.sequence;
     masked = masked || s.request_state->structured;
@@ -327,7 +316,7 @@ void Engine::Impl::masked_passes(DecodeRun& run, int64_t passes) {
     if (queued > 0 && !overlaps) read_pass(run);
     if (run.stop) return;
     run.decoding.queue_forward();
-    if (proposer) proposer->observe(run.parts, run.decoding.hidden());
+    if (memory.proposer()) memory.proposer()->observe(run.parts, run.decoding.hidden());
     if (queued > 0 && overlaps) read_pass(run);
     if (run.stop) return;
     run.decoding.queue_sampling(masks_of(run));
@@ -365,6 +354,15 @@ void Engine::Impl::read_pass(DecodeRun& run) {
   run.stop = run.stop || run.num_ended > run.parts.size() / 8 || has_pending_input();
 }
 
+void Engine::Impl::rest() {
+  HONE_CHECK(adapters.empty(), "engine: it cannot rest while adapters are loaded: unload them first");
+  admit_requests();
+  scheduler.drop_cancelled();
+  HONE_CHECK(scheduler.idle(), "engine: it cannot rest: ", active_requests.size(),
+             " requests are in flight; step() until they are done, or cancel them");
+  memory.free();
+}
+
 bool Engine::Impl::step() {
   admit_requests();
   bool more = true;
@@ -380,8 +378,9 @@ bool Engine::Impl::step() {
 bool Engine::Impl::compute_planned() {
   std::vector<Scheduler::ScheduledSequence> parts = scheduler.schedule();
   if (parts.empty()) return !scheduler.idle();
+  memory.allocate();
   note_progress();
-  if (proposer) propose(parts);
+  if (memory.proposer()) propose(parts);
   stats.preemptions = scheduler.preemptions();
   stats.cached_tokens = scheduler.cached_tokens();
   std::vector<std::vector<Scheduler::ScheduledSequence>> groups = parts_by_adapter(parts);
@@ -413,7 +412,7 @@ void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, 
     return;
   }
   const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  if (!no_memory) own_passes.mixed.check_model();
+  if (!no_memory) memory.passes().mixed.check_model();
   fail_request(parts.front().sequence->request_state, no_memory ? out_of_memory : error.what());
 }
 
@@ -421,7 +420,7 @@ void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, 
 void Engine::Impl::compute(std::span<const Scheduler::ScheduledSequence> parts) {
   MixedBatch::Result result;
   try {
-    result = passes_of(parts.front()).mixed.run(parts, proposer.get());
+    result = passes_of(parts.front()).mixed.run(parts, memory.proposer());
   } catch (const std::exception& error) {
     return isolate(parts, error);
   }

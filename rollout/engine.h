@@ -177,6 +177,15 @@ class Engine {
   // Requests with this adapter that step() has seen are finished, later ones are rejected. The memory is freed with the
   // last request. Call it between two steps. Returns false if there is no such adapter.
   bool unload_adapter(int64_t id);
+  // Frees, between two steps, the memory that the engine does not need while nobody samples: the KV cache with
+  // forks and cached prefixes, caches of drafts, quantized weights, tables of decode passes, and captured graphs, which
+  // hold addresses. Weights of a draft model stay: reading its folder takes longer than a step. So does the scratch
+  // memory of the context, which other work shares. The next step() with a request takes the memory again, wherever it
+  // is, quantizes the weights, and captures graphs anew; completions are the same. While the engine rests, the model's
+  // weights may change and move. Throws an Error if a request is in flight, an adapter is loaded, or owns_model is set
+  // with a quantization: the weights exist once. Does nothing to a resting engine.
+  void rest();
+  bool resting() const;
   // Runs one forward pass for each adapter that has sequences. If all running sequences decode, runs up to 32 passes,
   // until an eighth of the completions has ended or a call arrives. Returns false when no request is left. Throws if
   // the model itself cannot be computed (weights of NaN, a device failure).

@@ -22,6 +22,9 @@ class Proposer {
   // draft tokens, in the order of the parts; valid during the call. May be called again with the same tokens if a pass
   // fails. Queues work on the context that the engine computes with.
   virtual void observe(std::span<const Scheduler::ScheduledSequence> /*parts*/, Tensor /*hidden*/) {}
+  // Frees the memory and the captured graphs that proposals have left. Weights of a draft model stay. Storages that are
+  // attached to the KV cache are freed with it. The device must have done all passes.
+  virtual void free_memory() {}
   // Device seconds spent on drafts so far.
   virtual double seconds() const { return 0; }
 };

@@ -39,6 +39,8 @@ class Scheduler {
   int64_t reserve_lookahead(std::span<ScheduledSequence> parts);
   // Records that the sequence's next `count` tokens are computed.
   void advance(Sequence& sequence, int64_t count);
+  // Drops the sequences of cancelled requests. Call it between passes.
+  void drop_cancelled();
   // Preempts all running sequences and keeps their order. Call it between passes.
   void preempt_all();
   // Removes a sequence whose completion is done.
@@ -60,7 +62,6 @@ class Scheduler {
   int64_t num_completions() const;
   // References the cached blocks of the first tokens of a sequence of which nothing is computed.
   void match_prefix(Sequence& sequence);
-  void drop_cancelled();
 
   KvCache& cache_;
   const EngineConfig& config_;

@@ -86,6 +86,10 @@ class Trainer : public Stateful {
   StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate,
                   Updated updated = Updated::all);
 
+  // Frees the memory of activations, a critic's too, for an engine that uses it between steps. The next step allocates
+  // it again. Weights, gradients, optimizer states and the context's scratch memory stay. Waits for the device.
+  void free_activations();
+
   // Sets the file for the samples of a step whose loss or gradient is not finite (JSON Lines). Empty: no file.
   void dump_to(std::filesystem::path path);
 

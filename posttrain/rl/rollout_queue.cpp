@@ -88,7 +88,7 @@ void RolloutQueue::take_turn(int64_t newest) {
   const std::lock_guard lock(mutex_);
   std::ranges::move(made, std::back_inserter(ready_));
   missing_ = producer_->missing_completions();
-  failed_ = failed_before_ + producer_->failed_completions();
+  failed_ = producer_->failed_completions();
   if (!made.empty()) changed_.notify_all();
 }
 
@@ -160,10 +160,7 @@ RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
     before_ = rounds_;
     if (!producer_) make_producer(step);
     while (ready_.empty()) take_turn(step);
-    if (source_.for_one_batch) {
-      drop_producer();
-      failed_before_ = failed_;
-    }
+    if (source_.rests) sampler_->rest();
     return take_ready(step);
   }
   const Stopwatch keeping;

@@ -37,9 +37,9 @@ struct RolloutSource {
   std::function<std::unique_ptr<GenerationBackend>()> make;
   // With max_staleness above 0, on the learner's thread: keeps the current weights as this version for the backend.
   std::function<void(int64_t version)> keep = {};
-  // Without staleness: the backend is destroyed after each batch, since the weights then lose their memory (ZeRO-3). It
-  // also frees its KV cache.
-  bool for_one_batch = false;
+  // Without staleness: the backend rests from the end of a batch to the begin of the next one
+  // (GenerationBackend::rest).
+  bool rests = false;
   // The ranks that share the work of each batch (Collector); null: this one does it all. Needs a deterministic queue.
   // With max_staleness above 0 it is a channel of the queue's thread (ControlChannel::split), which the queue closes.
   ControlChannel* ranks = nullptr;
@@ -95,11 +95,11 @@ class RolloutQueue : public Stateful {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<ProducedBatch> ready_;
-  std::optional<ProducedBatch> taken_;                    // with staleness: the batch of the last next()
-  int64_t newest_ = -1;                                   // the newest policy version; -1: no step has begun
-  bool made_ = false;                                     // sampler_ exists
-  int64_t missing_ = 0, failed_ = 0, failed_before_ = 0;  // failed_before_: of backends that are gone
-  double idle_seconds_ = 0;                               // idle time of the thread since the last next()
+  std::optional<ProducedBatch> taken_;  // with staleness: the batch of the last next()
+  int64_t newest_ = -1;                 // the newest policy version; -1: no step has begun
+  bool made_ = false;                   // sampler_ exists
+  int64_t missing_ = 0, failed_ = 0;
+  double idle_seconds_ = 0;  // idle time of the thread since the last next()
   std::optional<Stopwatch> idle_since_;
   bool stopping_ = false;
   std::exception_ptr failure_;

@@ -72,7 +72,8 @@ struct Learning {
   Trainer& trainer;
   Reference* reference;  // null: the objective needs none
   SharedRollouts& rollouts;
-  bool exact;  // the sampler's log-probs have the learner's bits
+  bool exact;        // the sampler's log-probs have the learner's bits
+  bool takes_turns;  // with the engine: activations are freed while it generates
   RewardWatch watch = {};
 };
 
@@ -224,7 +225,8 @@ class Rl : public Stage {
                       .trainer = trainer,
                       .reference = reference.get(),
                       .rollouts = rollouts,
-                      .exact = stage.rollout->exact() && actor_.sampling.distribution_changes().empty()};
+                      .exact = stage.rollout->exact() && actor_.sampling.distribution_changes().empty(),
+                      .takes_turns = takes_turns(stage)};
     std::map<std::string, Stateful*> sections{{"objective", &objective}};
     if (sync_.sync_ref_model) sections["reference"] = reference.get();
     if (rollouts.queue()) sections["rounds"] = rollouts.queue();
@@ -258,6 +260,9 @@ class Rl : public Stage {
     const std::string& device = settings.rollout->device;
     HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: rollout.device = ", device,
                " needs asynchronous rollouts: set max_staleness to 1 or more, or remove rollout.device");
+    HONE_CHECK(!settings.rollout->free_cache_engine || rollouts_.max_staleness == 0,
+               "rl: rollout.free_cache_engine needs max_staleness = 0: with ", rollouts_.max_staleness,
+               " the engine generates while the learner trains, so that neither can free its memory");
     HONE_CHECK(device.empty() || settings.rollout->pool.workers.empty(),
                "rl: rollout.device and rollout.workers are both given: remove one of them");
     HONE_CHECK(device.empty() || device_kind(device) == device_kind(settings.device), "rl: rollout.device is ", device,
@@ -348,6 +353,7 @@ class Rl : public Stage {
   StepReport make_step(Learning& of, int64_t step, double learning_rate) const {
     const Stopwatch watch;
     const Rollback undo_objective(of.objective);
+    if (of.takes_turns) of.trainer.free_activations();
     of.stage.model->gather_values();
     RolloutQueue::NextBatch next = of.rollouts.next(step);
     const double sampling_seconds = watch.seconds();
@@ -416,6 +422,8 @@ class Rl : public Stage {
            (rollouts_.max_staleness == 0 || rollouts_.deterministic);
   }
 
+  bool takes_turns(const StageContext& stage) const { return stage.rollout->takes_turns(rollouts_.max_staleness == 0); }
+
   // Makes the source of completions: an engine on the learner's weights, an engine on a copy of them, or workers.
   RolloutSource source(StageContext& stage, WeightQueue& weights) const {
     if (!stage.rollout->pool.workers.empty()) return worker_source(stage, weights, rollouts_.max_staleness > 0);
@@ -424,7 +432,8 @@ class Rl : public Stage {
     };
     if (rollouts_.max_staleness == 0)
       return {.make = [&stage, sampler] { return sampler(stage.context, *stage.model); },
-              .for_one_batch = stage.ranks.size() > 1 && stage.zero == 3};
+              // ZeRO-3: the engine keeps addresses of whole weights, which are somewhere else in each step.
+              .rests = takes_turns(stage) || (stage.ranks.size() > 1 && stage.zero == 3)};
     return {.make =
                 [&, sampler] {
                   return std::make_unique<ReplicaBackend>(stage.context, *stage.model, weights, stage.rollout->device,

@@ -141,6 +141,19 @@ void KvCache::invalidate_prefix_cache() {
   evictable_.clear();
 }
 
+void KvCache::free_memory() {
+  HONE_CHECK(free_blocks() == num_blocks(), "kv cache: ", num_blocks() - free_blocks(), " of ", num_blocks(),
+             " blocks belong to sequences, so its memory cannot be freed");
+  invalidate_prefix_cache();
+  storage_.free_memory();
+  for (KvStorage* attached : attached_) attached->free_memory();
+}
+
+void KvCache::allocate_memory() {
+  storage_.allocate_memory();
+  for (KvStorage* attached : attached_) attached->allocate_memory();
+}
+
 int32_t KvCache::allocate() {
   HONE_CHECK(free_blocks() > 0, "kv cache: no block is free");
   if (free_.empty()) {

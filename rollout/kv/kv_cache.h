@@ -79,6 +79,11 @@ class KvCache {
   // Allocates a block and copies the keys and values of the first `tokens` tokens to it, in all attached storages.
   int32_t copy(int32_t block, int64_t tokens);
 
+  // Frees the memory of all storages, attached ones too, and drops the prefix cache. No sequence may hold a block, and
+  // the device must have done all passes. allocate_memory() takes it again; blocks may be allocated before.
+  void free_memory();
+  void allocate_memory();
+
   // The keys and values of the model.
   const KvStorage& storage() const { return storage_; }
   // Attaches what a proposer keeps of the same tokens, such as the keys and values of a draft model: copy() copies it,

@@ -33,24 +33,34 @@ KvStorage::KvStorage(Context& context, KvLayout layout, DType dtype, int64_t blo
       plane.*to = Tensor(nullptr, type, context.kind(), dims);
     });
   }
+  size_ = kv_storage_bytes(layout_, dtype, block_size, num_blocks);
+  allocate_memory();
+}
+
+void KvStorage::allocate_memory() {
+  if (bytes_.size() > 0) return;
+  bytes_ = Buffer(context_.device(), size_);
   // The numbers of all planes, then the scales.
   size_t at = 0;
-  std::vector<std::pair<Tensor*, size_t>> offsets;
   const auto place = [&](Tensor LayerKv::*member) {
     for (LayerKv& plane : planes_) {
-      offsets.emplace_back(&(plane.*member), at);
-      at += (plane.*member).bytes();
+      Tensor& tensor = plane.*member;
+      if (tensor && bytes_.data()) tensor.data = static_cast<char*>(bytes_.data()) + at;
+      at += tensor.bytes();
     }
   };
   place(&LayerKv::k);
   place(&LayerKv::v);
-  if (dtype == DType::u8) at = (at + 15) / 16 * 16;
+  at = (at + 15) / 16 * 16;
   place(&LayerKv::k_scale);
   place(&LayerKv::v_scale);
-  bytes_ = Buffer(context.device(), kv_storage_bytes(layout_, dtype, block_size, num_blocks));
-  HONE_CHECK(at <= bytes_.size(), "kv cache: its tensors take ", at, " bytes of ", bytes_.size());
-  for (const auto& [tensor, offset] : offsets)
-    if (*tensor && bytes_.data()) tensor->data = static_cast<char*>(bytes_.data()) + offset;
+  HONE_CHECK(at <= size_, "kv cache: its tensors take ", at, " bytes of ", size_);
+}
+
+void KvStorage::free_memory() {
+  for (LayerKv& plane : planes_)
+    for (Tensor* tensor : {&plane.k, &plane.v, &plane.k_scale, &plane.v_scale}) tensor->data = nullptr;
+  bytes_ = Buffer();
 }
 
 void KvStorage::copy(int32_t to, int32_t from, int64_t tokens) {

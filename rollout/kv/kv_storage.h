@@ -11,8 +11,8 @@ namespace hone {
 
 class KvStorage {
  public:
-  // Allocates (num_blocks + 1) * block_size slots of all planes, once. u8 means e4m3 with an f32 scale for each token
-  // and KV head of K and of V.
+  // Allocates (num_blocks + 1) * block_size slots of all planes. u8 means e4m3 with an f32 scale for each token and KV
+  // head of K and of V.
   KvStorage(Context& context, KvLayout layout, DType dtype, int64_t block_size, int64_t num_blocks);
 
   const KvLayout& layout() const { return layout_; }
@@ -22,6 +22,10 @@ class KvStorage {
   int32_t pad_block() const { return pad_block_; }
   // Copies the keys and values of the first `tokens` tokens of block `from` to block `to`.
   void copy(int32_t to, int32_t from, int64_t tokens);
+  // Frees the memory, or allocates it again with undefined contents; tensors of view() get other addresses. The device
+  // must have done all passes.
+  void free_memory();
+  void allocate_memory();
   // The tensors; LayerKv::group is the layer's block table. The caller adds the slots and block tables, and the lengths
   // of its pass.
   KvView view() const;
@@ -32,6 +36,7 @@ class KvStorage {
   KvLayout layout_;
   int64_t block_size_;
   int32_t pad_block_;
+  size_t size_ = 0;  // of bytes_ while it is allocated
   Buffer bytes_;
   std::vector<LayerKv> planes_;
 };

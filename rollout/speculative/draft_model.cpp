@@ -2,6 +2,7 @@
 // that a similar distribution gives the same token. Its KV storage uses the model's block numbers: blocks that are
 // shared, copied or found in the prefix cache are valid for both models.
 #include <algorithm>
+#include <optional>
 
 #include "core/io/file.h"
 #include "model/forward.h"
@@ -54,9 +55,8 @@ class DraftModel : public Proposer {
         num_draft_tokens_(context.config.num_speculative_tokens),
         storage_(context_, one_table(model_->kv_groups()), model_->lm_head().value.dtype, context.cache.block_size(),
                  context.cache.num_blocks()),
-        staging_(context_.device()),
-        prefill_timer_(context_),
-        decode_loop_(context_, *model_, storage_) {
+        prefill_timer_(context_) {
+    make_passes();
     context.cache.attach_storage(storage_);
   }
 
@@ -75,14 +75,23 @@ class DraftModel : public Proposer {
     if (!decoding.empty()) write(decoding);
   }
 
-  double seconds() const override { return prefill_timer_.seconds() + decode_loop_.seconds(); }
+  void free_memory() override {
+    earlier_seconds_ += decode_loop_->seconds();
+    make_passes();
+  }
+  double seconds() const override { return earlier_seconds_ + prefill_timer_.seconds() + decode_loop_->seconds(); }
 
  private:
+  // New ones have no memory.
+  void make_passes() {
+    staging_.emplace(context_.device());
+    decode_loop_.emplace(context_, *model_, storage_);
+  }
   // Computes the tokens that the model will compute, without a draft after them.
   void read(std::span<const Scheduler::ScheduledSequence> parts) {
     ScratchScope scratch(context_);
-    staging_.release({});
-    const PagedBatch paged(context_, staging_, storage_, parts, model_->shape().vocab_size);
+    staging_->release({});
+    const PagedBatch paged(context_, *staging_, storage_, parts, model_->shape().vocab_size);
     prefill_timer_.begin();
     infer(context_, *model_, paged.batch, {}, &paged.view);
     prefill_timer_.end();
@@ -111,15 +120,15 @@ class DraftModel : public Proposer {
            &blocks[i],
            {.sample = sample_params(sequence, sequence.completion_index), .penalties = {}, .adjustments = {}}});
     }
-    decode_loop_.start(rows);
+    decode_loop_->start(rows);
     std::vector<bool> ended(parts.size());
     const int64_t ahead = context_.device().asynchronous() ? 1 : 0;
     for (int64_t pass = 0, queued = 0; pass <= max_draft; ++pass) {
-      while (queued <= max_draft && decode_loop_.num_unread() <= ahead) {
-        decode_loop_.queue();
+      while (queued <= max_draft && decode_loop_->num_unread() <= ahead) {
+        decode_loop_->queue();
         ++queued;
       }
-      const SampledTokens sampled = decode_loop_.read();
+      const SampledTokens sampled = decode_loop_->read();
       for (size_t i = 0; i < parts.size(); ++i) {
         ended[i] = ended[i] || pass >= parts[i]->num_lookahead || sampled.ids[i] >= vocab_size_;
         if (!ended[i]) parts[i]->draft.push_back(sampled.ids[i]);
@@ -133,9 +142,10 @@ class DraftModel : public Proposer {
   int64_t vocab_size_;  // of the target model
   int64_t num_draft_tokens_;
   KvStorage storage_;
-  Arena staging_;
   DeviceTimer prefill_timer_;
-  DecodeLoop decode_loop_;
+  std::optional<Arena> staging_;  // always there, as decode_loop_
+  std::optional<DecodeLoop> decode_loop_;
+  double earlier_seconds_ = 0;  // of decode loops before this one
 };
 
 [[maybe_unused]] const bool added = proposers().add(

@@ -5,6 +5,7 @@
 //
 // observe() runs the modules over the tokens of each pass, so that they see the whole context when they propose.
 #include <algorithm>
+#include <optional>
 
 #include "kernels/elementwise/embedding.h"
 #include "rollout/device_timer.h"
@@ -22,12 +23,13 @@ class MtpProposer : public Proposer {
         model_(context.model),
         num_modules_(static_cast<int64_t>(mtp_for_drafts(model_).size())),
         cache_(context_, model_, context.cache, context.config.num_speculative_tokens),
-        staging_(context_.device()),
+        staging_(std::in_place, context_.device()),
         timer_(context_) {}
 
   bool reads_hidden() const override { return true; }
   void observe(std::span<const Scheduler::ScheduledSequence> parts, Tensor hidden) override;
   void propose(std::span<Scheduler::ScheduledSequence> parts) override;
+  void free_memory() override { staging_.emplace(context_.device()); }
   double seconds() const override { return timer_.seconds(); }
 
  private:
@@ -50,7 +52,7 @@ class MtpProposer : public Proposer {
   Tensor take(int64_t rows) { return context_.scratch().take(model_.dtype(), {rows, model_.shape().hidden_size}); }
   Tensor gather(Tensor from, std::span<const int32_t> rows) {
     const Tensor out = take(std::ssize(rows));
-    gather_rows(context_, out, from, upload(context_, staging_, rows));
+    gather_rows(context_, out, from, upload(context_, *staging_, rows));
     return out;
   }
   int32_t readable(int32_t token) const { return token < model_.shape().vocab_size ? token : 0; }
@@ -63,7 +65,7 @@ class MtpProposer : public Proposer {
   Model& model_;
   int64_t num_modules_;
   MtpCache cache_;
-  Arena staging_;
+  std::optional<Arena> staging_;  // always there
   DeviceTimer timer_;
 };
 
@@ -83,10 +85,10 @@ void MtpProposer::run(int64_t module, std::span<const Positions> positions, Tens
   }
   KvView view = cache_.kv().view();
   view.block_size = 1;
-  view.lengths = upload(context_, staging_, lengths);
-  view.groups.push_back({.slots = upload(context_, staging_, slots),
-                         .block_table = upload(context_, staging_, table).view({std::ssize(positions), most_keys})});
-  const Batch batch = pack_batch(context_, staging_, parts);
+  view.lengths = upload(context_, *staging_, lengths);
+  view.groups.push_back({.slots = upload(context_, *staging_, slots),
+                         .block_table = upload(context_, *staging_, table).view({std::ssize(positions), most_keys})});
+  const Batch batch = pack_batch(context_, *staging_, parts);
   infer_mtp_module(context_, model_, static_cast<size_t>(module - 1), {.batch = batch, .kv = &view}, out, hidden);
 }
 
@@ -116,7 +118,7 @@ void MtpProposer::keep_outputs(int64_t module, std::span<const Positions> positi
 
 void MtpProposer::observe(std::span<const Scheduler::ScheduledSequence> parts, Tensor hidden) {
   const ScratchScope scope(context_);
-  staging_.release({});
+  staging_->release({});
   const int64_t P = std::ssize(parts);
   std::vector<std::vector<int32_t>> tokens;
   std::vector<Positions> before;  // of the module before: first the model's
@@ -148,7 +150,7 @@ void MtpProposer::observe(std::span<const Scheduler::ScheduledSequence> parts, T
                      std::span<const int32_t>(tokens[i]).last(static_cast<size_t>(std::max<int64_t>(0, end - begin)))});
     }
     const auto plane = static_cast<size_t>(module - 1);
-    gather_rows(context_, source.rows(0, P), cache_.outputs(plane), upload(context_, staging_, earlier));
+    gather_rows(context_, source.rows(0, P), cache_.outputs(plane), upload(context_, *staging_, earlier));
     keep_outputs(module - 1, before, source.rows(P, source.dim(0) - P));
     if (inputs.empty()) return;
     const Tensor in = gather(source, inputs);
@@ -208,7 +210,7 @@ void MtpProposer::propose(std::span<Scheduler::ScheduledSequence> parts) {
   std::vector<Draft> drafts = begin_drafts(parts);
   if (drafts.empty()) return;
   const ScratchScope scope(context_);
-  staging_.release({});
+  staging_->release({});
   timer_.begin();
   std::vector<Tensor> outputs(static_cast<size_t>(num_modules_) + 1);
   for (int64_t step = 1; !drafts.empty(); ++step) {

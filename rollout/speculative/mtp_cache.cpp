@@ -34,10 +34,13 @@ MtpCache::MtpCache(Context& context, const Model& model, KvCache& cache, int64_t
           cache.num_blocks()),
       outputs_(context, output_layout(mtp_for_drafts(model), model.shape().hidden_size), model.dtype(),
                ring_size(cache.block_size(), num_speculative_tokens), cache.num_blocks()) {
-  for (const LayerKv& plane : outputs_.view().layers)
-    output_planes_.push_back(plane.k.view({plane.k.dim(0), plane.k.dim(2)}));
   cache.attach_storage(kv_);
   cache.attach_storage(outputs_);
+}
+
+Tensor MtpCache::outputs(size_t k) const {
+  const Tensor plane = outputs_.view().layers[k].k;
+  return plane.view({plane.dim(0), plane.dim(2)});
 }
 
 size_t MtpCache::bytes(const Model& model, const EngineConfig& config) {

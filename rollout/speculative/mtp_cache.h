@@ -36,11 +36,10 @@ class MtpCache {
   // True if no other position of (position, end) has the same row of outputs().
   bool keeps_output(int64_t position, int64_t end) const;
   // [rows, D]: outputs of module k, k = 0 (the model) to one less than there are modules.
-  Tensor outputs(size_t k) const { return output_planes_[k]; }
+  Tensor outputs(size_t k) const;
 
  private:
   KvStorage kv_, outputs_;
-  std::vector<Tensor> output_planes_;
 };
 
 }  // namespace hone

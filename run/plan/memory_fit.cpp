@@ -36,9 +36,10 @@ std::string stage_prefix(const Recipe& recipe, size_t index) {
 // The keys of one stage, and of the engine that it uses.
 class StageChanges {
  public:
-  StageChanges(const Recipe& recipe, const PlannedStage& planned)
+  StageChanges(const Recipe& recipe, const std::vector<PlannedStage>& all, const PlannedStage& planned)
       : recipe_(recipe),
         planned_(planned),
+        synchronous_(std::ranges::all_of(all, [](const auto& one) { return one.step.max_versions_in_flight == 0; })),
         trainer_(*planned.step.trainer),
         prefix_(stage_prefix(recipe, planned.index)) {
     shares_device_ = planned.step.rollout && recipe.rollout.shares_learner_device();
@@ -54,6 +55,7 @@ class StageChanges {
     // A KV cache for all completions that run at once, in whole blocks.
     const int64_t wanted = (length + block - 1) / block * block * sequences;
     add_kv_cache(wanted, "no completion waits: the run has no use for more");
+    add_free_cache_engine();
     if (trainer_.recompute == "none") add_recompute("selective", "about 5% more training time");
     for (const int64_t share : {2, 4}) add_kv_cache(wanted / share, "fewer completions run at a time");
     if (trainer_.recompute != "full") add_recompute("full", "about 30% more training time");
@@ -89,6 +91,16 @@ class StageChanges {
          .after = std::to_string(tokens),
          .cost = cost});
   }
+  // All stages share the key, and asynchronous ones refuse it.
+  void add_free_cache_engine() {
+    if (!shares_device_ || !synchronous_ || recipe_.rollout.free_cache_engine) return;
+    add({.key = "rollout.free_cache_engine",
+         .shown = "rollout.free_cache_engine",
+         .places = "rollout.free_cache_engine",
+         .before = "false",
+         .after = "true",
+         .cost = "each step allocates memory and captures graphs again"});
+  }
   void add_recompute(const char* value, const char* cost) {
     add_stage_key("recompute", concat('"', trainer_.recompute, '"'), concat('"', value, '"'), cost);
   }
@@ -104,6 +116,7 @@ class StageChanges {
 
   const Recipe& recipe_;
   const PlannedStage& planned_;
+  const bool synchronous_;  // no stage of the recipe samples ahead
   const TrainerConfig& trainer_;
   const std::string prefix_;
   bool shares_device_ = false;
@@ -184,7 +197,7 @@ class Fitter {
   void fit_stage(const PlannedStage& planned) {
     int64_t now = total(planned, chosen_);
     if (now <= limit_) return;
-    const StageChanges changes(recipe_, planned);
+    const StageChanges changes(recipe_, planned_, planned);
     for (const Change& change : changes.all()) {
       if (is_set(change) || is_larger(change)) continue;
       std::vector<Change> tried = with_change(chosen_, change);

@@ -1,6 +1,7 @@
 #include "run/plan/plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/base/format.h"
 #include "core/config/byte_size.h"
@@ -87,7 +88,8 @@ Json step_seconds(const Json& stage, const Json& rank, double tokens, const Devi
 std::string memory_line(const Json& memory) {
   std::string out = "memory";
   for (const auto& [name, bytes] : memory.as_object())
-    if (bytes.as_int() > 0) out += " " + name + " " + byte_size_text(bytes.as_int()) + ",";
+    if (const int64_t count = bytes.as_int(); count != 0)
+      out += concat(" ", name, count < 0 ? " -" : " ", byte_size_text(std::abs(count)), ",");
   out.pop_back();
   return out;
 }

@@ -14,8 +14,8 @@ namespace hone {
 // trained_params, memory, micro_batches, rounds, largest_micro_batch, tokens_in_turn, ranks: [{rank, memory,
 // micro_batches, tokens, sent_bytes, received_bytes, exchanges: {NAME: {calls, sent_bytes, received_bytes}}}]}]}.
 // Figures of work and exchanges are those of a step. memory: {weights, gradients, optimizer, activations, scratch,
-// reference, kv_cache, ..., total} in bytes; a stage's is that of the rank that needs most. The tokenizer need not
-// exist: vocab_size is then the one of the tokenizer stage. ranks: of the run.
+// reference, kv_cache, ..., overlap, total} in bytes; a stage's is that of the rank that needs most. The tokenizer need
+// not exist: vocab_size is then the one of the tokenizer stage. ranks: of the run.
 Json plan_recipe(const Recipe& recipe, size_t ranks = 1);
 // Adds estimates: the `seconds` of each stage, step_seconds: {passes, update, exchange, total} of each stage and of
 // each rank, and the rates that they are computed with. exchange: what does not run beside a backward pass.

@@ -37,9 +37,12 @@ std::vector<Sample> largest_micro_batch(const PlannedStage& planned, const RankL
 
 struct SamplerBytes {
   int64_t kv_cache = 0, draft = 0, quantized = 0;
-  int64_t buffers = 0;  // of decode passes
-  int64_t scratch = 0;  // peak, if the engine has a context of its own
+  int64_t draft_weights = 0;  // in `draft`
+  int64_t buffers = 0;        // of decode passes
+  int64_t scratch = 0;        // peak, if the engine has a context of its own
   int64_t kv_bytes_per_token = 0, kv_window_tokens = 0;
+  // What Engine::rest() frees.
+  int64_t resting_bytes() const { return kv_cache + draft - draft_weights + quantized + buffers; }
 };
 
 // The completions that a rank samples in a step.
@@ -72,7 +75,8 @@ SamplerBytes measure_sampler(Context& learner, Model& model, const RolloutConfig
   if (const std::string& folder = rollout.speculative.model; !folder.empty()) {
     const std::unique_ptr<Model> draft = read_model_folder(expand_path(folder));
     draft->allocate(context, model.dtype(), false);
-    out.draft = signed_bytes(draft->flat_values().bytes()) + kv_cache_bytes(rollout, *draft, draft->dtype());
+    out.draft_weights = signed_bytes(draft->flat_values().bytes());
+    out.draft = out.draft_weights + kv_cache_bytes(rollout, *draft, draft->dtype());
   }
   return out;
 }
@@ -111,6 +115,7 @@ struct TrainerBytes {
   int64_t optimizer = 0, activations = 0, critic = 0;
   GradientBytes gradients;
   int64_t scratch = 0;  // of the learner's context, with what sampling takes of it
+  int64_t grown = 0;    // scratch memory that the first sampling leaves
 };
 
 // True if the stage holds rows out, which are scored between the steps.
@@ -121,8 +126,10 @@ bool holds_rows_out(const StageSpec& spec) {
   return (share && share->as_double("eval_share") > 0) || (files && !files->as_array("eval_files").empty());
 }
 
-// scores_later: held-out data is scored between the steps.
-TrainerBytes measure_training(DryRank& dry, const PlannedStage& planned, const RankLayout& layout, bool scores_later) {
+// scores_later: held-out data is scored between the steps. takes_turns: the trainer frees its activations while an
+// engine samples.
+TrainerBytes measure_training(DryRank& dry, const PlannedStage& planned, const RankLayout& layout, bool scores_later,
+                              bool takes_turns) {
   Context& context = dry.context();
   Model& model = dry.model();
   const ModelShape& shape = model.shape();
@@ -158,7 +165,9 @@ TrainerBytes measure_training(DryRank& dry, const PlannedStage& planned, const R
                    .activations = memory.activations + columns,
                    .critic = memory.critic,
                    .gradients = memory.gradients};
-  out.scratch = std::max(reserved, grown - out.activations);  // sampling comes before the first step's activations
+  // Sampling comes before the first step's activations.
+  out.scratch = takes_turns ? reserved : std::max(reserved, grown - out.activations);
+  out.grown = grown;
   return out;
 }
 
@@ -187,7 +196,9 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
   const int64_t sampled = sampled_on(step, layout, rank);
   if (step.rollout && sampled > 0 && recipe.rollout.shares_learner_device())
     sampler = measure_sampler(context, *model, recipe.rollout, sampled, length, step.max_versions_in_flight > 0);
-  const TrainerBytes training = measure_training(dry, planned, layout, holds_rows_out(recipe.stage[planned.index]));
+  const bool takes_turns = step.rollout && recipe.rollout.takes_turns(step.max_versions_in_flight == 0);
+  const TrainerBytes training =
+      measure_training(dry, planned, layout, holds_rows_out(recipe.stage[planned.index]), takes_turns);
   WeightCopies copies = measure_copies(*model, recipe.rollout, step, planned.adapted);
   const TeacherMemory teacher =
       measure_teacher(dry, planned, layout, rank, largest_micro_batch(planned, layout, *model));
@@ -219,9 +230,17 @@ StageMemory measure_stage_memory(const Recipe& recipe, const PlannedStage& plann
   int64_t total = 0;
   for (const auto& [name, value] : out.bytes.as_object()) total += value.as_int();
   const int64_t alone = weights + gradients + evaluation;  // before and after training
-  const int64_t beside = step.evaluates ? evaluation : std::max<int64_t>(0, alone - total);
+  int64_t overlap = 0;
+  if (takes_turns) {
+    // The trainer keeps its activations while tasks are evaluated; the engine rests by then.
+    const int64_t training_turn = training.activations + (step.evaluates ? evaluation : 0),
+                  sampling_turn = sampler.resting_bytes() + std::max<int64_t>(0, training.grown - scratch);
+    overlap = training_turn + sampler.resting_bytes() - std::max(training_turn, sampling_turn);
+  }
+  const int64_t beside = step.evaluates ? evaluation : std::max<int64_t>(0, alone - (total - overlap));
   out.bytes.set("evaluation", beside);
-  out.bytes.set("total", total + beside);
+  out.bytes.set("overlap", -overlap);
+  out.bytes.set("total", total + beside - overlap);
   return out;
 }
 

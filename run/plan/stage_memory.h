@@ -9,7 +9,8 @@
 namespace hone {
 
 struct StageMemory {
-  Json bytes;        // by owner, and their sum as "total"
+  // By owner, and their sum as "total". "overlap" is negative: what owners hold at different times (free_cache_engine).
+  Json bytes;
   ModelFlops flops;  // of the stage's model, for the longest samples
   // Of the engine that samples, as it reports them (EngineStats); 0 if the stage samples nothing.
   int64_t kv_bytes_per_token = 0, kv_window_tokens = 0;

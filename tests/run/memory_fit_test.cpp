@@ -77,8 +77,27 @@ TEST(MemoryFit, LeastCostlyChangesComeFirst) {
   EXPECT_EQ(fit.planned_bytes, planned(recipe));
   EXPECT_GE(fit.choices[0].saved_bytes, planned(read()) - fit.planned_bytes);
 
+  // Then the engine rests while the learner trains.
+  const std::vector<std::string> alone{"stage.1.kind=\"sft\"", "stage.1.batch_size=1", "stage.1.steps=1",
+                                       "stage.1.prompt=\"{prompt}\"", "stage.1.completion=\"{answer}\""};
+  Recipe rests = read(alone);
+  fit_memory(rests, planned(rests) - 1);
+  const int64_t awake = planned(rests);
+  rests = read(alone);
+  fit = fit_memory(rests, awake - 1);
+  EXPECT_EQ(keys(fit), (std::vector<std::string>{"rollout.kv_cache_tokens", "rollout.free_cache_engine"}))
+      << fit_text(fit);
+  EXPECT_TRUE(rests.rollout.free_cache_engine);
+  // An engine that samples ahead never does.
+  std::vector<std::string> ahead = alone;
+  ahead.emplace_back("stage.2.max_staleness=1");
+  Recipe busy = read(ahead);
+  const int64_t whole = planned(busy);
+  fit = fit_memory(busy, whole / 2);
+  EXPECT_FALSE(busy.rollout.free_cache_engine) << fit_text(fit);
+
   Recipe smaller = read();
-  fit = fit_memory(smaller, fit.planned_bytes - 1);
+  fit = fit_memory(smaller, planned(recipe) - 1);
   const std::vector<std::string> chosen = keys(fit);
   EXPECT_TRUE(std::ranges::any_of(chosen, [](const std::string& key) { return key.ends_with("recompute"); }))
       << fit_text(fit);
@@ -112,12 +131,13 @@ TEST(MemoryFit, AnyLimitIsKeptOrRefused) {
 }
 
 TEST(MemoryFit, KeysThatTheRecipeSetsAreNotChanged) {
-  Recipe recipe = read({"rollout.kv_cache_tokens=65536"});
+  Recipe recipe = read({"rollout.kv_cache_tokens=65536", "rollout.free_cache_engine=false"});
   const MemoryFit fit = fit_memory(recipe, planned(recipe) - 1);
   EXPECT_EQ(recipe.rollout.kv_cache_tokens, 65536);
+  EXPECT_FALSE(recipe.rollout.free_cache_engine);
   EXPECT_TRUE(std::ranges::none_of(keys(fit), [](const std::string& key) { return key.starts_with("rollout."); }));
 
-  std::vector<std::string> all{"rollout.kv_cache_tokens=65536"};
+  std::vector<std::string> all{"rollout.kv_cache_tokens=65536", "rollout.free_cache_engine=false"};
   for (const char* stage : {"stage.1.", "stage.2."})
     for (const char* key : {"recompute=none", "micro_batch_tokens=8192", "moments=f32"})
       all.push_back(std::string(stage) + key);
@@ -125,6 +145,7 @@ TEST(MemoryFit, KeysThatTheRecipeSetsAreNotChanged) {
   const std::string error = error_of([&] { fit_memory(fixed, planned(fixed) - 1); });
   EXPECT_NE(error.find("rollout.kv_cache_tokens = "), std::string::npos) << error;
   EXPECT_NE(error.find("in place of the recipe's 65536 saves"), std::string::npos) << error;
+  EXPECT_NE(error.find("rollout.free_cache_engine = true in place of the recipe's false saves"), std::string::npos);
   EXPECT_NE(error.find("recompute = \"full\" in place of the recipe's \"none\" saves"), std::string::npos) << error;
 }
 

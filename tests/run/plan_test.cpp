@@ -321,6 +321,51 @@ TEST(PlanRecipe, RepliesWrittenWhileTheLearnerLearnsTakeCopiesOfTheWeights) {
   EXPECT_EQ(copies({"stage.rl.max_staleness=1", "model.lora.r=2"}).first, weights + adapters + 2 * adapters);
 }
 
+// Activations and the engine's memory are held in turn: the peak has the larger of the two.
+TEST(PlanRecipe, AnEngineThatRestsSharesItsMemoryWithTheActivations) {
+  const auto memory = [](std::vector<std::string> overrides, bool rests, size_t ranks = 1) {
+    if (rests) overrides.emplace_back("rollout.free_cache_engine=true");
+    return plan_recipe(read(overrides), ranks).at("stages").as_array()[1].at("memory");
+  };
+  const auto bytes = [](const Json& of, std::initializer_list<const char*> names) {
+    int64_t out = 0;
+    for (const char* name : names) out += of.at(name).as_int();
+    return out;
+  };
+  const std::vector<std::string> small{"rollout.kv_cache_tokens=128", "rollout.max_num_seqs=2"}, large{},
+      quantized{"rollout.quantization=\"int8\""};
+  for (const std::vector<std::string>& overrides : {small, large, quantized}) {
+    const Json kept = memory(overrides, false), rests = memory(overrides, true);
+    const int64_t engine = bytes(rests, {"kv_cache", "engine_buffers", "rollout_weights"}),
+                  activations = bytes(rests, {"activations"});
+    EXPECT_EQ(kept.at("overlap").as_int(), 0);
+    EXPECT_EQ(rests.at("overlap").as_int(), -std::min(engine, activations));
+    EXPECT_EQ(rests.at("total").as_int(), kept.at("total").as_int() - std::min(engine, activations));
+    EXPECT_EQ(overrides == small, engine < activations);
+    int64_t sum = 0;
+    for (const auto& [name, count] : rests.as_object()) sum += name == "total" ? 0 : count.as_int();
+    EXPECT_EQ(rests.at("total").as_int(), sum);
+  }
+  // Other stages have no engine.
+  const std::vector<std::string> divided{"parallel.zero=3"};
+  EXPECT_EQ(memory(divided, false, 2).at("overlap").as_int(), 0);
+  EXPECT_LT(memory(divided, true, 2).at("overlap").as_int(), 0);
+  const Json plan = plan_recipe(read({"rollout.free_cache_engine=true"}));
+  EXPECT_EQ(plan.at("stages").as_array()[0].dump(), plan_recipe(read()).at("stages").as_array()[0].dump());
+  EXPECT_NE(plan_text(plan).find(" overlap -"), std::string::npos) << plan_text(plan);
+}
+
+TEST(PlanRecipe, OnlyAnEngineThatWaitsForTheLearnerRests) {
+  const std::string rests = "rollout.free_cache_engine=true";
+  EXPECT_EQ(error_of({rests}), "no error");
+  EXPECT_NE(error_of({rests, "stage.rl.max_staleness=1"}).find("rollout.free_cache_engine needs max_staleness = 0"),
+            std::string::npos);
+  EXPECT_NE(error_of({rests, "rollout.workers=[\"http://localhost:1\"]"}).find("remove it, or remove workers"),
+            std::string::npos);
+  EXPECT_NE(error_of({rests, "rollout.device=\"cpu:1\"", "stage.rl.max_staleness=1"}).find("or remove device"),
+            std::string::npos);
+}
+
 TEST(PlanRecipe, AdaptersWantTrainedWeightsBelowThem) {
   EXPECT_EQ(error_of({"model.lora.r=2"}), "no error");
   EXPECT_NE(error_of({"model.lora.r=2", "stage.pretrain.kind=\"sft\""}).find("adapts weights that were trained"),

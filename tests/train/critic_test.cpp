@@ -45,6 +45,22 @@ TrainerConfig with_trunk(const char* trunk) {
 
 class CriticTrunk : public testing::TestWithParam<const char*> {};
 
+TEST_P(CriticTrunk, FreedActivationsChangeNothing) {
+  const std::vector<Sample> samples = with_returns();
+  Rig kept(with_trunk(GetParam())), freed(with_trunk(GetParam()));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(kept.trainer.values(pointers(samples)), freed.trainer.values(pointers(samples)));
+    const StepReport one = kept.trainer.step(pointers(samples), Regression(), 0.01),
+                     other = freed.trainer.step(pointers(samples), Regression(), 0.01);
+    EXPECT_EQ(one.metrics, other.metrics);
+    EXPECT_EQ(kept.trainer.peak().critic, freed.trainer.peak().critic);
+    freed.trainer.free_activations();
+    EXPECT_EQ(freed.trainer.memory().activations, 0);
+  }
+  EXPECT_EQ(weights_of(*kept.model), weights_of(*freed.model));
+  EXPECT_EQ(kept.trainer.value_head(), freed.trainer.value_head());
+}
+
 TEST_P(CriticTrunk, LearnsWhatStatesAreWorth) {
   Rig rig(with_trunk(GetParam()));
   const std::vector<Sample> samples = with_returns();

@@ -289,6 +289,29 @@ TEST(Trainer, AllocatesNothingOnceItHasSeenItsLargestBatch) {
   EXPECT_EQ(rig.trainer.memory().activations, activations);
 }
 
+TEST(Trainer, FreedActivationsAreAllocatedAgainAndChangeNothing) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  const std::vector<const Sample*> all = pointers(samples);
+  Rig kept, freed;
+  size_t rest = 0;  // what stays
+  for (const size_t count : {2, 4, 1, 4}) {
+    kept.trainer.step(std::span(all).first(count), *make("sft"), 0.01);
+    freed.trainer.step(std::span(all).first(count), *make("sft"), 0.01);
+    EXPECT_EQ(weights_of(*kept.model), weights_of(*freed.model));
+    EXPECT_EQ(kept.trainer.memory().activations, freed.trainer.memory().activations);
+    const size_t used = freed.device->used_bytes();
+    freed.trainer.free_activations();
+    EXPECT_EQ(freed.trainer.memory().activations, 0);
+    EXPECT_LT(freed.device->used_bytes(), used);
+    const size_t stays = freed.device->used_bytes() - freed.context.scratch().capacity_bytes();
+    EXPECT_EQ(used - freed.device->used_bytes(), static_cast<size_t>(kept.trainer.memory().activations));
+    EXPECT_EQ(stays, rest == 0 ? stays : rest);
+    rest = stays;
+    freed.trainer.free_activations();
+  }
+  EXPECT_EQ(kept.trainer.peak().tape, freed.trainer.peak().tape);
+}
+
 TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
   TrainerConfig config;
   config.optimizer = Choice<OptimizerSettings>("sgd");

@@ -99,6 +99,7 @@ void write_qwen2(const Json& config, GgufWriter& out) {
 void write_olmoe(const Json& config, GgufWriter& out) {
   require_setting(config, "norm_topk_prob", Json(false), out);
   require_setting(config, "attention_bias", Json(false), out);
+  require_setting(config, "clip_qkv", Json(), out);
   require_setting(config, "num_key_value_heads", config.at("num_attention_heads", "config.json"), out);
   require_square_heads(config, out);
   write_gguf_llama(config, out, options);

@@ -148,6 +148,7 @@ TEST_F(GgufModelTest, WhatLlamaCppComputesInAnotherWayIsRefused) {
       {"gemma3_text", {{"final_logit_softcapping", 30.0}}, "has no soft-cap of logits"},
       {"gemma3_text", {{"hidden_activation", "relu"}}, "hidden_activation 'relu' has no key"},
       {"qwen3_moe", {{"norm_topk_prob", false}}, "norm_topk_prob is false"},
+      {"olmoe", {{"clip_qkv", 0.5}}, "clip_qkv is 0.5"},
       {"qwen3_moe", {{"mlp_only_layers", JsonArray{Json(int64_t{0})}}}, "mlp_only_layers is [0]"},
       {"qwen2_moe", {{"shared_expert_intermediate_size", 0}}, "shared_expert_intermediate_size is 0"},
       {"olmoe", {{"num_key_value_heads", 2}}, "num_key_value_heads is 2"},

@@ -36,6 +36,29 @@ TEST_F(KvCacheTest, ASharedBlockIsFreedByItsLastReference) {
   EXPECT_EQ(cache.free_blocks(), 3);
 }
 
+TEST_F(KvCacheTest, MemoryIsFreedIfNoSequenceHoldsABlock) {
+  const std::vector<KvGroupShape> small{{.num_kv_heads = 1, .key_dim = 2, .value_dim = 2, .planes = 1}};
+  KvStorage draft(context, one_table(small), DType::f32, 4, 3);
+  cache.attach_storage(draft);
+  const size_t all = device->used_bytes();
+  BlockTables blocks;
+  cache.extend(blocks, 6);
+  EXPECT_THROW(cache.free_memory(), Error);
+  EXPECT_EQ(device->used_bytes(), all);
+  const std::vector<int32_t> tokens{1, 2, 3, 4};
+  cache.cache_block(blocks, 0, cache.prefix_root(0), tokens);
+  cache.release(blocks);
+  cache.free_memory();
+  EXPECT_EQ(device->used_bytes(), 0u);
+  EXPECT_EQ(cache.match_prefix(blocks, cache.prefix_root(0), tokens, 1).blocks, 0);
+  cache.extend(blocks, 12);  // blocks are numbers
+  cache.allocate_memory();
+  cache.allocate_memory();
+  EXPECT_EQ(device->used_bytes(), all);
+  cache.storage().view().layers[1].v.as<float>()[0] = 1;
+  draft.view().layers[0].k.as<float>()[0] = 1;
+}
+
 TEST_F(KvCacheTest, ACopyHasTheSameKeysAndValuesInEveryAttachedStorage) {
   const std::vector<KvGroupShape> small{{.num_kv_heads = 1, .key_dim = 2, .value_dim = 2, .planes = 1}};
   KvStorage others(context, one_table(small), DType::f32, cache.block_size(), cache.num_blocks());
