@@ -39,6 +39,8 @@ class TrainingPass {
   void skip_backward();
   // Reserves `bytes` for saved tensors in one block. Call it between passes.
   void reserve(size_t bytes) { tape_.reserve(bytes); }
+  // Frees the saved tensors' memory. Call it between passes that the device has done.
+  void free_memory() { tape_.free_memory(); }
   size_t peak_bytes() const { return tape_.peak_bytes(); }
   size_t capacity_bytes() const { return tape_.capacity_bytes(); }
 

@@ -35,6 +35,10 @@ class Tape {
   bool saves_all() const { return keep_ == SavePolicy::all; }
   // Reserves `bytes` in one block. The tape must be empty.
   void reserve(size_t bytes) { arena_.reserve(bytes); }
+  void free_memory() {
+    clear();
+    arena_.free();
+  }
 
   // A new tensor on the tape; backward pops it.
   Tensor push(DType dtype, std::initializer_list<int64_t> dims) { return push(dtype, std::span(dims)); }

@@ -60,11 +60,7 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
 
 Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
                std::unique_ptr<Optimizer> optimizer, StepExchange& ranks, int64_t piece, PhaseTimer* phases)
-    : context_(context),
-      policy_(policy),
-      learning_rate_factor_(config.learning_rate_factor),
-      recompute_(recompute),
-      ranks_(ranks) {
+    : context_(context), policy_(policy), learning_rate_factor_(config.learning_rate_factor), ranks_(ranks) {
   const bool several = ranks.size() > 1;
   if (config.separate()) trunk_ = std::make_unique<Trunk>(Trunk{make_trunk(context, policy, config.path, !several)});
   const int64_t width = (trunk_ ? *trunk_->model : policy).shape().hidden_size;
@@ -90,13 +86,11 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
   update_ = std::make_unique<ParamUpdate>(context, ranks.make_gradient_sum(context, model, std::move(units), piece),
                                           std::move(optimizer), "critic");
   if (several && phases) timed_.emplace(update_->gradients(), *phases, update_->gradients().gathers_values());
-  free_activations();
+  if (trunk_) trunk_->pass = std::make_unique<TrainingPass>(context, *trunk_->model, recompute, &hooks());
 }
 
 void Critic::free_activations() {
-  if (!trunk_) return;
-  trunk_->earlier_peak = peak_bytes();
-  trunk_->pass = std::make_unique<TrainingPass>(context_, *trunk_->model, recompute_, &hooks());
+  if (trunk_) trunk_->pass->free_memory();
 }
 
 Tensor Critic::in_f32(Tensor x) {

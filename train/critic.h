@@ -1,7 +1,6 @@
 #pragma once
 // Critic: estimates the value of a state with a linear head on a final hidden state. The hidden state is the policy's
 // (shared trunk) or that of a second model (separate trunk).
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,9 +70,7 @@ class Critic : public Stateful {
   // activations of a separate trunk.
   int64_t weight_bytes() const;
   int64_t state_bytes() const { return update_->state_bytes(); }
-  size_t peak_bytes() const {
-    return trunk_ && trunk_->pass ? std::max(trunk_->earlier_peak, trunk_->pass->peak_bytes()) : 0;
-  }
+  size_t peak_bytes() const { return trunk_ ? trunk_->pass->peak_bytes() : 0; }
   size_t capacity_bytes() const { return trunk_ ? trunk_->pass->capacity_bytes() : 0; }
   void reserve(size_t bytes);
   // Frees the activations. The device must have done all passes.
@@ -86,8 +83,7 @@ class Critic : public Stateful {
   struct Trunk {
     std::unique_ptr<Model> model;
     std::unique_ptr<TrainingPass> pass = nullptr;
-    size_t earlier_peak = 0;  // of passes before this one
-    Tensor hidden{};          // of the last forward
+    Tensor hidden{};  // of the last forward
   };
   UnitHooks& hooks() { return timed_ ? *timed_ : static_cast<UnitHooks&>(update_->gradients()); }
   Model& scored_model() { return trunk_ ? *trunk_->model : policy_; }
@@ -98,7 +94,6 @@ class Critic : public Stateful {
   Context& context_;
   Model& policy_;
   double learning_rate_factor_;
-  const Recompute recompute_;
   std::unique_ptr<Trunk> trunk_;
   Buffer bytes_;
   Param head_;

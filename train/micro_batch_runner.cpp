@@ -24,35 +24,19 @@ MicroBatchRunner::MicroBatchRunner(Context& context, Model& model, const Trainer
     : context_(context),
       model_(model),
       phases_(phases),
-      recompute_(config.recomputation()),
-      hooks_(hooks),
+      pass_(context, model, config.recomputation(), hooks),
+      arena_(context.device()),
       host_(context),
       z_loss_(static_cast<float>(config.z_loss)),
       inv_temperature_(inverse_temperature(static_cast<float>(config.temperature))),
       noise_{.alpha = static_cast<float>(config.neftune_noise_alpha), .seed = config.noise_seed, .first = 0} {
   HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
-  make_memory();
-}
-
-void MicroBatchRunner::make_memory() {
-  pass_.emplace(context_, model_, recompute_, hooks_);
-  arena_.emplace(context_.device());
-}
-
-PeakBytes MicroBatchRunner::peak() const {
-  return {.tape = std::max(earlier_peak_.tape, pass_->peak_bytes()),
-          .columns = std::max(earlier_peak_.columns, arena_->peak_bytes())};
-}
-
-void MicroBatchRunner::free_memory() {
-  earlier_peak_ = peak();
-  make_memory();
 }
 
 void MicroBatchRunner::reserve(const PeakBytes& peak) {
-  pass_->reserve(std::max(peak.tape, earlier_peak_.tape));
-  arena_->release({});  // of what values() has left
-  arena_->reserve(std::max(peak.columns, earlier_peak_.columns));
+  pass_.reserve(peak.tape);
+  arena_.release({});  // of what values() has left
+  arena_.reserve(peak.columns);
 }
 
 void MicroBatchRunner::read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const {
@@ -84,7 +68,7 @@ void MicroBatchRunner::add_token_accuracy(const MicroBatchData& staging, Tensor 
 
 Tensor MicroBatchRunner::rows_of(const MicroBatchData& staging, std::span<const float> column) {
   staging.to_rows(column, row_values_);
-  return upload(context_, *arena_, std::span<const float>(row_values_));
+  return upload(context_, arena_, std::span<const float>(row_values_));
 }
 
 double MicroBatchRunner::evaluate(MicroBatchData& staging, const Objective& objective, double scale,
@@ -97,9 +81,9 @@ double MicroBatchRunner::evaluate(MicroBatchData& staging, const Objective& obje
 }
 
 MicroBatchRunner::Packed MicroBatchRunner::pack(const MicroBatchData& staging) {
-  arena_->release({});
-  const Batch batch = pack_batch(context_, *arena_, staging.parts());
-  const std::vector<Tensor> columns = upload(context_, *arena_, {staging.rows(), staging.targets()});
+  arena_.release({});
+  const Batch batch = pack_batch(context_, arena_, staging.parts());
+  const std::vector<Tensor> columns = upload(context_, arena_, {staging.rows(), staging.targets()});
   return {batch, columns[0], columns[1]};
 }
 
@@ -117,7 +101,7 @@ AuxLoss MicroBatchRunner::aux_loss(const MicroBatchData& staging, LossUnit unit,
     for (size_t t = first; t < last; ++t)
       if (mask[t] != 0) token_weights_[t] = static_cast<float>(weight);
   }
-  return {.weights = upload(context_, *arena_, std::span<const float>(token_weights_)), .sums = sums};
+  return {.weights = upload(context_, arena_, std::span<const float>(token_weights_)), .sums = sums};
 }
 
 Tensor MicroBatchRunner::forward(const MicroBatchData& staging, const Packed& packed, const MicroBatchPosition& place,
@@ -125,8 +109,8 @@ Tensor MicroBatchRunner::forward(const MicroBatchData& staging, const Packed& pa
   const AuxLoss aux = aux_loss(staging, objective.needs().unit, scale, place.aux_sums);
   noise_.first = (static_cast<uint64_t>(place.step) << 32) + static_cast<uint64_t>(place.first_sample);
   phases_.mark(Phase::data);
-  const Tensor hidden = pass_->forward(packed.batch, packed.rows, noise_,
-                                       DropoutStream{.step = place.step, .first_token = place.first_token}, aux);
+  const Tensor hidden = pass_.forward(packed.batch, packed.rows, noise_,
+                                      DropoutStream{.step = place.step, .first_token = place.first_token}, aux);
   phases_.mark(Phase::forward);
   return hidden;
 }
@@ -139,9 +123,9 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
   const Packed packed = pack(staging);
   const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
   const Tensor hidden = forward(staging, packed, place, objective, scale);
-  const Tensor lse = arena_->take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
+  const Tensor lse = arena_.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
   const Param& head = model_.lm_head();
-  pass_->begin_backward();
+  pass_.begin_backward();
   logprob_fused(context_, {.logp = logp,
                            .lse = lse,
                            .hit = hit,
@@ -154,7 +138,7 @@ void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objectiv
                            .inv_temperature = inv_temperature_,
                            .softcap = model_.shape().logit_softcap});
   phases_.mark(Phase::lm_head);
-  pass_->backward(dhidden);
+  pass_.backward(dhidden);
   phases_.mark(Phase::backward);
 }
 
@@ -163,10 +147,10 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
   const Needs needs = objective.needs();
   const Tensor targets = packed.targets;
   const int64_t rows = targets.size();
-  const Tensor logp = arena_->take(DType::f32, {rows}), lse = arena_->take(DType::f32, {rows});
-  const Tensor entropy = needs.entropy ? arena_->take(DType::f32, {rows}) : Tensor();
-  const Tensor value = needs.critic ? arena_->take(DType::f32, {rows, 1}) : Tensor();
-  const Tensor hit = needs.token_accuracy ? arena_->take(DType::f32, {rows}) : Tensor();
+  const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows});
+  const Tensor entropy = needs.entropy ? arena_.take(DType::f32, {rows}) : Tensor();
+  const Tensor value = needs.critic ? arena_.take(DType::f32, {rows, 1}) : Tensor();
+  const Tensor hit = needs.token_accuracy ? arena_.take(DType::f32, {rows}) : Tensor();
   const Param& head = model_.lm_head();
   logprob_forward(context_, {.logp = logp,
                              .lse = lse,
@@ -195,14 +179,14 @@ double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& o
     const Tensor dvalue = rows_of(staging, staging.grad_value).view({rows, 1});
     context_.zero(dhidden);  // a shared trunk's critic adds to it; nothing reads the sum
     phases_.mark(Phase::data);
-    pass_->begin_backward();
+    pass_.begin_backward();
     critic->backward(dhidden, dvalue, hidden);
     phases_.mark(Phase::lm_head);
     return loss;
   }
   const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
   phases_.mark(Phase::data);
-  pass_->begin_backward();
+  pass_.begin_backward();
   const TeacherObjective* const taught = is_dry_run() ? nullptr : taught_by(objective);
   // A loss that is the teacher's term alone has no gradient by log-probs.
   if (taught && !any(staging.grad_logp) && !any(staging.grad_entropy) && z_loss_ == 0)
@@ -240,12 +224,12 @@ double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const T
   std::vector<float> mask, weights;
   staging.to_rows(staging.batch(scale)[columns::mask], mask);
   for (const float m : mask) weights.push_back(static_cast<float>(factor * m));
-  const Tensor divergence = arena_->take(DType::f32, {packed.rows.size()});
-  run_teacher_term(context_, *arena_, objective, staging, packed.batch, packed.rows,
+  const Tensor divergence = arena_.take(DType::f32, {packed.rows.size()});
+  run_teacher_term(context_, arena_, objective, staging, packed.batch, packed.rows,
                    {.divergence = divergence,
                     .dhidden = dhidden,
-                     .dw = model_.lm_head().grad_to_add_to(context_),
-                     .weight = upload(context_, *arena_, std::span<const float>(weights)),
+                    .dw = model_.lm_head().grad_to_add_to(context_),
+                    .weight = upload(context_, arena_, std::span<const float>(weights)),
                     .hidden = hidden,
                     .w = model_.lm_head().value,
                     .kind = {},
@@ -274,33 +258,33 @@ double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective
   if (!std::isfinite(loss))
     skip_backward(objective, critic);
   else if (computes_gradients_)
-    pass_->backward(dhidden);
+    pass_.backward(dhidden);
   else
-    pass_->skip_backward();
+    pass_.skip_backward();
   phases_.mark(Phase::backward);
   return loss;
 }
 
 void MicroBatchRunner::skip(const Objective& objective, Critic* critic) {
-  pass_->skip_forward();
+  pass_.skip_forward();
   if (critic) critic->skip_forward();
   skip_backward(objective, critic);
 }
 
 void MicroBatchRunner::skip_backward(const Objective& objective, Critic* critic) {
-  pass_->begin_backward();
+  pass_.begin_backward();
   if (critic) critic->skip_backward();
   if (const TeacherObjective* taught = is_dry_run() ? nullptr : taught_by(objective))
     skip_teacher_term(context_, *taught);
-  pass_->skip_backward();
+  pass_.skip_backward();
 }
 
 void MicroBatchRunner::measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) {
   const ScratchScope scope(context_);
   const Packed packed = pack(staging);
   const int64_t rows = packed.rows.size();
-  const Tensor logp = arena_->take(DType::f32, {rows}), lse = arena_->take(DType::f32, {rows}),
-               entropy = arena_->take(DType::f32, {rows});
+  const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows}),
+               entropy = arena_.take(DType::f32, {rows});
   phases_.mark(Phase::data);
   const Tensor hidden = infer(context_, model_, packed.batch, packed.rows, nullptr);
   logprob_forward(context_, {.logp = logp,
@@ -328,7 +312,7 @@ std::vector<float> MicroBatchRunner::values(const MicroBatchData& staging, Criti
   }
   const ScratchScope scope(context_);
   const Packed packed = pack(staging);
-  const Tensor value = arena_->take(DType::f32, {packed.rows.size(), 1});
+  const Tensor value = arena_.take(DType::f32, {packed.rows.size(), 1});
   critic.score(value, packed.batch, packed.rows);
   host_.clear();
   const Tensor host_value = host_.fetch(value);

@@ -1,8 +1,6 @@
 #pragma once
 // MicroBatchRunner: runs a micro-batch through the model, lm_head and the objective, and back. It adds to the gradients
 // of the model and of the critic.
-#include <optional>
-
 #include "kernels/elementwise/noise.h"
 #include "model/forward.h"
 #include "train/critic.h"
@@ -79,11 +77,14 @@ class MicroBatchRunner {
   void read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const;
 
   // peak: peak bytes of tape and columns. reserve: allocates that much. capacity_bytes: allocated bytes.
-  PeakBytes peak() const;
+  PeakBytes peak() const { return {.tape = pass_.peak_bytes(), .columns = arena_.peak_bytes()}; }
   void reserve(const PeakBytes& peak);
-  size_t capacity_bytes() const { return pass_->capacity_bytes() + arena_->capacity_bytes(); }
+  size_t capacity_bytes() const { return pass_.capacity_bytes() + arena_.capacity_bytes(); }
   // Frees it. The device must have done all micro-batches.
-  void free_memory();
+  void free_memory() {
+    pass_.free_memory();
+    arena_.free();
+  }
 
  private:
   // A micro-batch on the device: the batch, the rows that lm_head reads, and their targets.
@@ -96,7 +97,7 @@ class MicroBatchRunner {
                  const Objective& objective, double scale);
   // Each token's share of the step's loss, for losses made inside layers.
   AuxLoss aux_loss(const MicroBatchData& staging, LossUnit unit, double scale, Tensor sums);
-  Tensor dhidden_for(Tensor rows) { return arena_->take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
+  Tensor dhidden_for(Tensor rows) { return arena_.take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
   // The entries of a column at the rows that lm_head reads, on the device.
   Tensor rows_of(const MicroBatchData& staging, std::span<const float> column);
   // lm_head, objective, and the backward of lm_head into dhidden. Returns the loss.
@@ -110,17 +111,13 @@ class MicroBatchRunner {
                           MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden);
   // Calls the hooks of the backward passes in the order of run().
   void skip_backward(const Objective& objective, Critic* critic);
-  void make_memory();
   bool is_dry_run() const { return context_.kind() == DeviceKind::meta; }
 
   Context& context_;
   Model& model_;
   PhaseTimer& phases_;
-  const Recompute recompute_;
-  UnitHooks* const hooks_;
-  std::optional<TrainingPass> pass_;  // always there, as arena_; new ones have no memory
-  std::optional<Arena> arena_;        // of one micro-batch
-  PeakBytes earlier_peak_;            // of those before
+  TrainingPass pass_;
+  Arena arena_;  // of one micro-batch
   HostFetch host_;
   float z_loss_, inv_temperature_;
   EmbeddingNoise noise_;

@@ -47,7 +47,7 @@ struct Trainer::Impl {
         timed(policy.gradients(), phases, policy.gradients().gathers_values()),
         runner(context, model, config, phases,
                exchange.size() > 1 ? static_cast<UnitHooks*>(&timed) : &policy.gradients()),
-        step_arena(std::in_place, context.device()),
+        step_arena(context.device()),
         host(context),
         cost(cost_of(model)) {
     require_training_libraries(context.device());
@@ -103,9 +103,9 @@ struct Trainer::Impl {
   TimedHooks timed;
   MicroBatchRunner runner;
   MemoryPlan reservation;
-  PeakBytes reserved;               // by the last measurement; allocated unless `freed`
-  bool freed = false;               // by free_activations()
-  std::optional<Arena> step_arena;  // of one step; always there
+  PeakBytes reserved;  // by the last measurement; allocated unless `freed`
+  bool freed = false;  // by free_activations()
+  Arena step_arena;    // of one step
   HostFetch host;
   StepCost cost;
   std::filesystem::path dump_path;
@@ -149,13 +149,13 @@ void Trainer::Impl::begin(const StepPlan& plan, const Objective& objective) {
   phases.begin();
   policy.gradients().begin_step(plan.num_active());
   if (critic) critic->params().gradients().begin_step(plan.num_active());
-  step_arena->release({});
-  const auto column = [&](bool wanted) { return wanted ? step_arena->take(DType::f32, {plan.num_trained}) : Tensor(); };
+  step_arena.release({});
+  const auto column = [&](bool wanted) { return wanted ? step_arena.take(DType::f32, {plan.num_trained}) : Tensor(); };
   logp = column(needs.loss_linear_in_logp);
   hit = column(needs.loss_linear_in_logp && needs.token_accuracy);
   aux_sums = Tensor();
   if (const int64_t count = model.num_aux_sums(); count > 0 && !plan.micro_batches.empty()) {
-    aux_sums = step_arena->take(DType::f32, {static_cast<int64_t>(plan.micro_batches.size()), count});
+    aux_sums = step_arena.take(DType::f32, {static_cast<int64_t>(plan.micro_batches.size()), count});
     context.zero(aux_sums);
   }
   stagings.resize(std::max(stagings.size(), needs.loss_linear_in_logp ? plan.micro_batches.size() : 1));
@@ -219,18 +219,18 @@ void Trainer::Impl::queue_norms() {
   ParamUpdate* const own = &policy;
   if (updated == Updated::critic) {
     ParamUpdate* const alone = &critic->params();
-    norm = critic_norm = queue_norm(context, *step_arena, {&alone, 1}, config.max_grad_norm);
+    norm = critic_norm = queue_norm(context, step_arena, {&alone, 1}, config.max_grad_norm);
     return;
   }
   if (has_two_norms()) {
     ParamUpdate* const second = &critic->params();
-    norm = queue_norm(context, *step_arena, {&own, 1}, config.max_grad_norm);
-    critic_norm = queue_norm(context, *step_arena, {&second, 1}, config.max_grad_norm);
+    norm = queue_norm(context, step_arena, {&own, 1}, config.max_grad_norm);
+    critic_norm = queue_norm(context, step_arena, {&second, 1}, config.max_grad_norm);
     return;
   }
   std::vector<ParamUpdate*> all{own};
   if (critic) all.push_back(&critic->params());
-  norm = critic_norm = queue_norm(context, *step_arena, all, config.max_grad_norm);
+  norm = critic_norm = queue_norm(context, step_arena, all, config.max_grad_norm);
 }
 
 std::vector<Tensor> Trainer::Impl::trained_weights() const {
@@ -371,7 +371,7 @@ void Trainer::free_activations() {
   Impl& m = *impl_;
   m.context.synchronize();  // the last update may still be queued
   m.runner.free_memory();
-  m.step_arena.emplace(m.context.device());
+  m.step_arena.free();
   if (m.critic) m.critic->free_activations();
   m.freed = true;
 }
@@ -424,8 +424,8 @@ TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
   const bool counted = m.is_dry_run();  // a dry run's arenas grow freely: only their peaks count
   const PeakBytes peak = m.runner.peak();
-  size_t activations = counted ? peak.tape + peak.columns + m.step_arena->capacity_bytes()
-                               : m.runner.capacity_bytes() + m.step_arena->capacity_bytes();
+  size_t activations = counted ? peak.tape + peak.columns + m.step_arena.capacity_bytes()
+                               : m.runner.capacity_bytes() + m.step_arena.capacity_bytes();
   TrainerMemory out{.optimizer = m.policy.state_bytes(), .gradients = m.policy.gradients().bytes()};
   if (m.critic) {
     out.optimizer += m.critic->state_bytes();

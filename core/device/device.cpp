@@ -177,6 +177,12 @@ void Arena::reserve(size_t bytes) {
   at_ = {.generation = at_.generation + 1};
 }
 
+void Arena::free() {
+  blocks_.clear();
+  reserved_ = false;
+  at_ = {.generation = at_.generation + 1};
+}
+
 size_t Arena::capacity_bytes() const {
   size_t sum = 0;
   for (const Buffer& block : blocks_) sum += block.size();

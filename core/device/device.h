@@ -133,6 +133,9 @@ class Arena {
   // Replaces the blocks by one of at least `bytes`, unless there is such a one or the arena is in use. Marks of before
   // become invalid.
   void reserve(size_t bytes);
+  // Frees the blocks. Tensors and marks of before become invalid; peak_bytes() stays, and the next reserve() allocates as
+  // much.
+  void free();
   Device& device() const { return device_; }
   size_t used_bytes() const { return at_.total; }
   size_t peak_bytes() const { return peak_; }

@@ -22,6 +22,24 @@ TEST(Arena, StacksAndFrees) {
   EXPECT_EQ(arena.take(DType::u8, {1}).data, b.data);
 }
 
+TEST(Arena, FreedBlocksComeBackAtTheirPeak) {
+  const auto device = cpu();
+  Arena arena(*device, 1024);
+  arena.take(DType::f32, {3000});
+  const Arena::Mark before = arena.mark();
+  const size_t peak = arena.peak_bytes(), others = device->used_bytes() - arena.capacity_bytes();
+  arena.free();
+  EXPECT_EQ(arena.capacity_bytes(), 0u);
+  EXPECT_EQ(device->used_bytes(), others);
+  EXPECT_EQ(arena.used_bytes(), 0u);
+  EXPECT_NE(arena.mark(), before);
+  EXPECT_EQ(arena.peak_bytes(), peak);
+  arena.reserve(0);
+  EXPECT_EQ(arena.capacity_bytes(), peak);
+  arena.take(DType::f32, {3000});
+  EXPECT_EQ(arena.capacity_bytes(), peak);
+}
+
 TEST(Arena, TheSteadyStateOfALoopAllocatesNothing) {
   const auto device = cpu();
   Arena arena(*device, 1024);
