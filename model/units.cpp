@@ -89,6 +89,7 @@ std::vector<Unit> units_of(Model& model, DeviceKind device) {
                  " lies between trained parameters of its layer; a frozen one must be the first or the last");
       unit.trained.push_back(param);
       extend(unit.grads, grad_at, grad_at + size);
+      if (!adapter) extend(unit.trained_values, value_at - size, value_at);
     }
     last = param;
     if (param->grad) grad_at += size;

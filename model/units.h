@@ -21,7 +21,8 @@ struct Unit {
   std::vector<Param*> params;           // of flat memory, in its order; adapters last
   ElementRange values, adapter_values;  // of Model::flat_values()
   std::vector<Param*> trained;          // those with `trainable`
-  ElementRange grads;                   // of Model::flat_grads(): from the first trained parameter to the last
+  ElementRange trained_values;          // of flat_values(): from the first of them to the last, without adapters
+  ElementRange grads;                   // the same of Model::flat_grads(), with adapters
   // Each element of the gradients gets one addition in a backward pass (kernels/adds_once.h).
   bool adds_once = false;
 };

@@ -364,9 +364,7 @@ void Moe::end_step(Context& context, std::span<const double> sums, AuxReport& re
     report.add("moe/balance_loss", per_layer(sums[0]));
   report.add("moe/z_loss", sums[1]);
   report_load(load, sums[2] / choices, report);
-  if (config_.bias_rate == 0) return;
-  HONE_CHECK(bias_.value.data || context.kind() == DeviceKind::meta,
-             "moe: router_bias_update_rate wants the weights on every rank; ZeRO-3 divides them");
+  if (config_.bias_rate == 0 || !router_.trainable) return;  // a frozen router keeps its bias
   const ScratchScope scope(context);
   const std::vector<float> loads(load.begin(), load.end());
   const Tensor bias = context.scratch().take(DType::f32, bias_.value.dims());

@@ -95,13 +95,6 @@ void check_layers(const RunCheck& of) {
   if (of.recipe.rollout.kv_cache_dtype == "fp8" && std::ranges::any_of(of.model->kv_groups(), has_latents))
     of.problems.add("rollout.kv_cache_dtype",
                     "latents of multi-head latent attention are not stored as fp8; set kv_cache_dtype to \"auto\"");
-  const Json config = of.model->config();
-  const Json* rate = config.find("router_bias_update_rate");
-  if (of.recipe.parallel.zero == 3 && of.recipe.parallel.ranks != 1 && rate && rate->is_number() &&
-      rate->as_double("router_bias_update_rate") > 0)
-    of.problems.add("parallel.zero",
-                    "model.router.bias_update_rate wants the routers' weights on every rank, and ZeRO-3 divides them; "
-                    "set parallel.zero to 2, or bias_update_rate to 0");
 }
 
 void check_vocabulary(const RunCheck& of, const std::string& key, int64_t size) {

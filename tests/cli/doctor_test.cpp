@@ -43,15 +43,15 @@ TEST_F(DoctorTest, AnUnknownChoiceOfBodiesIsRefused) {
 // Whether the build or the machine lacks it, the error comes before a run folder is made.
 TEST_F(DoctorTest, ARunOnAGpuThatIsNotThereEndsBeforeItStarts) {
   const std::string runs = (folder.path() / "runs").string(), recipe = source_folder() / "configs/quickstart.toml";
-  for (const char* device : {"cuda", "cuda:99"})
+  for (const char* name : {"cuda", "cuda:99"})
     for (const char* ranks : {"0", "1", "2"}) {
       const Finished done =
-          run_hone({"run", recipe, concat("device=", device), concat("parallel.ranks=", ranks), "runs=" + runs},
+          run_hone({"run", recipe, concat("device=", name), concat("parallel.ranks=", ranks), "runs=" + runs},
                    {"CUDA_VISIBLE_DEVICES="});
       EXPECT_EQ(done.code, 1) << done.err;
       EXPECT_TRUE(done.err.starts_with("hone: cuda: ") ||
-                  done.err.find(concat("device '", device,
-                                       "': this build of hone has no CUDA: install the package ")) != std::string::npos)
+                  done.err.find(concat("device '", name, "': this build of hone has no CUDA: install the package ")) !=
+                      std::string::npos)
           << done.err;
       EXPECT_FALSE(std::filesystem::exists(runs));
     }

@@ -41,7 +41,9 @@ TEST(AsyncRun, RepeatsBitForBitWithOneThreadAndWithTwoAndStaysWithinItsBound) {
     EXPECT_FALSE(weights(one.path()) == before) << "the bound changes what is learned from";
     before = weights(one.path());
     if (k > 0) expect_bounded(one, static_cast<double>(k));
-    if (k > 0) EXPECT_EQ(one.values("staleness/mean").back(), k);
+    if (k > 0) {
+      EXPECT_EQ(one.values("staleness/mean").back(), k);
+    }
   }
 }
 

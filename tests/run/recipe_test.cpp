@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/model/tiny_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 #include "train/objective.h"

@@ -172,6 +172,9 @@ TEST(Zero, AnyNumberOfRanksGivesTheBitsOfOneForEveryKindOfLayer) {
   for (const test::RunCase& run :
        {run_case("one expert", "olmoe", one_expert),
         run_case("one expert, latent attention", "deepseek_v3", one_expert),
+        run_case("a bias of the choice that moves", "olmoe", {{"router_bias_update_rate", 0.01}}),
+        run_case("the same, frozen by adapters", "olmoe", {{"router_bias_update_rate", 0.01}},
+                 {.r = 2, .target_modules = {"all-linear"}}),
         run_case("one expert, adapters", "olmoe", one_expert, {.r = 2, .target_modules = {"all-linear"}}),
         run_case("further tokens, tied", "qwen3", {{"num_nextn_predict_layers", 2}, {"tie_word_embeddings", true}}),
         run_case("sinks and biases of experts", "gpt_oss", one_expert),

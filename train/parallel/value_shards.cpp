@@ -9,9 +9,14 @@ namespace {
 // modulo this number of bytes.
 constexpr int64_t alignment = 256;
 
+// A rank's shard of the trained values is that of their gradients (ShardMap), so frozen ones are not divided with them.
+const ElementRange& divided_values(const Unit& unit) {
+  return unit.trained_values.size() > 0 ? unit.trained_values : unit.values;
+}
+
 std::vector<int64_t> layer_sizes(const std::vector<Unit>& units) {
   std::vector<int64_t> out;
-  for (const Unit& unit : units) out.push_back(unit.values.size());
+  for (const Unit& unit : units) out.push_back(divided_values(unit).size());
   out.front() = out.back() = 0;
   return out;
 }
@@ -43,9 +48,18 @@ ValueShards::ValueShards(Context& context, Model& model, ProcessGroup& group, in
     at += param->padded_elements();
   }
   // Adapters are at the end of the flat memory, behind the back unit.
-  std::vector<ElementRange> ranges{units_.front().values, units_.back().values, {at, at}};
-  for (const Unit& unit : units_)
-    if (unit.adapter_values.size() > 0) ranges[2].first = std::min(ranges[2].first, unit.adapter_values.first);
+  ElementRange adapters{at, at};
+  std::vector<ElementRange> ranges;
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    const ElementRange &values = units_[unit].values, &own = divided(unit);
+    if (is_layer(unit))
+      ranges.insert(ranges.end(), {{values.first, own.first}, {own.last, values.last}});
+    else
+      ranges.push_back(values);
+    const ElementRange& of_adapters = units_[unit].adapter_values;
+    if (of_adapters.size() > 0) adapters.first = std::min(adapters.first, of_adapters.first);
+  }
+  ranges.push_back(adapters);
   int64_t end = 0;
   for (const ElementRange& range : ranges) {
     if (range.size() == 0) continue;
@@ -66,10 +80,11 @@ ValueShards::ValueShards(Context& context, Model& model, ProcessGroup& group, in
     shards_.push_back(view(shard_bytes_, at, flat, size));
     at += size * static_cast<int64_t>(size_of(flat.dtype));
     if (!is_layer(unit)) continue;
-    const int64_t count = units_[unit].values.size();
+    const int64_t count = divided(unit).size();
     buffer_bytes_ = std::max(buffer_bytes_, count * static_cast<int64_t>(size_of(flat.dtype)));
     for (const Param* param : units_[unit].params)
-      if (places_.at(param) < units_[unit].values.last) layers_[param] = unit;
+      if (const int64_t place = places_.at(param); place >= divided(unit).first && place < divided(unit).last)
+        layers_[param] = unit;
   }
   buffer_bytes_ = (buffer_bytes_ + alignment - 1) / alignment * alignment + alignment;
   layers_bytes_ = Buffer(context.device(), num_buffers * static_cast<size_t>(buffer_bytes_));
@@ -83,8 +98,10 @@ ValueShards::~ValueShards() {
   for (Param* param : model_.params()) param->value.data = nullptr;
 }
 
+const ElementRange& ValueShards::divided(size_t unit) const { return divided_values(units_[unit]); }
+
 Tensor ValueShards::layer_memory(size_t unit) const {
-  const ElementRange& range = units_[unit].values;
+  const ElementRange& range = divided(unit);
   const int64_t begin = static_cast<int64_t>(buffer_of(unit)) * buffer_bytes_;
   return view(layers_bytes_, aligned(begin, range.first, model_.dtype()), model_.flat_values(), range.size());
 }
@@ -114,7 +131,7 @@ void ValueShards::gather() {
   for (const Kept& kept : kept_) context_.copy(flat.rows(kept.range.first, kept.range.size()), kept.values);
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     if (!is_layer(unit)) continue;
-    const ElementRange& range = units_[unit].values;
+    const ElementRange& range = divided(unit);
     group_.all_gather(context_, parts_of(unit, flat.rows(range.first, range.size())), shards_[unit], "whole values");
   }
   gathered_ = true;
@@ -127,7 +144,7 @@ void ValueShards::release() {
   for (const Kept& kept : kept_) context_.copy(kept.values, flat.rows(kept.range.first, kept.range.size()));
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     if (!is_layer(unit)) continue;
-    const ElementRange& range = units_[unit].values;
+    const ElementRange& range = divided(unit);
     context_.copy(shards_[unit], parts_of(unit, flat.rows(range.first, range.size()))[rank]);
   }
   model_.drop_values(context_);
@@ -151,7 +168,7 @@ void ValueShards::before(Context&, size_t unit, Direction direction) {
   fetch(unit);
   if (is_layer(unit)) {
     stream_.wait_for(buffer_of(unit));
-    point(units_[unit].params, units_[unit].values, layer_memory(unit));
+    point(units_[unit].params, divided(unit), layer_memory(unit));
   }
   // The next layer of the pass.
   if (direction == Direction::forward)
@@ -162,7 +179,7 @@ void ValueShards::before(Context&, size_t unit, Direction direction) {
 
 void ValueShards::after(Context&, size_t unit, Direction) {
   if (gathered_ || !is_layer(unit)) return;
-  point(units_[unit].params, units_[unit].values, {});
+  point(units_[unit].params, divided(unit), {});
 }
 
 void ValueShards::begin_update() {
@@ -177,7 +194,7 @@ Tensor ValueShards::own(const Param& param, int64_t first, int64_t count) const 
   HONE_CHECK(place != places_.end(), "value shards: ", param.slices.front().name, " is not of this model");
   const int64_t begin = place->second + first;
   if (const auto layer = layers_.find(&param); layer != layers_.end()) {
-    const int64_t at = begin - units_[layer->second].values.first;
+    const int64_t at = begin - divided(layer->second).first;
     const ElementRange shard = map_.shard(layer->second, static_cast<size_t>(group_.rank()));
     HONE_CHECK(at >= shard.first && at + count <= shard.last, "value shards: elements ", first, "+", count, " of ",
                param.slices.front().name, " are not in this rank's shard");
@@ -194,7 +211,7 @@ std::vector<ValuePart> ValueShards::own_parts() const {
     const int64_t count = params[i]->num_elements();
     ElementRange range{0, count};
     if (const auto layer = layers_.find(params[i]); layer != layers_.end()) {
-      const int64_t begin = places_.at(params[i]) - units_[layer->second].values.first;
+      const int64_t begin = places_.at(params[i]) - divided(layer->second).first;
       const ElementRange shard = map_.shard(layer->second, static_cast<size_t>(group_.rank()));
       range = {std::max<int64_t>(0, shard.first - begin), std::min(count, shard.last - begin)};
     }

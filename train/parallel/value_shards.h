@@ -39,8 +39,8 @@ class ValueShards : public DividedValues {
   void gather() override;
   void release() override;
   bool is_gathered() const override { return gathered_; }
-  // From before() to after() the parameters of a layer have all values; those of the other units always have them. A
-  // layer that a buffer still has is not exchanged again.
+  // From before() to after() the divided parameters of a layer have all values; the others always have them. A layer
+  // that a buffer still has is not exchanged again.
   void before(Context& context, size_t unit, Direction direction) override;
   void after(Context& context, size_t unit, Direction direction) override;
   // Call it before an update of the shards: waits for exchanges that read them, and forgets the layers in the buffers.
@@ -58,13 +58,15 @@ class ValueShards : public DividedValues {
 
  private:
   static constexpr size_t none = ~size_t{0}, num_buffers = 2;
-  // Values that every rank has.
+  // Values that every rank has: those of front and back, of adapters, and the frozen ones of a layer that is trained.
   struct Kept {
     ElementRange range;  // of the flat memory
     Tensor values;
   };
   bool is_layer(size_t unit) const { return unit > 0 && unit + 1 < units_.size(); }
   static size_t buffer_of(size_t unit) { return unit % num_buffers; }
+  // The values of a layer that are divided.
+  const ElementRange& divided(size_t unit) const;
   Tensor layer_memory(size_t unit) const;
   // Queues the exchange of a layer's values, unless a buffer has them.
   void fetch(size_t unit);

@@ -103,8 +103,8 @@ TEST_F(CollectorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
       }
     EXPECT_GT(above, 0.1) << text;
   }
-  CompletionOutput completion{
-      .ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
+  CompletionOutput completion;
+  completion.ids = {1, 2}, completion.logp = {-1, -2}, completion.truncated_logp = {-0.5f, 0};
   EXPECT_EQ(entries(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, completion),
                     columns::behavior_logp),
             (std::vector<float>{0, -0.5f, 0}));
