@@ -376,9 +376,10 @@ bool Engine::Impl::step() {
 }
 
 bool Engine::Impl::compute_planned() {
+  if (scheduler.idle()) return false;
+  memory.allocate();  // first: if the device has too little, no sequence holds a block
   std::vector<Scheduler::ScheduledSequence> parts = scheduler.schedule();
   if (parts.empty()) return !scheduler.idle();
-  memory.allocate();
   note_progress();
   if (memory.proposer()) propose(parts);
   stats.preemptions = scheduler.preemptions();

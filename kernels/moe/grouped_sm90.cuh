@@ -9,8 +9,7 @@
 // Smem      1 KB alignment + stages * (16 KB + columns * 128 bytes) + boxes for the bf16 output of both warpgroups, 64
 //           rows each + 1 KB: at most 210 KB; 1 block per SM.
 // Numerics  forward: K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order: the
-// bits
-//           of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one addition: it is
+//           bits of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one addition: it is
 //           read into registers while the last wgmmas run. Without `accumulate`, 0 + the sum is written.
 // PDL       waits at the start and triggers dependents there.
 // Limits    sm_90a; rows of all operands 16-byte aligned; fewer than 2^31 rows and tiles.
