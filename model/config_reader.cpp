@@ -267,6 +267,12 @@ std::vector<int64_t> read_windows(ConfigReader& config, const std::vector<bool>&
   return out;
 }
 
+bool read_use_sliding_window(ConfigReader& config) {
+  const bool slides = config.flag("use_sliding_window", false);
+  if (slides && !config.has("sliding_window")) config.set("sliding_window", 4096);
+  return slides;
+}
+
 std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_layers, int64_t first_sliding) {
   const bool given = config.find("sliding_window");
   return read_windows(

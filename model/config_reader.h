@@ -82,6 +82,8 @@ std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t num_layers,
 // the layer slides; without layer_types, the layers from `first_sliding` on slide if there is a sliding_window.
 std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_layers, int64_t first_sliding);
 std::vector<int64_t> read_windows(ConfigReader& config, const std::vector<bool>& sliding);
+// Qwen's use_sliding_window. If it is true, an absent sliding_window becomes transformers' default; null is no window.
+bool read_use_sliding_window(ConfigReader& config);
 
 // True for each layer with RoPE: no_rope_layers is 1 there, in spite of its name. Without it, every
 // no_rope_layer_interval-th layer has no RoPE; interval: what config.json leaves out, 0 = all layers have RoPE.

@@ -22,7 +22,11 @@ class Transformer final : public Model,
     assign_kv_layers(places);  // in a cache of their own
     if (!parts_.mtp.empty()) mtp_ = std::make_unique<Mtp>(std::move(parts_.mtp), parts_.mtp_loss_coef);
     places.clear();
-    for (const DecoderLayer& layer : parts_.layers) {
+    for (DecoderLayer& layer : parts_.layers) {
+      // Trained parameters of a layer are neighbors (model/units.h): the biases of routers come last.
+      ModuleList& own = layer_modules_.emplace_back();
+      layer.add_to(own);
+      std::ranges::stable_partition(own.params, [](const Param* param) { return param->trainable; });
       first_sum_.push_back(first_sum_.back() + layer.num_aux_sums());
       places.push_back(layer.mixer.sublayer->kv_place());
     }
@@ -37,7 +41,7 @@ class Transformer final : public Model,
   }
   Json config() const override { return parts_.config; }
   ModuleList modules() override;
-  ModuleList layer_modules(int64_t layer) override;
+  ModuleList layer_modules(int64_t layer) override { return layer_modules_[static_cast<size_t>(layer)]; }
   Param& lm_head() override { return parts_.lm_head.shape.empty() ? parts_.embedding : parts_.lm_head; }
 
   void embed(Context& context, const Batch& batch, Tensor x) override;
@@ -87,6 +91,7 @@ class Transformer final : public Model,
   }
 
   TransformerParts parts_;
+  std::vector<ModuleList> layer_modules_;
   std::unique_ptr<Mtp> mtp_;
   std::vector<KvGroupShape> kv_groups_;
   std::vector<int64_t> first_sum_{0};  // of each layer, last the first of the modules of multi-token prediction
@@ -96,7 +101,10 @@ ModuleList Transformer::modules() {
   ModuleList out;
   out.add(parts_.embedding);
   out.add(parts_.positions);
-  for (DecoderLayer& layer : parts_.layers) layer.add_to(out);
+  for (const ModuleList& layer : layer_modules_) {
+    out.params.insert(out.params.end(), layer.params.begin(), layer.params.end());
+    out.linears.insert(out.linears.end(), layer.linears.begin(), layer.linears.end());
+  }
   // Parameters that are not trained are the first or the last of the back unit (model/units.h): a critic's lm_head, and
   // the biases of routers, which Mtp lists last.
   if (mtp_) out.add(parts_.lm_head);
@@ -105,12 +113,6 @@ ModuleList Transformer::modules() {
     mtp_->add_to(out);
   else
     out.add(parts_.lm_head);
-  return out;
-}
-
-ModuleList Transformer::layer_modules(int64_t layer) {
-  ModuleList out;
-  at(layer).add_to(out);
   return out;
 }
 

@@ -41,7 +41,7 @@ std::optional<int64_t> read_byte_size(std::string_view text) {
   const double bytes = number * known->bytes;
   const bool fraction_of_a_byte = known->bytes == 1 && bytes != std::floor(bytes);
   if (!(bytes >= 1) || bytes >= 0x1p62 || fraction_of_a_byte) return std::nullopt;
-  return static_cast<int64_t>(bytes);
+  return static_cast<int64_t>(std::round(bytes));
 }
 
 std::string byte_size_text(int64_t bytes) {

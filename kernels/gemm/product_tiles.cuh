@@ -27,7 +27,7 @@ struct Product {
   int M, N, K;
   bool out_bf16;
   bool add;  // weight: to what `out` has; false: to 0, so that no element is -0
-  // Goes on to other matrices, so many elements further.
+  // Goes on to other matrices: the numbers are elements from the first ones.
   __device__ void skip(int64_t a_elements, int64_t b_elements, int64_t out_elements) {
     a += a_elements;
     b += b_elements;

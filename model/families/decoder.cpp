@@ -80,10 +80,11 @@ bool nearly_equal(std::string_view a, std::string_view b) {
   return a != b && std::max(a.size(), b.size()) - static_cast<size_t>(prefix + suffix) <= most_letters;
 }
 
-// A key with a typing error would leave the default without a word. Keys of other families are ignored.
+// A key with a typing error would leave the default without a word. Keys of other families are ignored, and so is
+// qk_head_dim, the sum that transformers writes for DeepSeek.
 void refuse_typing_errors(const ConfigReader& config) {
   for (const auto& [key, value] : config.resolved().as_object()) {
-    if (std::ranges::find(composing_keys, key) != std::end(composing_keys)) continue;
+    if (std::ranges::find(composing_keys, key) != std::end(composing_keys) || key == "qk_head_dim") continue;
     for (const std::string_view known : composing_keys)
       config.require(!nearly_equal(key, known), "unknown key '", key, "'; did you mean '", known, "'?");
   }
@@ -137,6 +138,9 @@ void read_latent_layers(ConfigReader& config, DecoderConfig& out) {
   for (size_t i = 0; i < out.has_latent.size(); ++i)
     config.require(!out.has_latent[i] || base.layer_rope[i] == 0, "layer ", i,
                    " has latent attention, which needs RoPE; set its entry of no_rope_layers to 1");
+  config.require(
+      config.find("kv_lora_rank"), "layer ", layer,
+      " has latent attention, but there is no kv_lora_rank: the size of its latents, for example 4 * head_dim");
   const int64_t dim = base.shape.head_dim;  // the proportions are DeepSeek's
   out.latent = read_latent(config, base.shape,
                            {.rank = std::nullopt,

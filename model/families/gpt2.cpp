@@ -16,17 +16,23 @@ Linear conv1d(const std::string& module, int64_t outputs, int64_t inputs, double
   return out;
 }
 
+// As in transformers, the names of the other families stand for absent ones of GPT-2.
+int64_t read_size(ConfigReader& config, const char* key, const char* other, int64_t fallback,
+                  int64_t most = int64_t{1} << 24) {
+  return config.count(key, config.find(key) || !config.find(other) ? fallback : config.count(other), most);
+}
+
 ModelShape read_shape(ConfigReader& config) {
   ModelShape shape{.vocab_size = config.count("vocab_size", 50257),
-                   .hidden_size = config.count("n_embd", 768),
-                   .num_layers = config.count("n_layer", 12, max_layers),
-                   .num_attention_heads = config.count("n_head", 12)};
+                   .hidden_size = read_size(config, "n_embd", "hidden_size", 768),
+                   .num_layers = read_size(config, "n_layer", "num_hidden_layers", 12, max_layers),
+                   .num_attention_heads = read_size(config, "n_head", "num_attention_heads", 12)};
   config.require(shape.hidden_size % shape.num_attention_heads == 0, "n_embd ", shape.hidden_size,
                  " is not a multiple of n_head ", shape.num_attention_heads);
   shape.num_kv_heads = shape.num_attention_heads;
   shape.head_dim = shape.hidden_size / shape.num_attention_heads;
-  shape.intermediate_size = config.count("n_inner", 4 * shape.hidden_size);
-  shape.max_positions = config.count("n_positions", 1024);
+  shape.intermediate_size = read_size(config, "n_inner", "intermediate_size", 4 * shape.hidden_size);
+  shape.max_positions = read_size(config, "n_positions", "max_position_embeddings", 1024);
   return shape;
 }
 

@@ -8,8 +8,7 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
   LlamaLikeConfig decoder = read_llama_like(config, "Qwen2ForCausalLM");
   decoder.qkv_bias = true;
-  if (!config.has("sliding_window")) config.set("sliding_window", 4096);  // transformers' default; null is no window
-  if (config.flag("use_sliding_window", false))
+  if (read_use_sliding_window(config))
     decoder.windows =
         read_windows(config, decoder.shape.num_layers, config.count("max_window_layers", 28, max_layers, 0));
   decoder.resolved = config.resolved();

@@ -8,8 +8,7 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
   LlamaLikeConfig decoder = read_llama_like(config, "Qwen2MoeForCausalLM");
   decoder.qkv_bias = config.flag("qkv_bias", true);
-  if (!config.has("sliding_window")) config.set("sliding_window", 4096);  // transformers' default; null is no window
-  const bool slides = config.flag("use_sliding_window", false) && config.find("sliding_window");
+  const bool slides = read_use_sliding_window(config) && config.find("sliding_window");
   const int64_t sliding_layers = slides ? config.count("max_window_layers", 28, max_layers, 0) : 0;
   decoder.windows = read_windows(config, read_sliding_layers(config, decoder.shape.num_layers, [&](int64_t layer) {
                                    return layer % 2 == 0 && layer < sliding_layers;

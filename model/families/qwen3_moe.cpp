@@ -9,9 +9,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   LlamaLikeConfig decoder = read_llama_like(config, "Qwen3MoeForCausalLM");
   decoder.qk_norm = true;
   decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
-  if (!config.has("sliding_window")) config.set("sliding_window", 4096);  // transformers' default; null is no window
   // One window for all layers: transformers does not read layer_types here.
-  if (config.flag("use_sliding_window", false) && config.find("sliding_window"))
+  if (read_use_sliding_window(config) && config.find("sliding_window"))
     decoder.windows.assign(decoder.windows.size(), config.count("sliding_window"));
   LlamaMoeConfig moe = read_llama_moe(config, decoder, {.num_experts = 128, .num_choices = 8});
   moe.moe.inner_size = config.count("moe_intermediate_size", 768);

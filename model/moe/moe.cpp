@@ -92,7 +92,7 @@ void Moe::add_to(ModuleList& list) {
   list.add(gate_up_);
   list.add(down_);
   if (shared_) shared_->add_to(list);
-  list.add(bias_);  // last: it is not trained, and trained parameters of a layer are neighbors (model/units.h)
+  list.add(bias_);
 }
 
 Moe::Routed Moe::take_routed(Frame& frame, int64_t num_tokens) const {

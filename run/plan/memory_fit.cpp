@@ -22,6 +22,12 @@ struct Change {
   std::string override_text() const { return key + "=" + after; }
 };
 
+// The next number of bytes that byte_size_text() shows without rounding.
+int64_t rounded_up(int64_t bytes) {
+  const int64_t step = bytes >= 1'000'000'000 ? 10'000'000 : bytes >= 1'000'000 ? 100'000 : bytes >= 10'000 ? 100 : 1;
+  return (bytes + step - 1) / step * step;
+}
+
 // A stage as overrides name it: by its name if that leads to this stage, else by its index.
 std::string stage_prefix(const Recipe& recipe, size_t index) {
   const std::string by_name = concat("stage.", recipe.stage[index].name);
@@ -265,7 +271,7 @@ void Fitter::refuse(const PlannedStage& planned, const StageChanges& changes, in
     layout.zero = 3;
     advise("parallel.zero = 3");
   }
-  help.push_back(concat("a limit of ", byte_size_text(needed), " is enough for this stage"));
+  help.push_back(concat("a limit of ", byte_size_text(rounded_up(needed)), " is enough for this stage"));
   std::string sentence;
   for (const std::string& one : help) sentence += (sentence.empty() ? "" : "; ") + one;
   fail("stage ", spec.name, " needs ", byte_size_text(needed), " of device memory",

@@ -54,9 +54,14 @@ void DecoderSource::fields(Fields& f) {
                                   {"qk_rope_head_dim", qk_rope_head_dim},
                                   {"v_head_dim", v_head_dim}})
     f.require(key, size == 0 || kv_lora_rank > 0, concat(key, " has no effect without kv_lora_rank"));
-  f.require("kv_lora_rank", kv_lora_rank == 0 || std::ranges::find(attention, "latent") != attention.end(),
+  // An unknown name is reported as such when the model is made.
+  const auto all_are = [](const std::vector<std::string>& names, std::initializer_list<std::string_view> known) {
+    return std::ranges::all_of(names,
+                               [&](const std::string& one) { return std::ranges::find(known, one) != known.end(); });
+  };
+  f.require("kv_lora_rank", kv_lora_rank == 0 || !all_are(attention, {"grouped"}),
             "kv_lora_rank has no effect unless attention has latent");
-  const bool has_experts = std::ranges::find(mlp, "experts") != mlp.end();
+  const bool has_experts = !all_are(mlp, {"gated", "plain"});
   const DecoderSource defaults;
   for (const auto& [key, given] : {std::pair{"scoring_func", scoring_func != defaults.scoring_func},
                                    {"norm_topk_prob", norm_topk_prob},

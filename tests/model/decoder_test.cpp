@@ -263,7 +263,7 @@ TEST_F(Decoder, PartsThatDoNotFitAreRefused) {
   EXPECT_EQ(latent({}), "no error");
   EXPECT_PRED2(says, refusal({{"attention", "sparse"}}),
                "attention 'sparse' is not supported; supported: grouped, latent");
-  EXPECT_PRED2(says, latent({{"kv_lora_rank", Json()}}), "test.json: no kv_lora_rank");
+  EXPECT_PRED2(says, latent({{"kv_lora_rank", Json()}}), "has latent attention, but there is no kv_lora_rank");
   EXPECT_PRED2(says, latent({{"qk_norm", true}}), "qk_norm is true, but layer 1 has latent attention");
   EXPECT_PRED2(says, latent({{"attn_logit_softcapping", 2.0}}), "attn_logit_softcapping is set, but layer 1");
   EXPECT_PRED2(says, latent({{"partial_rotary_factor", 0.5}}), "choose qk_rope_head_dim in its place");

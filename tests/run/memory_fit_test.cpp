@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "core/config/byte_size.h"
 #include "run/plan/plan.h"
 #include "run/plan/stage_memory.h"
 #include "tests/core/text/tokenizer/byte_tokenizer.h"
@@ -125,7 +126,14 @@ TEST(MemoryFit, AnyLimitIsKeptOrRefused) {
     ++refused;
     EXPECT_NE(error.find("of device memory with the smallest settings"), std::string::npos) << error;
     EXPECT_NE(error.find("and device.memory allows"), std::string::npos) << error;
-    EXPECT_NE(error.find("is enough"), std::string::npos) << error;
+    // The limit that the error names is enough.
+    const size_t begin = error.find("a limit of "), end = error.find(" is enough");
+    ASSERT_TRUE(begin < end && end < error.size()) << error;
+    const std::string named = error.substr(begin + 11, end - begin - 11);
+    const std::optional<int64_t> enough = read_byte_size(named);
+    ASSERT_TRUE(enough) << named;
+    Recipe larger = read();
+    EXPECT_EQ(error_of([&] { fit_memory(larger, *enough); }), "no error") << named;
   }
   EXPECT_EQ(refused, 1);
 }

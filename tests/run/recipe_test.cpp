@@ -243,6 +243,7 @@ TEST(Recipes, ComposeLatentAttentionAndExperts) {
   EXPECT_PRED2(says, refusal("v_head_dim = 8"), "v_head_dim has no effect without kv_lora_rank");
   EXPECT_PRED2(says, refusal("norm_topk_prob = true"), "norm_topk_prob has no effect unless mlp has experts");
   EXPECT_PRED2(says, refusal("kv_lora_rank = 8"), "kv_lora_rank has no effect unless attention has latent");
+  EXPECT_EQ(refusal("kv_lora_rank = 8\nattention = [\"latnt\"]"), "no error");  // the model's own error names it
   const ModelSource dense = read("").model;
   EXPECT_PRED2(says, error_of([&] { check_losses(dense, *make_model(dense.make_config(0), "test")); }),
                "has no experts in this shape");

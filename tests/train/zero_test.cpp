@@ -9,7 +9,6 @@
 
 #include "tests/support/ranks.h"
 #include "tests/train/hand_ranks.h"
-#include "train/parallel/shard_map.h"
 #include "train/parallel/value_shards.h"
 #include "train/shared_scores.h"
 
@@ -17,33 +16,6 @@ namespace hone {
 namespace {
 
 using test::make_samples, test::pointers;
-
-TEST(ShardMap, EveryElementHasOneOwnerAndBordersArePieces) {
-  for (const size_t ranks : {1u, 2u, 3u, 7u}) {
-    const ShardMap map({0, 64, 640, 129, 5000}, ranks, 64);
-    int64_t elements = 0, pieces = 0;
-    for (size_t unit = 0; unit < map.num_units(); ++unit) {
-      int64_t at = 0, piece = 0;
-      for (size_t r = 0; r < ranks; ++r) {
-        const ElementRange own = map.shard(unit, r), counted = map.pieces(unit, r);
-        EXPECT_EQ(own.first, at);
-        EXPECT_EQ(counted.first, piece);
-        EXPECT_EQ(own.first % 64 == 0 || own.size() == 0, true);
-        at = own.last;
-        piece = counted.last;
-      }
-      EXPECT_EQ(at, (std::vector<int64_t>{0, 64, 640, 129, 5000})[unit]);
-      EXPECT_EQ(piece, map.num_pieces(unit));
-    }
-    for (size_t r = 0; r < ranks; ++r) {
-      elements += map.owned_elements(r);
-      pieces += map.owned_pieces(r);
-    }
-    EXPECT_EQ(elements, 5833);
-    EXPECT_EQ(pieces, 0 + 1 + 10 + 3 + 79);
-  }
-  EXPECT_THROW(ShardMap({64}, 2, 100), Error);
-}
 
 std::vector<Sample> samples_of(int step) {
   std::vector<size_t> lengths = {7, 12, 3, 13, 9, 2, 14, 5, 11};
@@ -173,7 +145,14 @@ TEST(Zero, AnyNumberOfRanksGivesTheBitsOfOneForEveryKindOfLayer) {
        {run_case("one expert", "olmoe", one_expert),
         run_case("one expert, latent attention", "deepseek_v3", one_expert),
         run_case("a bias of the choice that moves", "olmoe", {{"router_bias_update_rate", 0.01}}),
-        run_case("the same, frozen by adapters", "olmoe", {{"router_bias_update_rate", 0.01}},
+        run_case("a bias before a norm", "hone_decoder",
+                 {{"mlp", "experts"},
+                  {"num_experts", 4},
+                  {"num_experts_per_tok", 2},
+                  {"moe_intermediate_size", 16},
+                  {"norm_placement", "both"},
+                  {"router_bias_update_rate", 0.01}}),
+        run_case("a bias that adapters freeze", "olmoe", {{"router_bias_update_rate", 0.01}},
                  {.r = 2, .target_modules = {"all-linear"}}),
         run_case("one expert, adapters", "olmoe", one_expert, {.r = 2, .target_modules = {"all-linear"}}),
         run_case("further tokens, tied", "qwen3", {{"num_nextn_predict_layers", 2}, {"tie_word_embeddings", true}}),
