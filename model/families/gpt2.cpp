@@ -31,7 +31,7 @@ ModelShape read_shape(ConfigReader& config) {
                  " is not a multiple of n_head ", shape.num_attention_heads);
   shape.num_kv_heads = shape.num_attention_heads;
   shape.head_dim = shape.hidden_size / shape.num_attention_heads;
-  shape.intermediate_size = read_size(config, "n_inner", "intermediate_size", 4 * shape.hidden_size);
+  shape.intermediate_size = config.count("n_inner", 4 * shape.hidden_size);
   shape.max_positions = read_size(config, "n_positions", "max_position_embeddings", 1024);
   return shape;
 }

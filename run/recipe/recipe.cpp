@@ -179,6 +179,7 @@ Json ModelSource::shape_config(int64_t tokenizer_vocab_size) const {
                  {"hidden_act", "silu"},
                  {"tie_word_embeddings", tie_word_embeddings}};
   Json composed = std::move(out);
+  if (family == "gpt2" && intermediate_size > 0) composed.set("n_inner", intermediate_size);  // its own name
   for (const auto& [key, value] : decoder.config()) composed.set(key, value);
   if (router.num_experts == 0) return composed;
   composed.set("num_experts", router.num_experts);

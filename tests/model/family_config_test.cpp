@@ -115,8 +115,9 @@ TEST_F(FamilyConfig, LongropeTakesTheLongFactorsForAllPositions) {
 
 TEST_F(FamilyConfig, QwensWindowIsThatOfTransformersIfItIsAbsent) {
   for (const char* family : {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe"}) {
-    const Json config = with(without(tiny_config(family), "sliding_window"),
-                             {{"use_sliding_window", true}, {"max_window_layers", int64_t{family == std::string("qwen2_moe")}}});
+    const Json config =
+        with(without(tiny_config(family), "sliding_window"),
+             {{"use_sliding_window", true}, {"max_window_layers", int64_t{family == std::string("qwen2_moe")}}});
     const auto model = make_model(config, "test.json");
     EXPECT_EQ(model->config().at("sliding_window").as_int(), 4096) << family;
     const auto slides = [](const KvGroupShape& group) { return group.window == 4096; };
@@ -128,8 +129,8 @@ TEST_F(FamilyConfig, QwensWindowIsThatOfTransformersIfItIsAbsent) {
 
 // A recipe's [model] has the names of the other families, which transformers reads, too.
 TEST_F(FamilyConfig, Gpt2sSizesHaveTwoNames) {
-  const Json config = JsonObject{{"model_type", "gpt2"},        {"vocab_size", 19},          {"hidden_size", 24},
-                                 {"num_hidden_layers", 3},      {"num_attention_heads", 2}, {"intermediate_size", 40},
+  const Json config = JsonObject{{"model_type", "gpt2"},         {"vocab_size", 19},         {"hidden_size", 24},
+                                 {"num_hidden_layers", 3},       {"num_attention_heads", 2}, {"n_inner", 40},
                                  {"max_position_embeddings", 50}};
   const ModelShape shape = make_model(config, "test.json")->shape();
   EXPECT_EQ(shape.hidden_size, 24);
