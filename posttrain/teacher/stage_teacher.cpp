@@ -62,8 +62,7 @@ void check_teacher(const StageCheck& check, const Objective& objective) {
     if (config.folder.empty() || (check.is_made_earlier && check.is_made_earlier(folder))) return;
     const std::unique_ptr<Model> teacher = read_model_folder(folder);
     // A vocabulary that an earlier stage makes is not known yet.
-    if (check.model && check.model->shape().vocab_size > 0 && check.tokenizer &&
-        check.tokenizer->vocab_size() == check.model->shape().vocab_size)
+    if (check.model && check.model->shape().vocab_size > 0 && check.tokenizer && check.tokenizer_is_trained)
       check_vocab_size(check.model->shape().vocab_size, teacher->shape().vocab_size, folder);
   });
 }
