@@ -11,9 +11,9 @@
 // number of ranks three rules hold everywhere:
 //   - the fold starts with g_0 itself, never with 0 + g_0. Ranks without a micro-batch add nothing.
 //   - a product has the same bits, written and then added to a sum, or added to it directly (kernels/adds_once.h).
-//   - an element without a contribution in micro-batch i has g_i = +0, which would turn a sum of -0 into +0. A unit that
-//     adds straight into the sum leaves it as it is, so such a sum must not be -0: grouped products, which leave out
-//     experts without rows, write 0 + g. Every other product of such a unit contributes in each micro-batch.
+//   - an element to which micro-batch i contributes nothing has g_i = +0. To add that turns a sum of -0 into +0, but a
+//     unit that adds straight into the sum leaves it. So such a sum is never -0: grouped products, which skip experts
+//     without rows, write 0 + g. Every other product of such a unit contributes in each micro-batch.
 #include <memory>
 #include <span>
 #include <vector>

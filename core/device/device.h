@@ -133,8 +133,7 @@ class Arena {
   // Replaces the blocks by one of at least `bytes`, unless there is such a one or the arena is in use. Marks of before
   // become invalid.
   void reserve(size_t bytes);
-  // Frees the blocks. Tensors and marks of before become invalid; peak_bytes() stays, and the next reserve() allocates as
-  // much.
+  // Frees the blocks. Tensors and marks of before become invalid. peak_bytes() stays, for the next reserve().
   void free();
   Device& device() const { return device_; }
   size_t used_bytes() const { return at_.total; }

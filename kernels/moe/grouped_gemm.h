@@ -36,9 +36,9 @@ struct GroupedGemmBackwardInput {
 };
 inline constinit Op<GroupedGemmBackwardInput> grouped_gemm_backward_input{"grouped_gemm_backward_input"};
 
-// dw_e = or += dy_e^T . x_e over the rows of expert e. Rows from offsets[E] on do not count. The CUDA bodies add once to
-// each element (kernels/adds_once.h). They leave the gradient of an expert without rows as it is, so what they write is
-// 0 + dy_e^T . x_e, never -0 (train/gradient_sum.h).
+// The gradient of w_e: dy_e^T . x_e over the rows of expert e, written or added. Rows from offsets[E] on do not count.
+// An expert without rows gets 0, or keeps its sum. The CUDA bodies add once to each element (kernels/adds_once.h). What
+// they write is 0 + dy_e^T . x_e, never -0 (train/gradient_sum.h).
 struct GroupedGemmBackwardWeight {
   GradTarget dw;   // [E, N, K]
   Tensor dy;       // [P, N]

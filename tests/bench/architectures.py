@@ -48,6 +48,8 @@ def figures_of(rows, report):
     stage = report["stages"][-1]
     steps = [row for row in rows if "loss" in row]
     last = steps[-LAST_STEPS:]
+    if not stage["eval"]:
+        sys.exit("a run has no evaluation: OVERRIDES must leave eval[0], the held-out loss")
     held_out = stage["eval"][0]["metrics"]
     out = {
         "held-out loss": held_out["nats_per_token"],
