@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/moe/routed_experts.h"
 #include "model/kv_groups.h"
 #include "model/modules.h"
 
@@ -18,6 +19,15 @@ struct SelfAttention;  // model/attention.h
 // Operands that the fused ops of inference take from an MLP (kernels/decoder_layer/decoder_layer.h).
 struct FusedMlp {
   GemmWeights gate_up, down;
+};
+// From a mixture of experts (kernels/decoder_layer/moe_layer_tail.h).
+struct FusedExperts {
+  GemmWeights router;
+  ExpertMatrices gate_up, down;
+  RouterRule rule;
+  int64_t num_choices = 1;
+  Activation activation = Activation::silu;
+  std::optional<ClampedGlu> clamped{};
 };
 
 // What the attention of a layer multiplies.
@@ -64,6 +74,7 @@ class Sublayer {
   // that these ops lack leaves the sublayer to forward().
   virtual const SelfAttention* fused_attention(const LayerPass&) const { return nullptr; }
   virtual std::optional<FusedMlp> fused_mlp() const { return {}; }
+  virtual std::optional<FusedExperts> fused_experts(const LayerPass&) const { return {}; }
   // Writes out = f(norm(x)) + residual in a pass of up to max_rows_norm_in_gemm rows that keeps nothing, if the
   // sublayer has ops that include the norm. Returns false and does nothing if it has none. out may be x and residual.
   virtual bool infer_with_norm(Context&, const LayerPass&, const RmsNormWeights& /*norm*/, Tensor /*out*/, Tensor /*x*/,

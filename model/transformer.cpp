@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/decoder_layer/moe_layer_tail.h"
 #include "kernels/elementwise/dropout.h"
 #include "kernels/elementwise/embedding.h"
 #include "kernels/gemm/gemm.h"
@@ -165,8 +166,26 @@ std::optional<GatedMlpWeights> fused_tail(const DecoderLayer& layer) {
   return GatedMlpWeights{*norm, mlp->gate_up, mlp->down};
 }
 
-// What follows attention in a layer whose MLP decoder_layer_tail does not compute: a mixture of experts, for one. The
-// norm before the MLP is part of the router's product for few rows, and of the output projection for more.
+// The operands of moe_layer_tail for a mixture of experts, without those of attention and of the next layer. Nothing if
+// it does not compute this one, or has more rows than the steps of moe_layer_tail are made for.
+std::optional<MoeLayerTail> fused_experts(const DecoderLayer& layer, const LayerPass& pass, int64_t num_rows) {
+  const ResidualBranch& branch = layer.mlp;
+  const std::optional<RmsNormWeights> norm = branch.before ? branch.before->fused() : std::nullopt;
+  if (!norm || branch.after || num_rows > max_rows_norm_in_gemm) return {};
+  const std::optional<FusedExperts> experts = branch.sublayer->fused_experts(pass);
+  if (!experts) return {};
+  return MoeLayerTail{.norm = *norm,
+                      .router = experts->router,
+                      .gate_up = experts->gate_up,
+                      .down = experts->down,
+                      .rule = experts->rule,
+                      .num_choices = experts->num_choices,
+                      .activation = experts->activation,
+                      .clamped = experts->clamped};
+}
+
+// What follows attention in a layer whose MLP neither of the two ops computes. The norm before the MLP is part of the
+// router's product for few rows, and of the output projection for more.
 void output_and_mlp(Context& context, const LayerPass& pass, const DecoderLayer& layer, const GemmWeights& output,
                     Tensor x, Tensor mixed) {
   const ScratchScope scope(context);
@@ -191,8 +210,8 @@ void output_and_mlp(Context& context, const LayerPass& pass, const DecoderLayer&
   branch.sublayer->forward(context, pass, x, normed, x, frame);
 }
 
-// Each layer in the fewest ops that its parts allow: qkv_rope_cache before attention and decoder_layer_tail after it,
-// which goes on to the projection of the next layer. Other layers run as in training.
+// Each layer in the fewest ops that its parts allow: qkv_rope_cache before attention, and decoder_layer_tail or
+// moe_layer_tail after it, which go on to the projection of the next layer. Other layers run as in training.
 void Transformer::infer_layers(Context& context, const LayerPass& pass, Tensor x) {
   const ScratchScope scope(context);
   const int64_t T = x.dim(0);
@@ -225,13 +244,19 @@ void Transformer::infer_layers(Context& context, const LayerPass& pass, Tensor x
     const Tensor mixed(mixed_memory.data, x.dtype, x.device,
                        {T, attention->heads.num_heads * attention->heads.head_dim});
     attention->attention_from_cache(context, pass, mixed, q_of(*attention));
+    const GemmWeights output = *attention->output.gemm();
+    const auto next = [&] { return mixers[i + 1].attention ? projection_of(mixers[i + 1]) : QkvProjection{}; };
+    projected = mixers[i + 1].attention != nullptr;
     if (const std::optional<GatedMlpWeights> mlp = fused_tail(layer)) {
-      const QkvProjection next = mixers[i + 1].attention ? projection_of(mixers[i + 1]) : QkvProjection{};
-      decoder_layer_tail(context,
-                         {.x = x, .mixed = mixed, .output = *attention->output.gemm(), .mlp = *mlp, .next = next});
-      projected = mixers[i + 1].attention != nullptr;
+      decoder_layer_tail(context, {.x = x, .mixed = mixed, .output = output, .mlp = *mlp, .next = next()});
+    } else if (std::optional<MoeLayerTail> tail = fused_experts(layer, pass, T)) {
+      tail->x = x;
+      tail->mixed = mixed;
+      tail->output = output;
+      tail->next = next();
+      moe_layer_tail(context, *tail);
     } else {
-      output_and_mlp(context, pass, layer, *attention->output.gemm(), x, mixed);
+      output_and_mlp(context, pass, layer, output, x, mixed);
       projected = false;
     }
   }

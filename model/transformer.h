@@ -16,7 +16,7 @@ struct TransformerParts {
   Norm final_norm{};
   std::vector<MtpModule> mtp{};  // modules of multi-token prediction; their layers are numbered after the others
   double mtp_loss_coef = 0;
-  std::vector<std::shared_ptr<RopeTable>> ropes{};  // those that the layers read
+  std::vector<std::shared_ptr<RopeTable>> ropes{};     // those that the layers read
   std::vector<std::shared_ptr<SharedKv>> shared_kv{};  // of groups of layers that share keys and values, in order
 
   // module: the embedding's Hugging Face name.

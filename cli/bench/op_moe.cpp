@@ -31,6 +31,11 @@ struct Shape {
   double bytes(DType dtype) const {
     return static_cast<double>(size_of(dtype)) * static_cast<double>(rows() * (N + K) + used() * N * K);
   }
+  // Of the gradient of the matrices, which are f32.
+  double weight_bytes(DType dtype, bool add) const {
+    return static_cast<double>(size_of(dtype)) * static_cast<double>(rows() * (N + K)) +
+           (add ? 8.0 : 4.0) * static_cast<double>(experts.num_experts * N * K);
+  }
   std::string text() const { return concat(experts.model, " ", rows(), " x ", N, " x ", K); }
 };
 
@@ -90,11 +95,15 @@ std::vector<BenchCase> backward(Context& context) {
     input.bodies.push_back(
         {"(gemm_backward_input)", [&context, x, dy, first] { gemm_backward_input(context, x, dy, first); }});
     out.push_back(std::move(input));
-    BenchCase weight = bench_case(grouped_gemm_backward_weight, context, s.text(), s.flops(), s.bytes(dy.dtype),
-                                  {.dw = dw, .dy = dy, .x = x, .offsets = offsets});
-    weight.bodies.push_back(
-        {"(gemm_backward_weight)", [&context, dfirst, dy, x] { gemm_backward_weight(context, dfirst, {}, dy, x); }});
-    out.push_back(std::move(weight));
+    for (const bool add : {false, true}) {  // a gradient that is written moves half as many bytes
+      const GradTarget to(dw, add), to_first(dfirst, add);
+      BenchCase weight =
+          bench_case(grouped_gemm_backward_weight, context, concat(s.text(), add ? ", added" : ", written"), s.flops(),
+                     s.weight_bytes(dy.dtype, add), {.dw = to, .dy = dy, .x = x, .offsets = offsets});
+      weight.bodies.push_back({"(gemm_backward_weight)",
+                               [&context, to_first, dy, x] { gemm_backward_weight(context, to_first, {}, dy, x); }});
+      out.push_back(std::move(weight));
+    }
   }
   return out;
 }

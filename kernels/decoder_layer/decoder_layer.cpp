@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/decoder_layer/internal.h"
+#include "kernels/decoder_layer/rmsnorm_gemm.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/rmsnorm.h"
@@ -29,24 +30,33 @@ void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args) {
   glu_forward(context, args.y, gate_up, Activation::silu);
 }
 
+void qkv_rope_cache_from(Context& context, const QkvProjection& to, Tensor qkv) {
+  const ScratchScope scope(context);
+  const Tensor k = context.scratch().take(qkv.dtype, {qkv.dim(0), to.shape.num_kv_heads, to.shape.head_dim});
+  qkv_forward(context, {.q = to.q,
+                        .k = k,
+                        .qkv = qkv,
+                        .positions = to.positions,
+                        .cos_sin = to.cos_sin,
+                        .q_norm = to.q_norm,
+                        .k_norm = to.k_norm,
+                        .shape = to.shape,
+                        .cache = to.cache});
+}
+
 void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args) {
   HONE_CHECK(args.to.cache.k && args.to.cache.v && args.to.cache.slots,
              "qkv_rope_cache: cache.k, cache.v and cache.slots must be set");
   const ScratchScope scope(context);
-  const int64_t T = args.x.dim(0);
-  const Tensor qkv = context.scratch().take(args.x.dtype, {T, args.to.qkv.w.dim(0)}),
-               k = context.scratch().take(args.x.dtype, {T, args.to.shape.num_kv_heads, args.to.shape.head_dim});
-  gemm_forward(context,
-               {.y = qkv, .x = normed(context, args.x, args.to.norm), .w = args.to.qkv.w, .bias = args.to.qkv.bias});
-  qkv_forward(context, {.q = args.to.q,
-                        .k = k,
-                        .qkv = qkv,
-                        .positions = args.to.positions,
-                        .cos_sin = args.to.cos_sin,
-                        .q_norm = args.to.q_norm,
-                        .k_norm = args.to.k_norm,
-                        .shape = args.to.shape,
-                        .cache = args.to.cache});
+  const Tensor qkv = context.scratch().take(args.x.dtype, {args.x.dim(0), args.to.qkv.w.dim(0)});
+  if (args.to.norm.weight && args.x.dim(0) <= max_rows_norm_in_gemm) {
+    const Tensor normed = context.scratch().take(args.x.dtype, args.x.dims());
+    rmsnorm_gemm(context, {.y = qkv, .normed = normed, .x = args.x, .norm = args.to.norm, .product = args.to.qkv});
+  } else {
+    gemm_forward(context,
+                 {.y = qkv, .x = normed(context, args.x, args.to.norm), .w = args.to.qkv.w, .bias = args.to.qkv.bias});
+  }
+  qkv_rope_cache_from(context, args.to, qkv);
 }
 
 GemmForward gemm_of(const GemmRmsnorm& args) {

@@ -8,6 +8,8 @@ struct GemmForward;  // kernels/gemm/gemm.h
 
 void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args);
 void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args);
+// The second step of qkv_rope_cache, from the product qkv [T, (H + 2 Hk) * d].
+void qkv_rope_cache_from(Context& context, const QkvProjection& to, Tensor qkv);
 void gemm_rmsnorm_steps(Context& context, const GemmRmsnorm& args);
 void decoder_layer_tail_steps(Context& context, const DecoderLayerTail& args);
 // The norm of x, in scratch memory of the caller's scope; without a weight x itself.

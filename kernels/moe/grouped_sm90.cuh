@@ -1,5 +1,6 @@
 #pragma once
-// Grouped GEMM on Hopper: the products of grouped_gemm.h by TMA and wgmma, bf16 operands. Only .cu files include it.
+// Grouped GEMM on Hopper by TMA and wgmma: forward and the gradient of the input, bf16 operands. The gradient of the
+// matrices is in grouped_weight_sm90.cuh. Only .cu files include it.
 //
 // Use       many rows per expert: training and prefill. Fewer rows run the portable bodies.
 // Tile      128 rows by 128 or 192 columns of the output, K step 64. Persistent: a thread block loops over the tiles of
@@ -9,15 +10,13 @@
 // Smem      1 KB alignment + stages * (16 KB + columns * 128 bytes) + boxes for the bf16 output of both warpgroups, 64
 //           rows each + 1 KB: at most 210 KB; 1 block per SM.
 // Numerics  forward: K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order: the
-//           bits of the dense GEMM. Backward: one f32 accumulator. The gradient of a weight gets one addition: it is
-//           read into registers while the last wgmmas run. Without `accumulate`, 0 + the sum is written.
+//           bits of the dense GEMM. Gradient of the input: one f32 accumulator.
 // PDL       waits at the start and triggers dependents there.
 // Limits    sm_90a; rows of all operands 16-byte aligned; fewer than 2^31 rows and tiles.
 //
 //   product  output row by column   a                              b
 //   forward  y [P, N]               x [P, K], K-major              w_e [N, K], K-major
 //   input    dx [P, K]              dy [P, N], K-major             w_e [N, K], MN-major
-//   weight   dw_e [N, K]            dy [rows of e, N], MN-major    x [rows of e, K], MN-major
 //
 // An MN-major operand lies in shared memory as slabs of 64 columns by 64 steps of the reduction (8 KB).
 #include <climits>
@@ -27,7 +26,7 @@
 
 namespace hone::grouped {
 
-enum class Product : uint8_t { forward, input, weight };
+enum class Product : uint8_t { forward, input };
 
 constexpr int depth = 64, slab_bytes = 64 * 64 * 2;
 
@@ -36,15 +35,15 @@ struct Tile {
   static constexpr Product product = which;
   static constexpr int rows = 128, columns = Columns, stages = Stages, threads = 384;
   static constexpr int a_bytes = rows * depth * 2, b_bytes = columns * depth * 2, stage_bytes = a_bytes + b_bytes;
-  static constexpr int box_bytes = product == Product::weight ? 0 : 64 * columns * 2;  // of a warpgroup
+  static constexpr int box_bytes = 64 * columns * 2;  // of a warpgroup
   static constexpr int shared_bytes = 1024 + stages * stage_bytes + 2 * box_bytes + 1024;
 };
 
 struct Shape {
   const int32_t* offsets;
   int num_experts, rows;  // P
-  int height, width;      // of the output: rows of an expert's matrix for weight (unused otherwise), columns
-  int reduction;          // K or N; unused for weight
+  int width;              // columns of the output
+  int reduction;          // K or N
 };
 
 // One tile of the output.
@@ -52,72 +51,16 @@ struct Work {
   int expert;    // num_experts: rows without an expert
   int m, m_end;  // first row; end of the rows that are written
   int column;
-  int first, count;  // the reduction: rows of the expert for weight
 };
 
 // The i-th tile. All lanes of a warp call it, with rising i. False: there are no more.
 template <class Tile>
 __device__ bool find_work(const Shape& shape, int i, Work& work, GroupCursor& cursor) {
   const int across = (shape.width + Tile::columns - 1) / Tile::columns;
-  if constexpr (Tile::product == Product::weight) {
-    const int down = (shape.height + Tile::rows - 1) / Tile::rows;
-    work.expert = i / (down * across);
-    if (work.expert >= shape.num_experts) return false;
-    const int rest = i - work.expert * down * across;
-    work.m = rest / across * Tile::rows;
-    work.m_end = shape.height;
-    work.column = rest % across * Tile::columns;
-    work.first = shape.offsets[work.expert];
-    work.count = shape.offsets[work.expert + 1] - work.first;
-  } else {
-    const GroupTile tile =
-        find_group_tile(shape.offsets, shape.num_experts, shape.rows, Tile::rows, i / across, cursor);
-    if (tile.expert < 0) return false;
-    work = {tile.expert, tile.row, tile.end, i % across * Tile::columns, 0, shape.reduction};
-  }
-  return true;
+  const GroupTile tile = find_group_tile(shape.offsets, shape.num_experts, shape.rows, Tile::rows, i / across, cursor);
+  work = {tile.expert, tile.row, tile.end, i % across * Tile::columns};
+  return tile.expert >= 0;
 }
-
-// Adds the tile to dw [E, N, K] f32 from registers, or writes it.
-struct AddRows {
-  float* dw;
-  int64_t matrix;  // elements from an expert's gradient to the next one's
-  int width;       // K, even
-  bool accumulate;
-
-  // The pairs of a thread: f(i, p) for the pair total[2 i], total[2 i + 1] at p.
-  template <int Columns, class F>
-  __device__ void for_each_pair(const GemmPart& part, const Work& work, int m, F f) const {
-    const int row = m + part.thread / 32 * 16 + part.thread % 32 / 4, column = work.column + part.thread % 4 * 2;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (row + h * 8 >= work.m_end) continue;
-      float* at = dw + work.expert * matrix + int64_t{row + h * 8} * width + column;
-#pragma unroll
-      for (int j = 0; j < Columns / 8; ++j)
-        if (column + 8 * j < width) f(2 * j + h, reinterpret_cast<float2*>(at + 8 * j));
-    }
-  }
-  template <int Columns>
-  __device__ void load(const GemmPart& part, const Work& work, int m, float2 (&before)[Columns / 4]) const {
-    for_each_pair<Columns>(
-        part, work, m, [&](int i, const float2* from) { before[i] = accumulate ? __ldcs(from) : make_float2(0, 0); });
-  }
-  template <int Columns>
-  __device__ void finish(const GemmPart& part, const float (&total)[Columns / 2], const float2 (&before)[Columns / 4],
-                         const Work& work, int m) const {
-    for_each_pair<Columns>(part, work, m, [&](int i, float2* to) {
-      __stcs(to, make_float2(before[i].x + total[2 * i], before[i].y + total[2 * i + 1]));
-    });
-  }
-  // An expert without rows.
-  template <int Columns>
-  __device__ void zero(const GemmPart& part, const Work& work, int m) const {
-    if (accumulate) return;
-    for_each_pair<Columns>(part, work, m, [](int, float2* to) { __stcs(to, make_float2(0, 0)); });
-  }
-  __device__ void end(const GemmPart&) const {}
-};
 
 // Writes the tile in bf16: by TMA if all of the warpgroup's rows belong to the expert, else row by row.
 struct StoreRows {
@@ -153,24 +96,13 @@ struct StoreRows {
   __device__ void end(const GemmPart& part) const { box.end(part); }
 };
 
-// Zeros the steps of the reduction from `valid` on in a stage of MN-major slabs: they belong to the next expert. All
-// 256 consumer threads call it.
 template <class Tile>
-__device__ inline void clear_tail(char* stage, int valid) {
-  const int units = (64 - valid) * 8;  // of 16 bytes in a slab
-  for (int i = static_cast<int>(threadIdx.x); i < units * (Tile::stage_bytes / slab_bytes); i += 256)
-    *reinterpret_cast<uint4*>(stage + i / units * slab_bytes + valid * 128 + i % units * 16) = make_uint4(0, 0, 0, 0);
-  hopper::fence_async_proxy();
-  hopper::named_barrier_sync(3, 256);  // both warpgroups have cleared their part
-}
-
-template <class Tile, class Epilogue>
 __global__ void __launch_bounds__(Tile::threads, 1)
     grouped_sm90_kernel(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-                        const __grid_constant__ Epilogue epilogue, Shape shape) {
+                        const __grid_constant__ StoreRows epilogue, Shape shape) {
   using namespace hopper;
   constexpr Product product = Tile::product;
-  constexpr bool a_mn_major = product == Product::weight, b_mn_major = product != Product::forward;
+  constexpr bool b_mn_major = product == Product::input;
   extern __shared__ char unaligned[];
   char* stages = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   char* boxes = stages + Tile::stages * Tile::stage_bytes;
@@ -198,7 +130,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
   };
   const auto steps_of = [&](const Work& work) {
-    return product != Product::weight && work.expert == shape.num_experts ? 0 : (work.count + depth - 1) / depth;
+    return work.expert == shape.num_experts ? 0 : (shape.reduction + depth - 1) / depth;
   };
 
   // Producer.
@@ -222,24 +154,13 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         empty[stage].wait(parity ^ 1);  // 8 consumer warps have read the stage
         full[stage].arrive_expect_tx(Tile::stage_bytes);
         char *a = stages + stage * Tile::stage_bytes, *b = a + Tile::a_bytes;
-        const int at = work.first + k * depth;
-        if constexpr (a_mn_major) {
-          for (int c = 0; c < Tile::rows; c += 64)
-            tma_load(a + c / 64 * slab_bytes, a_map, full[stage], work.m + c, at);
-        } else {
-          tma_load(a, a_map, full[stage], at, work.m);
-        }
-        if constexpr (product == Product::forward) {
+        const int at = k * depth;
+        tma_load(a, a_map, full[stage], at, work.m);
+        if constexpr (product == Product::forward)
           tma_load(b, b_map, full[stage], at, work.expert, work.column);
-        } else {
-          for (int c = 0; c < Tile::columns; c += 64) {
-            char* to = b + c / 64 * slab_bytes;
-            if constexpr (product == Product::input)
-              tma_load(to, b_map, full[stage], work.column + c, work.expert, at);
-            else
-              tma_load(to, b_map, full[stage], work.column + c, at);
-          }
-        }
+        else
+          for (int c = 0; c < Tile::columns; c += 64)
+            tma_load(b + c / 64 * slab_bytes, b_map, full[stage], work.column + c, work.expert, at);
       }
       __syncwarp();
     }
@@ -255,18 +176,15 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   const auto release = [&](int done) {
     if (lane == 0) empty[done].arrive();
   };
-  const auto multiply = [&](float(&sum)[Tile::columns / 2], bool add, int valid) {
+  const auto multiply = [&](float(&sum)[Tile::columns / 2], bool add) {
     full[stage].wait(parity);  // a and b of the stage have landed
     char* from = stages + stage * Tile::stage_bytes;
-    if constexpr (product == Product::weight)
-      if (valid < depth) clear_tail<Tile>(from, valid);
-    const uint64_t a = smem_descriptor(from + warpgroup * (Tile::a_bytes / 2), a_mn_major ? slab_bytes : 16),
+    const uint64_t a = smem_descriptor(from + warpgroup * (Tile::a_bytes / 2)),
                    b = smem_descriptor(from + Tile::a_bytes, b_mn_major ? slab_bytes : 16);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < depth / 16; ++s)
-      wgmma_ss<a_mn_major, b_mn_major>(sum, further(a, s * (a_mn_major ? 16 * 128 : 32)),
-                                       further(b, s * (b_mn_major ? 16 * 128 : 32)), add || s > 0);
+      wgmma_ss<false, b_mn_major>(sum, further(a, s * 32), further(b, s * (b_mn_major ? 16 * 128 : 32)), add || s > 0);
     wgmma_commit();
   };
   GroupCursor cursor;
@@ -282,52 +200,38 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       continue;
     }
     // Steps [from, to) into sum, from zero. A stage is released when the next one's wgmmas have been issued. `early`
-    // runs after the first step is issued, `late` when a few steps are left.
-    const auto chunk = [&](float(&sum)[Tile::columns / 2], int from, int to, auto early, auto late) {
+    // runs after the first step is issued.
+    const auto chunk = [&](float(&sum)[Tile::columns / 2], int from, int to, auto early) {
       int previous = stage;
-      multiply(sum, false, work.count - from * depth);
+      multiply(sum, false);
       next();
       early();
-      const auto multiply_steps = [&](int first, int last) {
 #pragma unroll 1
-        for (int k = first; k < last; ++k) {
-          multiply(sum, true, work.count - k * depth);
-          wgmma_wait<1>();  // the stage before has been read
-          release(previous);
-          previous = stage;
-          next();
-        }
-      };
-      constexpr int late_steps = 3;
-      multiply_steps(from + 1, to - late_steps);
-      late();
-      multiply_steps(max(from + 1, to - late_steps), to);
+      for (int k = from + 1; k < to; ++k) {
+        multiply(sum, true);
+        wgmma_wait<1>();  // the stage before has been read
+        release(previous);
+        previous = stage;
+        next();
+      }
       wgmma_wait<0>();  // the chunk's sums are complete
       wgmma_fence_registers(sum);
       release(previous);
     };
-    const auto nothing = [] {};
+    constexpr int chunk_steps = product == Product::forward ? static_cast<int>(gemm_cuda_chunk) / depth : INT_MAX;
     float total[Tile::columns / 2];
-    if constexpr (product == Product::weight) {
-      float2 before[Tile::columns / 4];
-      chunk(total, 0, steps, find_next, [&] { epilogue.template load<Tile::columns>(part, work, m, before); });
-      epilogue.template finish<Tile::columns>(part, total, before, work, m);
-    } else {
-      const auto early = [&] {
-        epilogue.template begin<Tile::columns>(part, work, m);
-        find_next();
-      };
-      constexpr int chunk_steps = product == Product::forward ? static_cast<int>(gemm_cuda_chunk) / depth : INT_MAX;
-      chunk(total, 0, min(chunk_steps, steps), early, nothing);
-      if constexpr (product == Product::forward)
-        for (int k = chunk_steps; k < steps; k += chunk_steps) {
-          float sum[Tile::columns / 2];
-          chunk(sum, k, min(k + chunk_steps, steps), nothing, nothing);
+    chunk(total, 0, min(chunk_steps, steps), [&] {
+      epilogue.template begin<Tile::columns>(part, work, m);
+      find_next();
+    });
+    if constexpr (product == Product::forward)
+      for (int k = chunk_steps; k < steps; k += chunk_steps) {
+        float sum[Tile::columns / 2];
+        chunk(sum, k, min(k + chunk_steps, steps), [] {});
 #pragma unroll
-          for (int e = 0; e < Tile::columns / 2; ++e) total[e] += sum[e];
-        }
-      epilogue.template finish<Tile::columns>(part, total, work, m);
-    }
+        for (int e = 0; e < Tile::columns / 2; ++e) total[e] += sum[e];
+      }
+    epilogue.template finish<Tile::columns>(part, total, work, m);
     ++part.round;
   }
   epilogue.end(part);

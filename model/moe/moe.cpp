@@ -151,6 +151,17 @@ void Moe::infer(Context& context, Tensor out, Tensor x, Tensor logits, Tensor re
                            .clamped = config_.clamped});
 }
 
+std::optional<FusedExperts> Moe::fused_experts(const LayerPass& pass) const {
+  if (!is_fused(pass) || shared_ || bias_.value) return {};
+  return FusedExperts{.router = {router_.value, router_bias_.value},
+                      .gate_up = gate_up_.expert_matrices(),
+                      .down = down_.expert_matrices(),
+                      .rule = config_.rule,
+                      .num_choices = config_.num_choices,
+                      .activation = config_.activation,
+                      .clamped = config_.clamped};
+}
+
 bool Moe::infer_with_norm(Context& context, const LayerPass& pass, const RmsNormWeights& norm, Tensor out, Tensor x,
                           Tensor residual) const {
   if (!is_fused(pass)) return false;

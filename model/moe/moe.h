@@ -66,6 +66,7 @@ class Moe final : public Sublayer {
   void forward(Context&, const LayerPass&, Tensor out, Tensor x, Tensor residual, Frame&) const override;
   void backward(Context&, const LayerPass&, Tensor dx, Tensor dout, Tensor x, Saved& saved) const override;
   void add_to(ModuleList& list) override;
+  std::optional<FusedExperts> fused_experts(const LayerPass&) const override;
   bool infer_with_norm(Context&, const LayerPass&, const RmsNormWeights& norm, Tensor out, Tensor x,
                        Tensor residual) const override;
   int64_t num_aux_sums() const override { return balances() ? 3 + config_.num_experts : 0; }

@@ -13,8 +13,8 @@
 #   norms      norms before the sublayers, after them, and both, over learning rates
 #   muon       Muon and AdamW over learning rates
 # Environment: PARTS, SEEDS, STEPS, JOBS (runs at a time), DEVICE (cpu for a trial), THREADS of a run, LIMIT (seconds
-# for all), RUN_LIMIT (seconds for one), NORM_RATES and MUON_RATES (learning rates), OVERRIDES (of all runs, as
-# "stage.pretrain.batch_size=2 eval.0.limit=1").
+# for all), RUN_LIMIT (seconds for one), MOE_RATES, NORM_RATES and MUON_RATES (learning rates), BIAS_RATES (steps of a
+# router's bias), OVERRIDES (of all runs, as "stage.pretrain.batch_size=2 eval.0.limit=1").
 set -euo pipefail
 [ $# = 3 ] || { sed -n '2,4p' "$0" >&2; exit 2; }
 hone=$(realpath "$1")
@@ -26,6 +26,7 @@ cd "$(dirname "$0")/../.."
 parts=${PARTS:-moe balance attention norms muon} seeds=${SEEDS:-1 2 3} steps=${STEPS:-300} jobs=${JOBS:-8}
 device=${DEVICE:-cuda} limit=${LIMIT:-540} run_limit=${RUN_LIMIT:-180}
 norm_rates=${NORM_RATES:-1e-3 3e-3 1e-2 3e-2} muon_rates=${MUON_RATES:-1e-3 3e-3 1e-2}
+moe_rates=${MOE_RATES:-3e-3} bias_rates=${BIAS_RATES:-1e-3 1e-2}
 threads=${THREADS:-$((($(nproc) + jobs - 1) / jobs))}
 recipe=configs/architectures/pretrain.toml
 default_rate=$(sed -n 's/^learning_rate = \([^ ]*\).*/\1/p' "$recipe")
@@ -48,11 +49,13 @@ at() {
 variants() {
   local rate shape
   case $1 in
-    moe) printf '%s\n' dense moe_8_top1 moe_8_top2 moe_32_shared ;;
+    moe) for rate in $moe_rates; do for shape in dense moe_8_top1 moe_8_top2 moe_32_shared; do at "$rate" $shape; done; done ;;
     balance)
       echo "moe_8_top1-unbalanced model.router.aux_loss_coef=0"
       echo "moe_8_top1"
-      echo "moe_8_top1-bias model.router.aux_loss_coef=0 model.router.bias_update_rate=0.01"
+      for rate in $bias_rates; do
+        echo "moe_8_top1-bias$rate model.router.aux_loss_coef=0 model.router.bias_update_rate=$rate"
+      done
       ;;
     attention) printf '%s\n' dense gqa mqa mla windows kv_share ;;
     norms) for shape in dense post_norm both_norms; do for rate in $norm_rates; do at "$rate" "$shape"; done; done ;;

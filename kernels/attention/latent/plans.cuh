@@ -10,26 +10,20 @@ inline constexpr int latent_units = 72;         // 16-byte units of a row in sha
 inline constexpr int latent_warp_columns = 64;  // value columns per warp: 8 warps have 512
 inline constexpr int latent_split_blocks = split_keys / latent_keys;
 
-// The shared memory and the scores of a plan, whichever instructions multiply.
+// A warp has the sums of all rows and 64 columns.
 template <int Fragments, int Stages>
-struct LatentPlanBase {
+struct LatentPlan {
   static constexpr int fragments = Fragments, stages = Stages, rows = 16 * Fragments, threads = 256;
   static constexpr int key_warps = Fragments == 1 ? 4 : 8 / Fragments,  // that share 16 rows of scores
       warp_keys = latent_keys / key_warps;
+  static constexpr int sum_fragments = Fragments, sum_tiles = latent_warp_columns / 8;  // accumulators of a warp
   static constexpr uint32_t row_bytes = latent_units * 16, q_bytes = rows * row_bytes,
                             stage_bytes = latent_keys * row_bytes, p_bytes = rows * latent_keys * 2;
   static constexpr uint32_t p_at = q_bytes + Stages * stage_bytes, stats_at = p_at + p_bytes;
-  // Statistics of each row: maxima of the key warps, 4 sums of 16 keys, m, the new m, alpha. Last the claimed tile.
-  static constexpr size_t bytes = stats_at + sizeof(float) * rows * (key_warps + 4 + 3) + 16;
+  // Statistics of each row: maxima of the key warps, 4 sums of 16 keys, m, the new m, alpha.
+  static constexpr size_t bytes = stats_at + sizeof(float) * rows * (key_warps + 4 + 3);
   static constexpr size_t static_bytes = 0;
   static constexpr int64_t partial_floats = int64_t{rows} * 8 * latent_warp_columns;  // o of a tile in scratch memory
-};
-
-// mma.sync: a warp has the sums of all rows and 64 columns.
-template <int Fragments, int Stages>
-struct LatentPlan : LatentPlanBase<Fragments, Stages> {
-  using Base = LatentPlanBase<Fragments, Stages>;
-  static constexpr int sum_fragments = Fragments, sum_tiles = latent_warp_columns / 8;  // accumulators of a warp
   // Whether a warp has columns below the rank.
   static __device__ bool has_values(int warp, int rank) { return first_column(warp) < rank; }
   static __device__ int first_row(int) { return 0; }
@@ -39,9 +33,9 @@ struct LatentPlan : LatentPlanBase<Fragments, Stages> {
   static __device__ void await_copies() { cp_async_wait<0>(); }
 
   // s = q . k of 16 rows and the keys of a warp.
-  static __device__ void scores(float (&s)[Base::warp_keys / 8][4], uint32_t q, uint32_t stage, int group,
-                                int first_key, int padded_units, int lane) {
-    constexpr int K = Base::warp_keys / 8;
+  static __device__ void scores(float (&s)[warp_keys / 8][4], uint32_t q, uint32_t stage, int group, int first_key,
+                                int padded_units, int lane) {
+    constexpr int K = warp_keys / 8;
 #pragma unroll
     for (int n = 0; n < K; ++n)
 #pragma unroll

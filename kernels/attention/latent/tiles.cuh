@@ -1,11 +1,12 @@
 #pragma once
 // Latent attention with mma.sync and cp.async: the one kernel of training, prefill and decoding, and the sum of splits.
 //
-// Use       mma.cu, which chooses a plan by the device's shared memory and the rows of the call, and tiles_sm90.cu.
+// Use       mma.cu, which chooses a plan by the device's shared memory and the rows of the call. tiles_sm90.cu has a
+//           kernel of its own with the same work items and the same sum of splits.
 // Tile      16 * fragments query rows (numbering of call.cuh: the heads of a token are rows) by key blocks of 64, so a
 //           block of latent rows is read once for up to 64 heads. A work item is a row tile, or one of its splits.
 // Roles     8 warps. Scores: a warp has 16 rows and its share of the 64 keys. p . v: a warp has all rows and 64 of the
-//           512 columns (tiles_sm90.cu: 16 rows and 256 columns). All threads copy.
+//           512 columns. All threads copy. Sum of splits: a thread has two rows and two columns.
 // Pipeline  1 or 2 smem stages of 64 latent rows (cp.async). A stage is key and value: the value is its first columns.
 //           Three __syncthreads() per block: stage landed, maxima complete, weights complete.
 // Smem      dynamic: q 1152 * rows, stages of 72 KB, p 128 * rows, statistics: LatentPlan::bytes.
@@ -19,13 +20,14 @@
 
 namespace hone::attention {
 
-// One launch. In turns: a thread block claims tiles and keeps the total of earlier splits in its own `totals`. Else the
-// grid is tiles x splits, each writes its part to `totals` and `stats`, and the sum kernel merges them.
+// One launch. In turns: a thread block computes whole tiles and keeps the total of earlier splits in its own part of
+// `totals`. Else an item is one split of a tile; it writes its part to `totals` and `stats`, and the sum kernel merges.
 struct LatentWork {
-  int* claimed;   // the next tile; nullptr: not in turns
+  bool in_turns;
   float* totals;  // [thread blocks or tiles * splits, partial_floats]
   float* stats;   // [tiles * splits, 2, rows]: m and l
   int tiles, splits;
+  __device__ int num_items() const { return in_turns ? tiles : tiles * splits; }
 };
 
 // A tile of query rows [tile.first_row, end_row), and the key blocks [begin, end) that they see.
@@ -51,12 +53,35 @@ __device__ inline LatentSpan span_of(const AttentionCall<Bf16>& of, int index) {
   return span;
 }
 
+// What a thread block computes at a time: the key blocks [begin, end) of a tile.
+struct LatentItem {
+  LatentSpan span;
+  int begin, end;
+  int64_t place;  // of its part in scratch memory
+  bool complete;  // all splits of the tile
+};
+
+// Item `index`; full warps call it. Last tiles of a sequence come first, since they have the most keys. False: there is
+// nothing to compute.
+template <class P>
+__device__ inline bool item_at(const AttentionCall<Bf16>& of, const LatentWork& work, int index, LatentItem& item) {
+  const int splits = work.in_turns ? 1 : work.splits, tile = work.tiles - 1 - index / splits, number = index % splits;
+  const LatentSpan& span = item.span = span_of<P>(of, tile);
+  if (span.tile.first_row >= span.end_row || number >= span.num_splits()) return false;
+  const int first_block = (span.first_split() + number) * latent_split_blocks;
+  item.complete = work.in_turns || span.num_splits() == 1;
+  item.begin = work.in_turns ? span.begin : max(span.begin, first_block);
+  item.end = work.in_turns ? span.end : min(span.end, first_block + latent_split_blocks);
+  item.place = work.in_turns ? int64_t{blockIdx.x} : int64_t{tile} * work.splits + number;
+  return true;
+}
+
 // The state of a thread block that computes a tile.
 template <class P>
 struct LatentTile {
   static constexpr int F = P::sum_fragments, N = P::sum_tiles;
   const LatentCall<Bf16>& call;
-  LatentSpan span;
+  LatentItem item;
   uint32_t base;                             // shared memory
   float *maxima, *sums, *m, *m_new, *alpha;  // in shared memory
   int thread, warp, lane;
@@ -94,18 +119,19 @@ struct LatentTile {
   __device__ void copy_queries() const {
     const AttentionCall<Bf16>& of = call.of;
     for (int r = thread / 8; r < P::rows; r += P::threads / 8) {
-      const bool real = span.tile.first_row + r < span.end_row;
-      const int row = real ? span.tile.first_row + r : span.tile.first_row;
-      copy_row(base, r,
-               of.q + (int64_t{span.sequence.begin} + row / of.group) * of.q_stride + int64_t{row % of.group} * of.dim,
-               real);
+      const bool real = item.span.tile.first_row + r < item.span.end_row;
+      const int row = real ? item.span.tile.first_row + r : item.span.tile.first_row;
+      copy_row(
+          base, r,
+          of.q + (int64_t{item.span.sequence.begin} + row / of.group) * of.q_stride + int64_t{row % of.group} * of.dim,
+          real);
     }
   }
   __device__ void copy_block(int block, int stage) const {
     for (int r = thread / 8; r < latent_keys; r += P::threads / 8) {
       const int key = block * latent_keys + r;
-      const bool real = key < span.sequence.length;
-      const int64_t slot = real ? slot_of(call.of, span.sequence, span.tile.sequence, key) : 0;
+      const bool real = key < item.span.sequence.length;
+      const int64_t slot = real ? slot_of(call.of, item.span.sequence, item.span.tile.sequence, key) : 0;
       copy_row(stage_at(stage), r, call.of.k + slot * call.of.k_stride, real);
     }
     cp_async_commit();
@@ -134,8 +160,8 @@ struct LatentTile {
       P::scores(s, base, stage, group, first_key, padded_units, lane);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int row = min(span.tile.first_row + score_row(r), span.end_row - 1);
-        const int last = span.sequence.position + row / of.group, first = first_seen(last, of.window);
+        const int row = min(item.span.tile.first_row + score_row(r), item.span.end_row - 1);
+        const int last = item.span.sequence.position + row / of.group, first = first_seen(last, of.window);
         float most = -INFINITY;
 #pragma unroll
         for (int n = 0; n < K; ++n)
@@ -226,32 +252,19 @@ struct LatentTile {
 #pragma unroll
       for (int n = 0; n < N; ++n) *place(totals, f, n) = make_float4(o[f][n][0], o[f][n][1], o[f][n][2], o[f][n][3]);
   }
-  __device__ void load_parts(const float* totals) {
+  // o becomes the merge of the total, which memory holds, and the split.
+  __device__ void merge_parts(const float* totals) {
 #pragma unroll
     for (int f = 0; f < F; ++f)
 #pragma unroll
       for (int n = 0; n < N; ++n) {
-        const float4 x = *place(const_cast<float*>(totals), f, n);
-        o[f][n][0] = x.x;
-        o[f][n][1] = x.y;
-        o[f][n][2] = x.z;
-        o[f][n][3] = x.w;
-      }
-  }
-  // o becomes the merge of the total and the split: `flipped` if o is the total and memory holds the split.
-  template <bool flipped>
-  __device__ void merge_parts(float* totals) {
-#pragma unroll
-    for (int f = 0; f < F; ++f)
-#pragma unroll
-      for (int n = 0; n < N; ++n) {
-        const float4 other = *place(totals, f, n);
-        const float x[4] = {other.x, other.y, other.z, other.w};
+        const float4 total = *place(const_cast<float*>(totals), f, n);
+        const float x[4] = {total.x, total.y, total.z, total.w};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = row_of(f, i / 2);
           const MergeFactors factors{0, alpha[row], m_new[row]};
-          o[f][n][i] = flipped ? merged(o[f][n][i], x[i], factors) : merged(x[i], o[f][n][i], factors);
+          o[f][n][i] = merged(x[i], o[f][n][i], factors);
         }
       }
   }
@@ -267,14 +280,15 @@ struct LatentTile {
       }
     }
     __syncthreads();  // the factors are complete
-    if (!first) merge_parts<false>(totals);
+    if (!first) merge_parts(totals);
     store_parts(totals);
     reset();
   }
 
-  // The blocks [begin, end), with the total of earlier splits in `totals`. Afterwards o is the result before the
+  // The blocks of the item, with the total of earlier splits in `totals`. Afterwards o is the result before the
   // division, and total_m and total_l are its statistics.
-  __device__ void run(int begin, int end, float* totals) {
+  __device__ void run(float* totals) {
+    const int begin = item.begin, end = item.end;
     reset();
     copy_queries();
     if constexpr (P::stages == 2) copy_block(begin, 0);
@@ -308,7 +322,7 @@ struct LatentTile {
     }
     if (!closed) return;
     __syncthreads();  // the factors are complete
-    merge_parts<false>(totals);
+    merge_parts(totals);
     __syncthreads();  // all warps have read them
   }
 
@@ -317,9 +331,9 @@ struct LatentTile {
     const AttentionCall<Bf16>& of = call.of;
     if (thread < P::rows) {
       alpha[thread] = reciprocal(total_l);
-      const int row = span.tile.first_row + thread;
-      if (of.lse && row < span.end_row)
-        of.lse[(int64_t{span.sequence.begin} + row / of.group) * of.lse_stride + row % of.group] =
+      const int row = item.span.tile.first_row + thread;
+      if (of.lse && row < item.span.end_row)
+        of.lse[(int64_t{item.span.sequence.begin} + row / of.group) * of.lse_stride + row % of.group] =
             log_sum(total_m, total_l, of.scale);
     }
     __syncthreads();  // the divisors are complete
@@ -327,10 +341,10 @@ struct LatentTile {
     for (int f = 0; f < F; ++f)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int row = span.tile.first_row + row_of(f, r);
-        if (row >= span.end_row) continue;
+        const int row = item.span.tile.first_row + row_of(f, r);
+        if (row >= item.span.end_row) continue;
         const float factor = alpha[row_of(f, r)];
-        Bf16* const out = of.out + (int64_t{span.sequence.begin} + row / of.group) * of.out_stride +
+        Bf16* const out = of.out + (int64_t{item.span.sequence.begin} + row / of.group) * of.out_stride +
                           int64_t{row % of.group} * call.rank;
 #pragma unroll
         for (int n = 0; n < N; ++n) {
@@ -344,81 +358,75 @@ struct LatentTile {
   }
 };
 
-// Tiles in turns: each thread block claims the next one, last tiles of a sequence first.
 template <class P>
 __global__ void __launch_bounds__(P::threads, 1)
-    latent_turns_kernel(const __grid_constant__ LatentCall<Bf16> call, const LatentWork work) {
+    latent_tiles_kernel(const __grid_constant__ LatentCall<Bf16> call, const LatentWork work) {
   extern __shared__ __align__(1024) unsigned char shared[];
   LatentTile<P> tile(call, shared);
-  int* const claimed = reinterpret_cast<int*>(shared + P::bytes - 16);
-  float* const totals = work.totals + blockIdx.x * P::partial_floats;
-  for (;;) {
-    if (threadIdx.x == 0) *claimed = atomicAdd(work.claimed, 1);
-    __syncthreads();  // the claim is visible
-    const int index = work.tiles - 1 - *claimed;
-    __syncthreads();  // all threads have read it
-    if (index < 0) return;
-    tile.span = span_of<P>(call.of, index);
-    if (tile.span.tile.first_row >= tile.span.end_row) continue;
-    tile.run(tile.span.begin, tile.span.end, totals);
-    tile.store();
-  }
-}
-
-// One split of one tile. A tile with one split is stored at once.
-template <class P>
-__global__ void __launch_bounds__(P::threads, 1)
-    latent_split_kernel(const __grid_constant__ LatentCall<Bf16> call, const LatentWork work) {
-  extern __shared__ __align__(1024) unsigned char shared[];
-  LatentTile<P> tile(call, shared);
-  const LatentSpan span = span_of<P>(call.of, static_cast<int>(blockIdx.x));
-  tile.span = span;
-  const int number = static_cast<int>(blockIdx.y);
-  if (span.tile.first_row >= span.end_row || number >= span.num_splits()) return;
-  const int split = span.first_split() + number;
-  tile.run(max(span.begin, split * latent_split_blocks), min(span.end, (split + 1) * latent_split_blocks), nullptr);
-  if (span.num_splits() == 1) {
-    tile.store();
-    return;
-  }
-  const int64_t place = int64_t{blockIdx.x} * work.splits + number;
-  tile.store_parts(work.totals + place * P::partial_floats);
-  if (tile.thread < P::rows) {
-    work.stats[(place * 2) * P::rows + tile.thread] = tile.total_m;
-    work.stats[(place * 2 + 1) * P::rows + tile.thread] = tile.total_l;
-  }
-}
-
-// Merges the splits of a tile in ascending order.
-template <class P>
-__global__ void __launch_bounds__(P::threads, 1)
-    latent_sum_kernel(const __grid_constant__ LatentCall<Bf16> call, const LatentWork work) {
-  extern __shared__ __align__(1024) unsigned char shared[];
-  LatentTile<P> tile(call, shared);
-  tile.span = span_of<P>(call.of, static_cast<int>(blockIdx.x));
-  if (tile.span.tile.first_row >= tile.span.end_row || tile.span.num_splits() == 1) return;
-  for (int number = 0; number < tile.span.num_splits(); ++number) {
-    const int64_t place = int64_t{blockIdx.x} * work.splits + number;
-    float* const parts = work.totals + place * P::partial_floats;
+  for (int index = static_cast<int>(blockIdx.x); index < work.num_items(); index += static_cast<int>(gridDim.x)) {
+    if (!item_at<P>(call.of, work, index, tile.item)) continue;
+    __syncthreads();  // all warps have finished the item before
+    const int64_t place = tile.item.place;
+    float* const totals = work.totals + place * P::partial_floats;
+    tile.run(totals);
+    if (tile.item.complete) {
+      tile.store();
+      continue;
+    }
+    tile.store_parts(totals);
     if (tile.thread < P::rows) {
-      const float m = work.stats[(place * 2) * P::rows + tile.thread],
-                  l = work.stats[(place * 2 + 1) * P::rows + tile.thread];
-      if (number == 0) {
-        tile.total_m = m;
-        tile.total_l = l;
-      } else {
-        tile.merge_stats(m, l);
-      }
+      work.stats[(place * 2) * P::rows + tile.thread] = tile.total_m;
+      work.stats[(place * 2 + 1) * P::rows + tile.thread] = tile.total_l;
     }
-    __syncthreads();  // the factors are complete
-    if (number == 0) {
-      tile.load_parts(parts);
-    } else {
-      tile.template merge_parts<true>(parts);
-    }
-    __syncthreads();  // all warps have read them
   }
-  tile.store();
+}
+
+// Merges the splits of a tile in ascending order and writes out and lse. The grid is tiles x the sums of a thread.
+template <class P>
+__global__ void __launch_bounds__(P::threads)
+    latent_sum_kernel(const __grid_constant__ LatentCall<Bf16> call, const LatentWork work) {
+  const AttentionCall<Bf16>& of = call.of;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32,
+            fragment = static_cast<int>(blockIdx.y) / P::sum_tiles, n = static_cast<int>(blockIdx.y) % P::sum_tiles;
+  const LatentSpan span = span_of<P>(of, static_cast<int>(blockIdx.x));
+  const int column = P::first_column(warp) + 8 * n + 2 * (lane % 4),
+            row = P::first_row(warp) + 16 * fragment + lane / 4;
+  if (span.tile.first_row >= span.end_row || span.num_splits() == 1 || column >= call.rank) return;
+  float sum[4], m[2], l[2];
+  for (int number = 0; number < span.num_splits(); ++number) {
+    const int64_t place = int64_t{blockIdx.x} * work.splits + number;
+    const float4 part =
+        reinterpret_cast<const float4*>(work.totals + place * P::partial_floats)[blockIdx.y * P::threads + threadIdx.x];
+    const float x[4] = {part.x, part.y, part.z, part.w};
+    const float* const stats = work.stats + place * 2 * P::rows + row;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float split_m = stats[8 * r], split_l = stats[P::rows + 8 * r];
+      if (number == 0) {
+        m[r] = split_m;
+        l[r] = split_l;
+        sum[2 * r] = x[2 * r];
+        sum[2 * r + 1] = x[2 * r + 1];
+        continue;
+      }
+      const MergeFactors factors = merge_factors(m[r], split_m, of.c);
+      l[r] = merged(l[r], split_l, factors);
+      m[r] = factors.m;
+      sum[2 * r] = merged(sum[2 * r], x[2 * r], factors);
+      sum[2 * r + 1] = merged(sum[2 * r + 1], x[2 * r + 1], factors);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int at = span.tile.first_row + row + 8 * r;
+    if (at >= span.end_row) continue;
+    const int64_t token = int64_t{span.sequence.begin} + at / of.group;
+    const int head = at % of.group;
+    const float factor = reciprocal(l[r]);
+    if (of.lse && column == 0) of.lse[token * of.lse_stride + head] = log_sum(m[r], l[r], of.scale);
+    *reinterpret_cast<uint32_t*>(of.out + token * of.out_stride + int64_t{head} * call.rank + column) =
+        pack_bf16(sum[2 * r] * factor, sum[2 * r + 1] * factor);
+  }
 }
 
 }  // namespace hone::attention

@@ -1,5 +1,6 @@
 #include "kernels/decoder_layer/decoder_layer.h"
 
+#include "kernels/decoder_layer/moe_layer_tail.h"
 #include "kernels/decoder_layer/rmsnorm_gemm.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
@@ -10,6 +11,54 @@
 
 namespace hone::test {
 namespace {
+
+// A layer with 4 experts of which a row chooses 2, and the projection of the next layer.
+struct MoeTailCase {
+  static constexpr int64_t width = 10, columns = 12, experts = 4, choices = 2, inner = 7;
+  const QkvShape shape{.num_heads = 2, .num_kv_heads = 1, .head_dim = 6, .rotary_dim = 6, .norm_eps = 1e-6f};
+  int64_t rows;
+  Floats before, mixed, w_out, router, gate_up, down, w_qkv, norm, next_norm, q_norm, cos_sin;
+  Ids positions, places;
+  explicit MoeTailCase(int64_t num_rows)
+      : rows(num_rows),
+        before(normals({rows, width}, 7)),
+        mixed(normals({rows, columns}, 1)),
+        w_out(normals({width, columns}, 2)),
+        router(normals({experts, width}, 3)),
+        gate_up(normals({experts * 2 * inner, width}, 4)),
+        down(normals({experts * width, inner}, 5)),
+        w_qkv(normals({24, width}, 6)),
+        norm(normals({width}, 8)),
+        next_norm(normals({width}, 9)),
+        q_norm(normals({6}, 10)),
+        cos_sin({8, 6}),
+        positions(random_ids(rows, 8, 11)),
+        places({rows}) {
+    rope_table(cos_sin, {.dim = 6, .theta = 100});
+    for (int64_t t = 0; t < rows; ++t) places[t] = static_cast<int32_t>(t);
+  }
+  template <class Result>
+  MoeLayerTail arguments(const Result& to, bool with_next) const {
+    MoeLayerTail out{.x = to.x,
+                     .mixed = mixed,
+                     .output = {w_out, {}},
+                     .norm = {norm, 1e-6f},
+                     .router = {router, {}},
+                     .gate_up = {.w = gate_up.tensor().view({experts, 2 * inner, width})},
+                     .down = {.w = down.tensor().view({experts, width, inner})},
+                     .rule = {.normalize = true},
+                     .num_choices = choices};
+    if (with_next)
+      out.next = {to.q,  {next_norm, 1e-6f},  {w_qkv, {}}, positions, cos_sin, q_norm, q_norm,
+                  shape, {to.k, to.v, places}};
+    return out;
+  }
+};
+struct MoeTailResult {
+  Floats x, q, k, v;
+  explicit MoeTailResult(const MoeTailCase& of)
+      : x(of.before), q(poisoned({of.rows, 2, 6})), k(poisoned({of.rows, 1, 6})), v(poisoned({of.rows, 1, 6})) {}
+};
 
 [[maybe_unused]] const bool added = op_cases().add("gate_up_swiglu", [] {
   for (const bool normed : {false, true}) {
@@ -67,6 +116,10 @@ namespace {
        .output = GemmWeights{w_out, {}},
        .mlp = GatedMlpWeights{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
        .next = QkvProjection{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}}});
+}) && op_cases().add("moe_layer_tail", [] {
+  const MoeTailCase inputs(3);
+  MoeTailResult result(inputs);
+  expect_bodies_agree(moe_layer_tail, {}, inputs.arguments(result, true));
 });
 
 }  // namespace
@@ -175,6 +228,36 @@ TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
       EXPECT_TRUE(close(q, last ? like_q : q_expected, {0, 0}));
       EXPECT_TRUE(close(k, last ? like_k : k_expected, {0, 0}));
       EXPECT_TRUE(close(v, last ? like_k : v_expected, {0, 0}));
+    }
+  }
+}
+
+TEST(MoeLayerTail, IsTheOutputThenTheExpertsThenTheHeadsOfTheNextLayer) {
+  for (const int64_t rows : {1, 5, 8}) {
+    const MoeTailCase in(rows);
+    MoeTailResult expected(in);
+    Floats normed({rows, in.width}), logits({rows, in.experts}), after({rows, in.width});
+    const MoeLayerTail args = in.arguments(expected, true);
+    gemm_forward(cpu(), {.y = after, .x = in.mixed, .w = in.w_out, .residual = in.before});
+    rmsnorm_forward(cpu(), normed, {}, after, in.norm, 1e-6f, 0.0f);
+    gemm_forward(cpu(), {.y = logits, .x = normed, .w = in.router});
+    routed_experts(cpu(), {.y = expected.x,
+                           .x = normed,
+                           .logits = logits,
+                           .gate_up = args.gate_up,
+                           .down = args.down,
+                           .residual = after,
+                           .rule = args.rule,
+                           .num_choices = in.choices});
+    qkv_rope_cache(cpu(), {.x = expected.x, .to = args.next});
+    for (const bool with_next : {true, false}) {
+      MoeTailResult actual(in);
+      const MoeTailResult untouched(in);
+      moe_layer_tail(cpu(), in.arguments(actual, with_next));
+      EXPECT_TRUE(close(actual.x, expected.x, {0, 0}));
+      EXPECT_TRUE(close(actual.q, with_next ? expected.q : untouched.q, {0, 0}));
+      EXPECT_TRUE(close(actual.k, with_next ? expected.k : untouched.k, {0, 0}));
+      EXPECT_TRUE(close(actual.v, with_next ? expected.v : untouched.v, {0, 0}));
     }
   }
 }

@@ -1,0 +1,145 @@
+// The layer with experts in one kernel: equal bits of the persistent kernel and of the separate ops.
+#include "kernels/decoder_layer/moe_layer_tail.h"
+
+#include "kernels/rope/rope.h"
+#include "tests/gpu/gpu_check.h"
+
+namespace hone::test {
+namespace {
+
+size_t body_named(std::string_view name) {
+  const auto& bodies = moe_layer_tail.bodies();
+  for (size_t i = 0; i < bodies.size(); ++i)
+    if (bodies[i].device == DeviceKind::cuda && bodies[i].name == name) return i;
+  fail("no body ", name);
+}
+
+struct TailCase {
+  int64_t width, heads, kv_heads, dim, experts, choices, inner;
+};
+// K chunks that are not full, inner sizes that are no multiple of a tile, choices whose chunks are more than the warps
+// of a block, and the sizes of Qwen3-30B-A3B, OLMoE and gpt-oss.
+constexpr TailCase tail_cases[] = {{72, 3, 3, 64, 4, 2, 24},        {520, 2, 1, 128, 40, 6, 80},
+                                   {2048, 32, 4, 128, 128, 8, 768}, {2048, 16, 16, 128, 64, 8, 1024},
+                                   {1536, 3, 1, 64, 300, 3, 2056},  {2880, 64, 8, 64, 32, 4, 2880},
+                                   {896, 14, 2, 64, 16, 16, 136}};
+
+enum class Next { none, rotated, normed };
+
+// What a layer reads, on the GPU.
+struct TailOnGpu {
+  TailCase sizes;
+  bool gpt_oss;  // biases, clamped activations, scores of the chosen experts alone
+  OnGpu w_out, router, gate_up, down, w_qkv, b_out, b_router, b_gate_up, b_down, b_qkv, norm, next_norm, q_norm, k_norm,
+      cos_sin;
+
+  static OnGpu matrix(int64_t rows, int64_t columns, uint64_t seed) {
+    return OnGpu(normals({rows, columns}, seed, 0.05f), DType::bf16);
+  }
+  static OnGpu vectors(int64_t rows, int64_t columns, uint64_t seed) {
+    return OnGpu(normals({rows, columns}, seed), DType::bf16);
+  }
+  static OnGpu vector(int64_t size, uint64_t seed) { return OnGpu(normals({size}, seed), DType::bf16); }
+  static OnGpu table(int64_t dim) {
+    Floats angles({300, dim});
+    rope_table(angles, {.dim = dim, .theta = 10000});
+    return OnGpu(angles);
+  }
+  TailOnGpu(const TailCase& c, bool as_gpt_oss)
+      : sizes(c),
+        gpt_oss(as_gpt_oss),
+        w_out(matrix(c.width, c.heads * c.dim, 1)),
+        router(matrix(c.experts, c.width, 2)),
+        gate_up(matrix(c.experts * 2 * c.inner, c.width, 3)),
+        down(matrix(c.experts * c.width, c.inner, 4)),
+        w_qkv(matrix((c.heads + 2 * c.kv_heads) * c.dim, c.width, 5)),
+        b_out(vector(c.width, 6)),
+        b_router(vector(c.experts, 7)),
+        b_gate_up(vectors(c.experts, 2 * c.inner, 8)),
+        b_down(vectors(c.experts, c.width, 9)),
+        b_qkv(vector((c.heads + 2 * c.kv_heads) * c.dim, 10)),
+        norm(vector(c.width, 11)),
+        next_norm(vector(c.width, 12)),
+        q_norm(vector(c.dim, 13)),
+        k_norm(vector(c.dim, 14)),
+        cos_sin(table(c.dim)) {}
+
+  MoeLayerTail arguments(const OnGpu& x, const OnGpu& mixed, const QkvProjection& next) const {
+    const int64_t E = sizes.experts;
+    MoeLayerTail out{.x = x,
+                     .mixed = mixed,
+                     .output = {w_out, {}},
+                     .norm = {norm, 1e-5f},
+                     .router = {router, {}},
+                     .gate_up = {.w = gate_up.tensor().view({E, 2 * sizes.inner, sizes.width})},
+                     .down = {.w = down.tensor().view({E, sizes.width, sizes.inner})},
+                     .rule = {.normalize = true},
+                     .num_choices = sizes.choices,
+                     .next = next};
+    if (gpt_oss) {
+      out.output.bias = b_out;
+      out.router.bias = b_router;
+      out.gate_up.bias = b_gate_up;
+      out.down.bias = b_down;
+      out.rule = {.scores = RouterScores::softmax_of_top};
+      out.clamped = ClampedGlu{.limit = 1};
+    }
+    return out;
+  }
+};
+
+TEST(MoeLayerTailOnGpu, OneKernelHasTheBitsOfTheSteps) {
+  HONE_GPU_OR_SKIP();
+  ASSERT_TRUE(gpu()->device().cooperative_barrier(gpu()->stream()).word);  // other contexts of this process are closed
+  const size_t persistent = body_named("persistent"), steps = body_named("steps");
+  for (const TailCase& c : tail_cases)
+    for (const bool gpt_oss : {false, true}) {
+      if (!chosen()) continue;
+      const TailOnGpu layer(c, gpt_oss);
+      for (const Next after : {Next::normed, Next::rotated, Next::none})
+        for (const int64_t rows : {1, 3}) {
+          SCOPED_TRACE(concat(rows, " rows, width ", c.width, ", ", c.experts, " experts of ", c.inner,
+                              gpt_oss ? ", as gpt-oss" : "", ", what is next: ", static_cast<int>(after)));
+          const Floats before = normals({rows, c.width}, 21, 3);
+          const OnGpu mixed(normals({rows, c.heads * c.dim}, 22 + static_cast<uint64_t>(after)), DType::bf16),
+              positions(random_ids(rows, 300, 23));
+          Ids places({rows});
+          for (int64_t t = 0; t < rows; ++t) places[t] = static_cast<int32_t>(2 * t);
+          const OnGpu slots(places);
+          OnGpu q = OnGpu::poisoned({rows, c.heads, c.dim}, DType::bf16),
+                k = OnGpu::poisoned({2 * rows, c.kv_heads, c.dim}, DType::bf16),
+                v = OnGpu::poisoned({2 * rows, c.kv_heads, c.dim}, DType::bf16);
+          QkvProjection next;
+          if (after != Next::none)
+            next = {q,
+                    {layer.next_norm, 1e-5f},
+                    {layer.w_qkv, gpt_oss ? layer.b_qkv.tensor() : Tensor()},
+                    positions,
+                    layer.cos_sin,
+                    {},
+                    {},
+                    {c.heads, c.kv_heads, c.dim, c.dim, 1e-6f},
+                    {k, v, slots}};
+          if (after == Next::normed) {
+            next.q_norm = layer.q_norm;
+            next.k_norm = layer.k_norm;
+          }
+          std::vector<std::vector<Floats>> left;
+          // The kernel runs three times: its grid barrier is reset.
+          for (const size_t body : {persistent, persistent, persistent, steps}) {
+            OnGpu x(before, DType::bf16);
+            for (OnGpu* output : {&q, &k, &v}) output->poison();
+            const MoeLayerTail args = layer.arguments(x, mixed, next);
+            ASSERT_TRUE(moe_layer_tail.supported(body, args));
+            moe_layer_tail.run_body(body, *gpu(), args);
+            left.push_back({x.read(), q.read(), k.read(), v.read()});
+          }
+          for (size_t run = 0; run < 3; ++run)
+            for (size_t o = 0; o < 4; ++o)
+              EXPECT_TRUE(close(left[run][o], left[3][o], {0, 0})) << "run " << run << ", output " << o;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace hone::test
