@@ -83,18 +83,22 @@ void launch_weight(Context& context, const GroupedGemmBackwardWeight& args) {
                                    static_cast<int>(N),
                                    static_cast<int>(K),
                                    numbers<float>(dw),
-                                   dw.row_stride,
-                                   args.dw.accumulate};
+                                   dw.row_stride};
   launch<Tile>(context, grouped::grouped_weight_sm90_kernel<Tile>, E * pieces(N, Tile::rows) * pieces(K, Tile::columns),
                make_tensor_map(args.dy, grouped::depth), make_tensor_map(args.x, grouped::depth), shape);
 }
 
+template <bool accumulate>
+void weight(Context& context, const GroupedGemmBackwardWeight& args) {
+  if (wide_tiles(args.dw.sum.dim(2)))
+    launch_weight<grouped::WeightTile<192, 5, accumulate>>(context, args);
+  else
+    launch_weight<grouped::WeightTile<128, 6, accumulate>>(context, args);
+}
+
 void weight(Context& context, const GroupedGemmBackwardWeight& args) {
   check_grouped_gemm(args);
-  if (wide_tiles(args.dw.sum.dim(2)))
-    launch_weight<grouped::WeightTile<192, 5>>(context, args);
-  else
-    launch_weight<grouped::WeightTile<128, 6>>(context, args);
+  args.dw.accumulate ? weight<true>(context, args) : weight<false>(context, args);
   check_launch(grouped_gemm_backward_weight);
 }
 

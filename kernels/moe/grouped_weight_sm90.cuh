@@ -6,10 +6,9 @@
 //           the tiles of all experts.
 // Roles     384 threads. Warpgroups 0 and 1: consumers of 64 rows each. Warp 8: producer, lane 0 issues TMA. Warps 9 to
 //           11 write the zeros of experts without rows.
-// Pipeline  5 or 6 smem stages: dy 16 KB + x 16 or 24 KB; one full and one empty mbarrier each. A consumer has two sets
-//           of sums: during the first 9 of 10 or more K steps of a tile, the sums of the tile before are
-//           written, an eighth per step. Their old values are loaded one step ahead, from L2: the producer prefetches
-//           them when it begins with the tile.
+// Pipeline  5 or 6 smem stages: dy 16 KB + x 16 or 24 KB; one full and one empty mbarrier each. dw that is written: a
+//           consumer has two sets of sums, and writes an eighth of the tile before after each of the first 8 K steps
+//           of a tile that has more. dw that is added to: the old values of a tile are loaded after its first K step.
 // Smem      1 KB alignment + stages * (16 KB + columns * 128 bytes) + 1 KB: at most 202 KB; 1 block per SM.
 // Numerics  one f32 accumulator per element, rows ascending; then one addition to dw, or to 0 if it is written.
 // PDL       waits at the start and triggers dependents there.
@@ -22,13 +21,14 @@
 
 namespace hone::grouped {
 
-template <int Columns, int Stages>
+template <int Columns, int Stages, bool Accumulate>
 struct WeightTile {
   static constexpr int rows = 128, columns = Columns, stages = Stages, threads = 384;
+  static constexpr bool accumulate = Accumulate;
   static constexpr int dy_bytes = rows * depth * 2, x_bytes = columns * depth * 2, stage_bytes = dy_bytes + x_bytes;
   static constexpr int shared_bytes = 1024 + stages * stage_bytes + 1024;
-  // The sums of a tile are written in chunks of adjacent columns, in groups of 8. A thread has pairs of them.
-  static constexpr int chunks = 8, groups = columns / chunks / 8, pairs = 2 * groups;
+  static constexpr int sums = columns / 2, groups = columns / 8;  // of a thread; groups of 8 columns
+  static constexpr int chunks = 8;                                // in which a tile is written
 };
 
 struct WeightShape {
@@ -36,7 +36,6 @@ struct WeightShape {
   int num_experts, height, width;  // of dw_e: N, K
   float* dw;
   int64_t matrix;  // elements from an expert's gradient to the next one's
-  bool accumulate;
 };
 
 // A tile of dw_e, and the rows of the expert.
@@ -58,62 +57,50 @@ __device__ bool find_weight_work(const WeightShape& shape, int i, WeightWork& wo
   return true;
 }
 
-// Where a thread's sums of a tile go: sums 4 j and 4 j + 1 to columns 8 j and 8 j + 1 after `at`, sums 4 j + 2 and 4 j
-// + 3 eight rows below.
+// Where a thread's sums of a tile go. Pair i of them: sums 2 i and 2 i + 1 to columns 8 (i / 2) and 8 (i / 2) + 1 after
+// `at`, eight rows below if i is odd. Predicates instead of branches: ptxas would wait for the wgmmas in flight.
 template <class Tile>
 struct WeightPlace {
   float* at = nullptr;
   int64_t below = 0;
   int groups[2] = {0, 0};  // of 8 columns that are in dw, of each of the two rows
-  bool accumulate = false;
 
   WeightPlace() = default;
-  __device__ WeightPlace(const WeightShape& shape, const WeightWork& work)
-      : below(int64_t{8} * shape.width), accumulate(shape.accumulate) {
+  __device__ WeightPlace(const WeightShape& shape, const WeightWork& work) : below(int64_t{8} * shape.width) {
     const int thread = static_cast<int>(threadIdx.x), row = work.m + thread / 32 * 16 + thread % 32 / 4,
               columns = min(Tile::columns, shape.width - work.column) / 8;
     at = shape.dw + work.expert * shape.matrix + int64_t{row} * shape.width + work.column + thread % 4 * 2;
     for (int h = 0; h < 2; ++h) groups[h] = row + 8 * h < shape.height ? columns : 0;
   }
-  // Step `chunk` of writing a tile: finishes the chunk before and loads the old values of this one. Pair k of a chunk
-  // lies in row k % 2. Predicates instead of branches: ptxas would wait for the wgmmas.
+  __device__ float* pair_at(int i) const { return at + i % 2 * below + i / 2 * 8; }
+  __device__ int has_pair(int i) const { return i / 2 < groups[i % 2]; }
+  __device__ void store(int i, float x, float y) const {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.global.cs.v2.f32 [%0], {%1, %2};\n}" ::"l"(pair_at(i)),
+                 "f"(x), "f"(y), "r"(has_pair(i))
+                 : "memory");
+  }
+  // Writes an eighth of the tile: 0 + the sums, so that no element is -0.
   template <int chunk>
-  __device__ void write_step(const float (&sums)[Tile::columns / 2], float2 (&before)[Tile::pairs]) const {
+  __device__ void write_chunk(const float (&sums)[Tile::sums]) const {
+    constexpr int pairs = Tile::sums / 2 / Tile::chunks;
 #pragma unroll
-    for (int k = 0; k < Tile::pairs; ++k) {
-      const int h = k % 2;
-      if constexpr (chunk > 0) {
-        const int j = (chunk - 1) * Tile::groups + k / 2, i = 4 * j + 2 * h;
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.global.cs.v2.f32 [%0], {%1, %2};\n}" ::"l"(
-                         at + h * below + 8 * j),
-                     "f"(before[k].x + sums[i]), "f"(before[k].y + sums[i + 1]), "r"(static_cast<int>(j < groups[h]))
-                     : "memory");
-      }
-      if constexpr (chunk < Tile::chunks) {
-        const int j = chunk * Tile::groups + k / 2;
-        before[k] = make_float2(0, 0);
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p ld.global.cs.v2.f32 {%0, %1}, [%2];\n}"
-                     : "+f"(before[k].x), "+f"(before[k].y)
-                     : "l"(at + h * below + 8 * j), "r"(static_cast<int>(accumulate && j < groups[h]))
-                     : "memory");
-      }
+    for (int i = chunk * pairs; i < (chunk + 1) * pairs; ++i) store(i, 0 + sums[2 * i], 0 + sums[2 * i + 1]);
+  }
+  __device__ void load(float2 (&before)[Tile::sums / 2]) const {
+#pragma unroll
+    for (int i = 0; i < Tile::sums / 2; ++i) {
+      before[i] = make_float2(0, 0);
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p ld.global.cs.v2.f32 {%0, %1}, [%2];\n}"
+                   : "+f"(before[i].x), "+f"(before[i].y)
+                   : "l"(pair_at(i)), "r"(has_pair(i))
+                   : "memory");
     }
   }
-  // All steps.
-  __device__ void write(const float (&sums)[Tile::columns / 2]) const {
-    float2 before[Tile::pairs];
-    [&]<int... chunk>(std::integer_sequence<int, chunk...>) { (write_step<chunk>(sums, before), ...); }
-    (std::make_integer_sequence<int, Tile::chunks + 1>());
+  __device__ void add(const float (&sums)[Tile::sums], const float2 (&before)[Tile::sums / 2]) const {
+#pragma unroll
+    for (int i = 0; i < Tile::sums / 2; ++i) store(i, before[i].x + sums[2 * i], before[i].y + sums[2 * i + 1]);
   }
 };
-
-// Prefetches a tile of dw into L2. A warp calls it.
-template <class Tile>
-__device__ inline void prefetch_rows(const WeightShape& shape, const WeightWork& work, int lane) {
-  const int bytes = min(Tile::columns, shape.width - work.column) * 4;
-  for (int row = work.m + lane; row < min(work.m + Tile::rows, shape.height); row += 32)
-    hopper::prefetch_l2(shape.dw + work.expert * shape.matrix + int64_t{row} * shape.width + work.column, bytes);
-}
 
 // Writes zeros to a tile of an expert without rows. 96 threads call it.
 template <class Tile>
@@ -143,10 +130,11 @@ struct WeightRing {
   __device__ char* stage() const { return stages + at.stage * Tile::stage_bytes; }
 };
 
-// sums = dy^T . x of a tile, while `old`, the sums of the tile before, are written to `place`.
-template <class Tile>
-__device__ void multiply_tile(WeightRing<Tile>& ring, const WeightWork& work, float (&sums)[Tile::columns / 2],
-                              const float (&old)[Tile::columns / 2], const WeightPlace<Tile>& place) {
+// sums = dy^T . x of a tile. beside(std::integral_constant<int, c>()) for c below `beside_steps` runs while the wgmmas
+// of the tile's first K steps do, or before them if there are too few.
+template <int beside_steps, class Tile, class Beside>
+__device__ void multiply_tile(WeightRing<Tile>& ring, const WeightWork& work, float (&sums)[Tile::sums],
+                              Beside beside) {
   using namespace hopper;
   const int warpgroup = static_cast<int>(threadIdx.x) / 128, steps = (work.count + depth - 1) / depth;
   const bool releases = threadIdx.x % 32 == 0;
@@ -170,29 +158,33 @@ __device__ void multiply_tile(WeightRing<Tile>& ring, const WeightWork& work, fl
   const auto finish_step_before = [&] {
     wgmma_wait<1>();  // the stage before has been read
     release(previous);
+  };
+  const auto next_stage = [&] {
     previous = ring.at.stage;
     ring.at.next();
   };
-  const bool interleaved = steps > Tile::chunks + 1;
-  if (!interleaved) place.write(old);
-  multiply(false);
-  previous = ring.at.stage;
-  ring.at.next();
-  if (interleaved) {
-    float2 before[Tile::pairs];
-    const auto step = [&](auto chunk) {
+  // Calls body(c) for c = 0 .. beside_steps - 1.
+  const auto each_step = [&](auto body) {
+    [&]<int... c>(std::integer_sequence<int, c...>) { (body(std::integral_constant<int, c>()), ...); }
+    (std::make_integer_sequence<int, beside_steps>());
+  };
+  if (steps > beside_steps) {
+    each_step([&](auto c) {
       multiply(true);
-      place.template write_step<chunk() + 1>(old, before);
-      finish_step_before();
-    };
-    place.template write_step<0>(old, before);
-    [&]<int... chunk>(std::integer_sequence<int, chunk...>) { (step(std::integral_constant<int, chunk>()), ...); }
-    (std::make_integer_sequence<int, Tile::chunks>());
+      beside(c);
+      if constexpr (c() > 0) finish_step_before();
+      next_stage();
+    });
+  } else {
+    each_step(beside);
+    multiply(false);
+    next_stage();
   }
 #pragma unroll 1
   while (k < steps) {
     multiply(false);
     finish_step_before();
+    next_stage();
   }
   wgmma_wait<0>();  // the sums are complete
   wgmma_fence_registers(sums);
@@ -229,7 +221,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     setmaxnreg_dec<40>();
     if (warp != 8) {
       griddep_wait();  // the offsets are written; dw may be overwritten
-      for (WeightWork work; !shape.accumulate && find(work);)
+      for (WeightWork work; !Tile::accumulate && find(work);)
         if (work.count == 0) write_zeros<Tile>(shape, work, static_cast<int>(threadIdx.x) - 9 * 32);
       return;
     }
@@ -241,7 +233,6 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
     griddep_wait();  // offsets, dy and x are written
     for (WeightWork work; find(work);) {
-      if (shape.accumulate && work.count > 0) prefetch_rows<Tile>(shape, work, static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
       for (int k = 0; k * depth < work.count; ++k, ring.at.next()) {
         if (!issues) continue;
@@ -267,15 +258,32 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       if (work.count > 0) return true;
     return false;
   };
-  float sums[Tile::columns / 2], others[Tile::columns / 2];
-  WeightPlace<Tile> place;  // of the last tile; at first of nothing
-  for (WeightWork work;;) {
-    if (!find_rows(work)) return place.write(others);
-    multiply_tile(ring, work, sums, others, place);
-    place = WeightPlace<Tile>(shape, work);
-    if (!find_rows(work)) return place.write(sums);
-    multiply_tile(ring, work, others, sums, place);
-    place = WeightPlace<Tile>(shape, work);
+  float sums[Tile::sums];
+  if constexpr (Tile::accumulate) {
+    for (WeightWork work; find_rows(work);) {
+      const WeightPlace<Tile> place(shape, work);
+      float2 before[Tile::sums / 2];
+      multiply_tile<1>(ring, work, sums, [&](auto) { place.load(before); });
+      place.add(sums, before);
+    }
+  } else {
+    float others[Tile::sums];
+    WeightPlace<Tile> place;  // of the last tile; at first of nothing
+    const auto write = [&](const float(&of)[Tile::sums]) {
+      return [&](auto chunk) { place.template write_chunk<chunk()>(of); };
+    };
+    const auto write_all = [&](const float(&of)[Tile::sums]) {
+      [&]<int... c>(std::integer_sequence<int, c...>) { (place.template write_chunk<c>(of), ...); }
+      (std::make_integer_sequence<int, Tile::chunks>());
+    };
+    for (WeightWork work;;) {
+      if (!find_rows(work)) return write_all(others);
+      multiply_tile<Tile::chunks>(ring, work, sums, write(others));
+      place = WeightPlace<Tile>(shape, work);
+      if (!find_rows(work)) return write_all(sums);
+      multiply_tile<Tile::chunks>(ring, work, others, write(sums));
+      place = WeightPlace<Tile>(shape, work);
+    }
   }
 }
 

@@ -10,15 +10,19 @@
 // Pipeline  1 or 2 smem stages of 64 latent rows (cp.async). A stage is key and value: the value is its first columns.
 //           Three __syncthreads() per block: stage landed, maxima complete, weights complete.
 // Smem      dynamic: q 1152 * rows, stages of 72 KB, p 128 * rows, statistics: LatentPlan::bytes.
-// Numerics  splits of 1024 keys and blocks of 64, aligned to position 0, with the formulas of numerics.cuh: s is one
-//           f32 accumulator, 16 columns per MMA, ascending; o the same over 16 keys per MMA; the sum of p adds the
-//           numbers of a lane in ascending order, then the lanes of a quad, then the four groups of 16 keys. Splits are
-//           merged in ascending order. All plans have the same bits.
+// Numerics  splits of 1024 keys and blocks of 64, aligned to position 0, with the formulas of numerics.cuh but for m,
+//           which raised() gives: s is one f32 accumulator, 16 columns per MMA, ascending; o the same over 16 keys per
+//           MMA; the sum of p adds the numbers of a lane in ascending order, then the lanes of a quad, then the four
+//           groups of 16 keys. Splits are merged in ascending order. All plans have the same bits.
 // PDL       none.
 // Limits    R a multiple of 8 up to 512, W a multiple of 8 up to 576; rows 16-byte aligned.
 #include "kernels/attention/latent/plans.cuh"
 
 namespace hone::attention {
+
+// What the weights of a row are relative to, after a block whose largest score is `most`: numerics.cuh's m. It is
+// raised only if weights would exceed 2^8, so sums are seldom rescaled.
+__device__ inline float raised(float m, float most, float c) { return (most - m) * c > 8.0f ? most : m; }
 
 // One launch. In turns: a thread block computes whole tiles and keeps the total of earlier splits in its own part of
 // `totals`. Else an item is one split of a tile; it writes its part to `totals` and `stats`, and the sum kernel merges.
@@ -182,10 +186,10 @@ struct LatentTile {
     for (int r = 0; r < 2; ++r) {
       const int row = score_row(r);
       const float before = m[row];
-      float now = before;
+      float most = -INFINITY;
 #pragma unroll
-      for (int i = 0; i < P::key_warps; ++i) now = fmaxf(now, maxima[row * P::key_warps + i]);
-      const float from = base_of(now), shift = shift_of(from, of.c);
+      for (int i = 0; i < P::key_warps; ++i) most = fmaxf(most, maxima[row * P::key_warps + i]);
+      const float now = raised(before, most, of.c), from = base_of(now), shift = shift_of(from, of.c);
 #pragma unroll
       for (int n = 0; n < K; n += 2) {
         float sum = 0;

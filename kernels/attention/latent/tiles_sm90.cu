@@ -188,13 +188,12 @@ struct LatentConsumer {
     const float c = call.of.c;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float most = split.m[r];
+      float most = -INFINITY;
 #pragma unroll
       for (int i = 0; i < 32; ++i)
         if (i / 2 % 2 == r) most = fmaxf(most, s[i]);
-      most = quad_max(most);
-      const float from = base_of(most), shift = shift_of(from, c);
-      out.m[r] = most;
+      out.m[r] = raised(split.m[r], quad_max(most), c);
+      const float from = base_of(out.m[r]), shift = shift_of(from, c);
       out.alpha[r] = rescaling(split.m[r], from, c);
       float sums[4];
 #pragma unroll
@@ -256,6 +255,7 @@ struct LatentConsumer {
       changes |= weights.alpha[r] != 1.0f;
     }
     if (!opens_split && __any_sync(0xffffffffu, changes)) {
+      wgmma_wait<0>();  // ptxas would wait on both paths if a wgmma of the scores was in flight
 #pragma unroll
       for (int h = 0; h < 2; ++h)
 #pragma unroll
