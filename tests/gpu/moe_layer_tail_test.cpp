@@ -18,10 +18,10 @@ struct TailCase {
   int64_t width, heads, kv_heads, dim, experts, choices, inner;
 };
 // K chunks that are not full, inner sizes that are no multiple of a tile, choices whose chunks are more than the warps
-// of a block, and the sizes of Qwen3-30B-A3B, OLMoE and gpt-oss.
-constexpr TailCase tail_cases[] = {{72, 3, 3, 64, 4, 2, 24},        {520, 2, 1, 128, 40, 6, 80},
-                                   {2048, 32, 4, 128, 128, 8, 768}, {2048, 16, 16, 128, 64, 8, 1024},
-                                   {1536, 3, 1, 64, 300, 3, 2056},  {2880, 64, 8, 64, 32, 4, 2880},
+// of a block, many experts, and the widths of Qwen3-30B-A3B, OLMoE and gpt-oss.
+constexpr TailCase tail_cases[] = {{72, 3, 3, 64, 4, 2, 24},      {520, 2, 1, 128, 40, 6, 80},
+                                   {2048, 32, 4, 128, 9, 8, 768}, {2048, 16, 16, 128, 10, 8, 256},
+                                   {520, 3, 1, 64, 300, 3, 72},   {2880, 64, 8, 64, 5, 4, 712},
                                    {896, 14, 2, 64, 16, 16, 136}};
 
 enum class Next { none, rotated, normed };
