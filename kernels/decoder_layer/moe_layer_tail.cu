@@ -99,13 +99,13 @@ struct PersistentMoeLayer {
     out.num_choices = router.num_choices;
     return out;
   }
-  __device__ void route(const PersistentRouting& to, bool real) const {
+  __device__ void route(const PersistentRouting& to) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     float* const copied = to.weights + router.num_choices;
     // Past L1: a line there may be older than this pass.
-    for (int e = lane; e < router.num_experts; e += 32) copied[e] = real ? __ldcg(logits + e) : 0;
+    for (int e = lane; e < router.num_experts; e += 32) copied[e] = __ldcg(logits + e);
     __syncwarp();  // the logits are in shared memory
-    route_token(to.experts, to.weights, {copied, router.num_experts, lane}, real ? choice_bias : nullptr,
+    route_token(to.experts, to.weights, {copied, router.num_experts, lane}, choice_bias,
                 reinterpret_cast<uint32_t*>(copied + router.num_experts), router);
   }
 };

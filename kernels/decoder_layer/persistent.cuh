@@ -10,8 +10,7 @@
 //           barrier: 512 or 544 threads, 1 block per SM.
 // Pipeline  one ring per consumer warp of 1 to 4 smem stages of 4 KB (16 rows by 128 elements), full and empty
 //           mbarriers of 32 arrivals each. Rings run ahead across GEMMs.
-// Smem      128 bytes alignment + 12 * stages * 4 KB + the layer + x (rows of the longest K, rounded up to chunks) +
-// sums + what
+// Smem      128 bytes alignment + 12 * stages * 4 KB + x (rows of the longest K, rounded up to chunks) + sums + what
 //           the layer needs for routing; at most what the device allows a block, less 1 KB. Static: at most 1 KB of
 //           mbarriers and row statistics.
 // Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal small_m.cuh. Each step
@@ -33,10 +32,9 @@
 //       calls body(epilogue, extra) with that of GEMM p and the place for what it loads (gemm/mma/output.cuh)
 //   static constexpr bool routes;                 it has experts, and then
 //   __device__ PersistentRouting routing(char* memory) const;    in shared memory after the sums
-//   __device__ void route(const PersistentRouting&, bool real) const;    one warp; not real: of zeros, reads no input
+//   __device__ void route(const PersistentRouting&) const;       one warp
 #include <algorithm>
 #include <climits>
-#include <type_traits>
 #include <utility>
 
 #include "kernels/decoder_layer/internal.h"
@@ -242,9 +240,6 @@ class WeightStages {
   const __nv_bfloat16 *first_ = nullptr, *second_ = nullptr;  // this lane's address in the N tile's two row ranges
 };
 inline constexpr int ring_stage_bytes = 16 * 128 * 2;
-// Of the layer in shared memory.
-template <class Layer>
-inline constexpr int persistent_layer_bytes = (static_cast<int>(sizeof(Layer)) + 127) / 128 * 128;
 
 // Prefetches this block's rows of a GEMM's w into L2. Copy warp `index` of `copying` calls it.
 __device__ inline void prefetch_weights(const PersistentGemm& now, int index, int copying, int lane) {
@@ -397,10 +392,9 @@ __device__ inline void combine_choices(const PersistentGemm& now, const Persiste
 // Copying: number of copy warps; each fills an equal share of the rings.
 template <class Layer, int Stages, int Copying>
 __global__ void __launch_bounds__(chain_threads(Copying), 1)
-    persistent_layer_kernel(const __grid_constant__ Layer parameters) {
+    persistent_layer_kernel(const __grid_constant__ Layer chain) {
   using namespace hopper;
   constexpr int half = 8, warps = PersistentLimits::warps;
-  static_assert(std::is_trivially_copyable_v<Layer> && sizeof(Layer) % sizeof(uint32_t) == 0);
   extern __shared__ char unaligned[];
   __shared__ __align__(16) float squares[8 * RmsNormRows::most_warps];
   __shared__ WeightPipeline<Stages> rings[warps];
@@ -412,19 +406,15 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
     rings[warp].full[lane].init(32);
     rings[warp].empty[lane].init(32);
   }
-  // The layer is read from shared memory: each first read of a kernel parameter waits for a cache miss.
-  Layer& chain = *reinterpret_cast<Layer*>(shared + warps * Stages * ring_stage_bytes);
-  for (unsigned i = threadIdx.x; i < sizeof(Layer) / sizeof(uint32_t); i += blockDim.x)
-    reinterpret_cast<uint32_t*>(&chain)[i] = reinterpret_cast<const uint32_t*>(&parameters)[i];
-  char* const x_shared = reinterpret_cast<char*>(&chain) + persistent_layer_bytes<Layer>;
-  float* const all_sums = reinterpret_cast<float*>(x_shared + parameters.x_bytes);
+  char* const x_shared = shared + warps * Stages * ring_stage_bytes;
+  float* const all_sums = reinterpret_cast<float*>(x_shared + chain.x_bytes);
   PersistentRouting routing;
   if constexpr (Layer::routes) {
-    routing = parameters.routing(x_shared + parameters.x_bytes + parameters.sums_bytes);
+    routing = chain.routing(x_shared + chain.x_bytes + chain.sums_bytes);
     if (threadIdx.x == 0) routing.chosen->init(1);
   }
   griddep_launch_dependents();
-  __syncthreads();  // mbarriers are initialized; the layer is in shared memory
+  __syncthreads();  // mbarriers are initialized
   // w is constant during a pass, so it may be read before the kernel before has ended.
   if (warp == warps + Copying) return grid_barrier_sync(chain.barrier, chain.count, lane);
   if (warp >= warps)
@@ -435,8 +425,6 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
   // Rows of x past M repeat the last row; their results are not stored.
   const int M = chain.M, row = min(lane & 7, M - 1), g = lane >> 2, t = lane & 3;
   uint32_t consumed = 0;
-  if constexpr (Layer::routes)
-    if (warp == 0) chain.route(routing, false);  // of zeros: afterwards its instructions are in the cache
   typename Layer::Extras extras;
 #pragma unroll 1
   for (int p = 0; p < chain.count; ++p) {
@@ -475,7 +463,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
     if constexpr (Layer::routes)
       if (now.choice_tiles > 0) {
         if (warp == 0) {
-          chain.route(routing, true);
+          chain.route(routing);
           if (lane == 0) routing.chosen->arrive();
         }
         sync_consumers();  // the experts are chosen
@@ -703,7 +691,7 @@ int partition(Layer& chain, int blocks) {
     chain.sums_bytes =
         std::max(chain.sums_bytes, product.tile_slots * product.buffers * product.chunks * chain.M * 16 * 4);
   }
-  return 128 + persistent_layer_bytes<Layer> + chain.x_bytes + chain.sums_bytes;
+  return 128 + chain.x_bytes + chain.sums_bytes;
 }
 
 // A kernel whose rings fit shared memory. Even rings of one stage are faster than the separate steps.

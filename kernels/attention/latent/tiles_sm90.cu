@@ -7,10 +7,10 @@
 //           of the first, warpgroup 1 those of the second. Each multiplies the weights of both with its 256 columns of
 //           the values. So the softmax of one block runs beside the wgmmas of the other. Warps 8 to 11: producers, 16
 //           keys each.
-// Pipeline  2 smem stages of 64 latent rows (72 KB), for the two blocks of a pair; blocks up to 5 ahead are prefetched
-//           into L2. A stage has three parts, with a full and an empty mbarrier each: the 256 columns of either
-//           warpgroup, and the rest. Scores begin before the stage is complete, and loads before all of it has been
-//           read. A warp hands its 16 rows of weights to the same warp of the other warpgroup by an mbarrier.
+// Pipeline  2 smem stages of 64 latent rows (72 KB), for the two blocks of a pair. A stage has three parts, with a full
+//           and an empty mbarrier each: the 256 columns of either warpgroup, and the rest. Scores begin before the
+//           stage is complete, and loads before all of it has been read. A warp hands its 16 rows of weights to the
+//           same warp of the other warpgroup by an mbarrier.
 // Smem      dynamic, 226 KB: LatentShared. q and latents as tiles of 64 columns with the 128-byte swizzle
 //           (kernels/cuda/hopper.cuh), one after the other.
 // Numerics  tiles.cuh: the bits of the mma.sync plans.
@@ -25,13 +25,11 @@ namespace {
 
 using namespace sm90;
 using hopper::elect;
-using hopper::prefetch_l2;
 
 constexpr int panels = 9, box_keys = 16, half_panels = 4, producer_warps = latent_keys / box_keys;
 constexpr int panel_bytes = 64 * 128, tile_bytes = panels * panel_bytes;  // 64 columns of 64 rows; q, or a stage
 constexpr int consumer_threads = 256, threads = 384;
-constexpr int prefetch_distance = 5;  // blocks
-constexpr int num_parts = 3;          // of a stage: the panels [first_panel(i), first_panel(i + 1))
+constexpr int num_parts = 3;  // of a stage: the panels [first_panel(i), first_panel(i + 1))
 
 __host__ __device__ constexpr int first_panel(int part) { return part < num_parts ? half_panels * part : panels; }
 
@@ -68,21 +66,10 @@ __device__ void load_tiles(LatentShared& shared, const CUtensorMap& q_map, const
   for (int index = static_cast<int>(blockIdx.x); index < work.num_items(); index += static_cast<int>(gridDim.x)) {
     if (!item_at<HopperPlan>(of, work, index, item)) continue;
     const LatentSpan& span = item.span;
-    const auto slot_at = [&](int key) { return static_cast<int>(slot_of(of, span.sequence, span.tile.sequence, key)); };
-    // Prefetches this warp's keys of a block into L2: memory takes longer than two stages reach.
-    const auto prefetch = [&](int block) {
-      const int key = block * latent_keys + producer * box_keys;
-      if (block >= item.end || key >= span.sequence.length) return;
-      const int64_t slot = slot_at(key);
-      const int rows = of.table ? box_keys : min(box_keys, span.sequence.length - key);
-      if (elect()) prefetch_l2(of.k + slot * of.k_stride, (static_cast<int>((rows - 1) * of.k_stride) + of.dim) * 2);
-    };
-    for (int block = item.begin + 2; block < item.begin + prefetch_distance; ++block) prefetch(block);
     const auto load = [&](int block, int stage) {
       const int key = block * latent_keys + producer * box_keys;
       const bool real = key < span.sequence.length;
-      const int slot = real ? slot_at(key) : 0;
-      prefetch(block + prefetch_distance);
+      const int slot = real ? static_cast<int>(slot_of(of, span.sequence, span.tile.sequence, key)) : 0;
       if (elect()) {
         for (int part = 0; part < num_parts; ++part) {
           Barrier& full = shared.full[stage][part];
