@@ -1,13 +1,14 @@
-// Cases of the grouped products of a mixture of experts, beside one dense product with as many rows. GPU: the experts
-// of OLMoE-1B-7B and Qwen3-30B-A3B at 16,384 tokens, and at the few tokens of a decode pass.
+// Cases of a mixture of experts: its grouped products, beside one dense product with as many rows, and what decode
+// passes run. GPU: the experts of OLMoE-1B-7B and Qwen3-30B-A3B at 16,384 tokens, and at the few tokens of a decode
+// pass.
 #include <algorithm>
 #include <numeric>
 #include <set>
 
 #include "cli/bench/op_bench.h"
 #include "cli/bench/op_inputs.h"
+#include "kernels/decoder_layer/moe_layer_tail.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/moe/routed_experts.h"
 #include "kernels/quant/quantize.h"
 #include "model/batch.h"
 
@@ -17,9 +18,13 @@ namespace {
 struct Experts {
   const char* model;
   int64_t num_experts, num_choices, width, inner;
+  QkvShape heads;  // of the layer's attention
 };
-constexpr Experts gpu_models[] = {{"OLMoE", 64, 8, 2048, 1024}, {"Qwen3-30B-A3B", 128, 8, 2048, 768}};
-constexpr Experts cpu_model = {"tiny", 8, 2, 512, 384};
+constexpr Experts gpu_models[] = {
+    {"OLMoE", 64, 8, 2048, 1024, {.num_heads = 16, .num_kv_heads = 16, .head_dim = 128, .rotary_dim = 128}},
+    {"Qwen3-30B-A3B", 128, 8, 2048, 768, {.num_heads = 32, .num_kv_heads = 4, .head_dim = 128, .rotary_dim = 128}}};
+constexpr Experts cpu_model = {"tiny", 8,   2,
+                               512,    384, {.num_heads = 8, .num_kv_heads = 2, .head_dim = 64, .rotary_dim = 64}};
 
 struct Shape {
   Experts experts;
@@ -170,9 +175,46 @@ std::vector<BenchCase> routed(Context& context) {
   return out;
 }
 
-[[maybe_unused]] const bool added = bench_cases().add("grouped_gemm_forward", forward) &&
-                                    bench_cases().add("grouped_gemm_backward", backward) &&
-                                    bench_cases().add("routed_experts", routed);
+// A layer with experts from its attention to the next one's, for one sequence. Bytes are those of all matrices that it
+// reads.
+std::vector<BenchCase> layer_tails(Context& context) {
+  std::vector<BenchCase> out;
+  const bool cpu = context.kind() == DeviceKind::cpu;
+  for (const Experts& e : cpu ? std::span(&cpu_model, 1) : std::span<const Experts>(gpu_models)) {
+    const int64_t attended = e.heads.num_heads * e.heads.head_dim,
+                  projected = attended + 2 * e.heads.num_kv_heads * e.heads.head_dim;
+    const Tensor norm = bench_numbers(context, {e.width}), at = bench_values(context, {0}),
+                 q = bench_numbers(context, {1, e.heads.num_heads, e.heads.head_dim}),
+                 k = bench_numbers(context, {1, e.heads.num_kv_heads, e.heads.head_dim}),
+                 v = bench_numbers(context, {1, e.heads.num_kv_heads, e.heads.head_dim});
+    const MoeLayerTail args{.x = bench_numbers(context, {1, e.width}),
+                            .mixed = bench_numbers(context, {1, attended}),
+                            .output = {bench_numbers(context, {e.width, attended}), {}},
+                            .norm = {norm, 1e-6f},
+                            .router = {bench_numbers(context, {e.num_experts, e.width}), {}},
+                            .gate_up = {.w = bench_numbers(context, {e.num_experts, 2 * e.inner, e.width})},
+                            .down = {.w = bench_numbers(context, {e.num_experts, e.width, e.inner})},
+                            .num_choices = e.num_choices,
+                            .next = {q,
+                                     {norm, 1e-6f},
+                                     {bench_numbers(context, {projected, e.width}), {}},
+                                     at,
+                                     bench_floats(context, {1, e.heads.rotary_dim}),
+                                     {},
+                                     {},
+                                     e.heads,
+                                     {k, v, at}}};
+    const double numbers =
+        static_cast<double>(e.width * (attended + projected + e.num_experts) + 3 * e.num_choices * e.inner * e.width);
+    out.push_back(bench_case(moe_layer_tail, context, e.model, 2 * numbers,
+                             static_cast<double>(size_of(args.x.dtype)) * numbers, args));
+  }
+  return out;
+}
+
+[[maybe_unused]] const bool added =
+    bench_cases().add("grouped_gemm_forward", forward) && bench_cases().add("grouped_gemm_backward", backward) &&
+    bench_cases().add("routed_experts", routed) && bench_cases().add("moe_layer_tail", layer_tails);
 
 }  // namespace
 }  // namespace hone

@@ -1,6 +1,7 @@
 #pragma once
 // The arithmetic of all CUDA forward bodies of attention. Packed and paged calls, prefill in any chunks, decode and
-// training give a query the same bits, whichever body runs. (Caches in fp8 have their own rule: decode/fp8.cu.)
+// training give a query the same bits, whichever body runs. (Caches in fp8 and latent attention have their own
+// rules: decode/fp8.cu and latent/tiles.cuh.)
 //
 // For one query and head, c = scale * log2(e), bf16 operands:
 //   Keys are cut into splits of 1024 and blocks of 128, both aligned to position 0 of the sequence. A split starts with

@@ -109,10 +109,6 @@ __device__ inline void tma_store(const CUtensorMap& map, const void* from, int f
 __device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Returns when the thread's TMA stores have read shared memory; it may then be overwritten.
 __device__ inline void tma_store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Prefetches memory into L2; address and bytes are multiples of 16.
-__device__ inline void prefetch_l2(const void* from, int bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 __device__ inline void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -6,11 +6,15 @@
 #include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/rmsnorm.h"
+#include "kernels/scratch_bytes.h"
 
 namespace hone {
 namespace {
 
-size_t bytes_of(const Tensor& x, int64_t columns) { return static_cast<size_t>(x.dim(0) * columns) * size_of(x.dtype); }
+// The scratch memory of a tensor with the rows and the dtype of x.
+size_t bytes_of(const Tensor& x, int64_t columns) {
+  return scratch_bytes(static_cast<size_t>(x.dim(0) * columns) * size_of(x.dtype));
+}
 size_t norm_bytes(const Tensor& x, const RmsNormWeights& norm) { return norm.weight ? bytes_of(x, x.dim(1)) : 0; }
 
 }  // namespace
@@ -30,6 +34,10 @@ void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args) {
   glu_forward(context, args.y, gate_up, Activation::silu);
 }
 
+void check_kv_write(const OpBase& op, const QkvProjection& to) {
+  HONE_CHECK(to.cache.k && to.cache.v && to.cache.slots, op.name(), ": cache.k, cache.v and cache.slots must be set");
+}
+
 void qkv_rope_cache_from(Context& context, const QkvProjection& to, Tensor qkv) {
   const ScratchScope scope(context);
   const Tensor k = context.scratch().take(qkv.dtype, {qkv.dim(0), to.shape.num_kv_heads, to.shape.head_dim});
@@ -45,8 +53,7 @@ void qkv_rope_cache_from(Context& context, const QkvProjection& to, Tensor qkv) 
 }
 
 void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args) {
-  HONE_CHECK(args.to.cache.k && args.to.cache.v && args.to.cache.slots,
-             "qkv_rope_cache: cache.k, cache.v and cache.slots must be set");
+  check_kv_write(qkv_rope_cache, args.to);
   const ScratchScope scope(context);
   const Tensor qkv = context.scratch().take(args.x.dtype, {args.x.dim(0), args.to.qkv.w.dim(0)});
   if (args.to.norm.weight && args.x.dim(0) <= max_rows_norm_in_gemm) {
@@ -97,8 +104,8 @@ size_t gate_up_swiglu_scratch(const GateUpSwiglu& args) {
   return norm_bytes(args.x, args.norm) + bytes_of(args.x, args.gate_up.w.dim(0));
 }
 size_t qkv_rope_cache_scratch(const QkvRopeCache& args) {
-  return norm_bytes(args.x, args.to.norm) +
-         bytes_of(args.x, args.to.qkv.w.dim(0) + args.to.shape.num_kv_heads * args.to.shape.head_dim);
+  return norm_bytes(args.x, args.to.norm) + bytes_of(args.x, args.to.qkv.w.dim(0)) +
+         bytes_of(args.x, args.to.shape.num_kv_heads * args.to.shape.head_dim);
 }
 size_t decoder_layer_tail_scratch(const DecoderLayerTail& args) {
   const Tensor& x = args.x;

@@ -12,6 +12,8 @@ void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args);
 void qkv_rope_cache_from(Context& context, const QkvProjection& to, Tensor qkv);
 void gemm_rmsnorm_steps(Context& context, const GemmRmsnorm& args);
 void decoder_layer_tail_steps(Context& context, const DecoderLayerTail& args);
+// Throws Error unless the projection has a cache to write to, which these ops require.
+void check_kv_write(const OpBase& op, const QkvProjection& to);
 // The norm of x, in scratch memory of the caller's scope; without a weight x itself.
 Tensor normed(Context& context, Tensor x, const RmsNormWeights& norm);
 // The product of gemm_rmsnorm.

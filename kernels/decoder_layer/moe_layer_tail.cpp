@@ -6,15 +6,14 @@
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/rmsnorm_gemm.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/scratch_bytes.h"
 
 namespace hone {
-namespace {
 
-RoutedExperts experts_of(const MoeLayerTail& args, Tensor normed, Tensor logits) {
+RoutedExperts routed_experts_of(const MoeLayerTail& args, Tensor normed, Tensor logits) {
   return {.y = args.x,
           .x = normed,
           .logits = logits,
-          .bias = args.choice_bias,
           .gate_up = args.gate_up,
           .down = args.down,
           .residual = args.x,
@@ -24,8 +23,6 @@ RoutedExperts experts_of(const MoeLayerTail& args, Tensor normed, Tensor logits)
           .clamped = args.clamped};
 }
 
-}  // namespace
-
 void moe_layer_tail_steps(Context& context, const MoeLayerTail& args) {
   {
     const ScratchScope scope(context);
@@ -34,22 +31,24 @@ void moe_layer_tail_steps(Context& context, const MoeLayerTail& args) {
     gemm_forward(context,
                  {.y = args.x, .x = args.mixed, .w = args.output.w, .bias = args.output.bias, .residual = args.x});
     rmsnorm_gemm(context, {.y = logits, .normed = normed, .x = args.x, .norm = args.norm, .product = args.router});
-    routed_experts(context, experts_of(args, normed, logits));
+    routed_experts(context, routed_experts_of(args, normed, logits));
   }
   if (args.next.q) qkv_rope_cache(context, {.x = args.x, .to = args.next});
 }
 
 size_t moe_layer_tail_scratch(const MoeLayerTail& args) {
-  const int64_t T = args.x.dim(0), E = args.router.w.dim(0), F = args.down.num_inputs();
-  const Tensor normed(nullptr, args.x.dtype, args.x.device, args.x.dims()),
-      logits(nullptr, DType::f32, args.x.device, {T, E});
-  const size_t width = size_of(args.x.dtype), row = static_cast<size_t>(T * args.x.dim(1)) * width;
-  // The fused kernel takes x after attention, logits and activations; the steps normed rows, logits and those of the
-  // experts.
-  const size_t fused = row + static_cast<size_t>(T * E) * 4 + static_cast<size_t>(T * args.num_choices * F) * width,
-               steps = row + static_cast<size_t>(T * E) * 4 + routed_experts_scratch(experts_of(args, normed, logits));
-  const size_t next = args.next.q ? qkv_rope_cache_scratch({.x = args.x, .to = args.next}) : 0;
-  return std::max({steps, fused + next, next});
+  const int64_t T = args.x.dim(0), E = args.router.w.dim(0);
+  const auto planned = [&](DType dtype, std::initializer_list<int64_t> dims) {
+    return Tensor(nullptr, dtype, args.x.device, dims);
+  };
+  const Tensor row = planned(args.x.dtype, {T, args.x.dim(1)}), logits = planned(DType::f32, {T, E}),
+               activated = planned(args.x.dtype, {T * args.num_choices, args.down.num_inputs()});
+  // The fused kernel takes x after attention, logits and activations, and q, k and v of the next layer; the steps
+  // normed rows, logits and what the experts take, and after these q, k and v.
+  const size_t common = scratch_bytes(row.bytes()) + scratch_bytes(logits.bytes()),
+               next = args.next.q ? qkv_rope_cache_scratch({.x = args.x, .to = args.next}) : 0;
+  return std::max(common + scratch_bytes(activated.bytes()) + next,
+                  common + routed_experts_scratch(routed_experts_of(args, row, logits)));
 }
 
 namespace {

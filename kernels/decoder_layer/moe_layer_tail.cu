@@ -10,11 +10,11 @@
 // Numerics  persistent.cuh. The choice has the bits of router_forward. Each product of an expert is rounded to bf16,
 //           then its activation; the choices are added in ascending order with fmaf from 0, then the residual.
 // PDL       persistent.cuh.
-// Limits    one row; at most 32 choices; as persistent.cuh.
+// Limits    one row; as persistent.cuh.
 #include "kernels/cuda/launch_plan.h"
 #include "kernels/decoder_layer/moe_layer_tail.h"
-#include "kernels/decoder_layer/persistent.cuh"
-#include "kernels/elementwise/clamped_glu.cuh"
+#include "kernels/decoder_layer/persistent_launch.cuh"
+#include "kernels/moe/fused_experts.cuh"
 #include "kernels/moe/router_choice.cuh"
 
 namespace hone {
@@ -24,8 +24,7 @@ namespace {
 struct ExpertGluEpilogue {
   __nv_bfloat16* y;
   const __nv_bfloat16* bias;  // [E, 2F] or nullptr
-  ClampedGlu rule;
-  bool clamped;
+  moe::ExpertActivation activation;
   int F;
   __device__ void store(float gate, float up, int choice, int expert, int tile, int r) const {
     const int column = tile * 8 + r;
@@ -33,8 +32,7 @@ struct ExpertGluEpilogue {
     const __nv_bfloat16* const b = bias ? bias + int64_t{expert} * 2 * F + column : nullptr;
     gate = rounded_sum(gate, b ? __bfloat162float(b[0]) : 0, b);
     up = rounded_sum(up, b ? __bfloat162float(b[F]) : 0, b);
-    y[int64_t{choice} * F + column] =
-        __float2bfloat16_rn(clamped ? ClampedPoint(gate, up, rule).value() : swiglu(gate, up));
+    y[int64_t{choice} * F + column] = __float2bfloat16_rn(activation(gate, up));
   }
 };
 
@@ -71,7 +69,7 @@ struct PersistentMoeLayer {
   int x_bytes, sums_bytes;  // shared memory
   uint32_t* barrier;
   RouterShape router;
-  const float *logits, *choice_bias;
+  const float* logits;
 
   struct Extras {
     ResidualEpilogue::Extra<1> sum;
@@ -102,10 +100,10 @@ struct PersistentMoeLayer {
   __device__ void route(const PersistentRouting& to) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     float* const copied = to.weights + router.num_choices;
-    // Past L1: a line there may be older than this pass.
+    // Other SMs have written the logits during this kernel: L1 may hold older ones.
     for (int e = lane; e < router.num_experts; e += 32) copied[e] = __ldcg(logits + e);
     __syncwarp();  // the logits are in shared memory
-    route_token(to.experts, to.weights, {copied, router.num_experts, lane}, choice_bias,
+    route_token(to.experts, to.weights, {copied, router.num_experts, lane}, nullptr,
                 reinterpret_cast<uint32_t*>(copied + router.num_experts), router);
   }
 };
@@ -146,28 +144,8 @@ bool run_fused(Context& context, const MoeLayerTail& args) {
                activated = take(DType::bf16, {k, F});
   check_shape(moe_layer_tail, "mixed", args.mixed, {1, args.output.w.dim(1)}, DType::bf16);
   check_product(moe_layer_tail, args.mixed, {}, args.output, C);
-  check_product(moe_layer_tail, mid, args.norm, {args.router.w, {}}, E);
-  RoutedExperts experts{};
-  experts.y = args.x;
-  experts.x = mid;
-  experts.logits = logits;
-  experts.bias = args.choice_bias;
-  experts.gate_up = args.gate_up;
-  experts.down = args.down;
-  experts.residual = mid;
-  experts.rule = args.rule;
-  experts.num_choices = k;
-  experts.activation = args.activation;
-  experts.clamped = args.clamped;
-  check_routed_experts(experts);
-  const Tensor ids(nullptr, DType::i32, args.x.device, {1, k}), weights(nullptr, DType::f32, args.x.device, {1, k});
-  RouterForward choice{};
-  choice.experts = ids;
-  choice.weights = weights;
-  choice.logits = logits;
-  choice.bias = args.choice_bias;
-  choice.rule = args.rule;
-  check_router_forward(choice);
+  check_product(moe_layer_tail, mid, args.norm, args.router, E);
+  moe::check_fused_experts(routed_experts_of(args, mid, logits));
 
   PersistentMoeLayer chain{};
   chain.M = 1;
@@ -176,17 +154,15 @@ bool run_fused(Context& context, const MoeLayerTail& args) {
   chain.logits_output.N = static_cast<int>(E);
   chain.gated.y = numbers<__nv_bfloat16>(activated);
   chain.gated.bias = args.gate_up.bias ? numbers<const __nv_bfloat16>(args.gate_up.bias) : nullptr;
-  chain.gated.clamped = args.clamped.has_value();
-  chain.gated.rule = args.clamped.value_or(ClampedGlu());
+  chain.gated.activation = moe::ExpertActivation(args.clamped);
   chain.gated.F = static_cast<int>(F);
   chain.down.y = numbers<__nv_bfloat16>(args.x);
   chain.down.bias = args.down.bias ? numbers<const __nv_bfloat16>(args.down.bias) : nullptr;
   chain.down.residual = numbers<const __nv_bfloat16>(mid);
   chain.down.N = static_cast<int>(C);
   chain.logits = numbers<const float>(logits);
-  chain.choice_bias = args.choice_bias ? numbers<const float>(args.choice_bias) : nullptr;
-  chain.router = router_shape(logits, ids, weights, args.rule);
-  chain.router.logit_keys = !args.choice_bias && args.rule.num_groups == 1;
+  const Tensor ids(nullptr, DType::i32, args.x.device, {1, k}), weights(nullptr, DType::f32, args.x.device, {1, k});
+  chain.router = router_shape(logits, ids, weights, {}, args.rule);
   chain.products[0] = persistent_gemm(args.mixed, {}, args.output, chain.output, 1);
   chain.products[1] = persistent_gemm(mid, args.norm, args.router, chain.logits_output, 1);
   chain.products[2] = expert_gemm(args.gate_up, mid, k, false);
@@ -212,18 +188,12 @@ void forward(Context& context, const MoeLayerTail& args) {
   if (args.x.dim(0) > 0 && !run_fused(context, args)) moe_layer_tail_steps(context, args);
 }
 
-// Matrices that 16-byte copies read, and biases without gaps.
-bool streams(const ExpertMatrices& matrices) {
-  return !matrices.quantized && matrices.w.dtype == DType::bf16 && matrices.w.dim(2) > 0 &&
-         matrices.w.dim(2) % 8 == 0 && matrices.w.row_stride % 8 == 0 &&
-         reinterpret_cast<uintptr_t>(matrices.w.data) % 16 == 0 &&
-         (!matrices.bias || (matrices.bias.contiguous() && matrices.bias.dtype == DType::bf16));
-}
-
 bool supports(const MoeLayerTail& args) {
+  const auto streams = [](const ExpertMatrices& of) { return !of.quantized && moe::streams(of); };
   return fuses(args.mixed, {}, args.output) && fuses(args.x, args.norm, {args.router.w, {}}) && args.norm.weight &&
-         (args.clamped || args.activation == Activation::silu) && streams(args.gate_up) && streams(args.down) &&
-         args.gate_up.num_outputs() % 16 == 0 && args.num_choices <= 32;
+         (!args.router.bias || args.router.bias.dtype == DType::bf16) &&
+         moe::has_expert_activation(args.activation, args.clamped) && streams(args.gate_up) && streams(args.down) &&
+         args.gate_up.num_outputs() % 16 == 0;
 }
 
 [[maybe_unused]] const bool added =

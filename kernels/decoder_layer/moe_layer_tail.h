@@ -17,7 +17,6 @@ struct MoeLayerTail {
   GemmWeights output;
   RmsNormWeights norm;
   GemmWeights router;      // [E, D]
-  Tensor choice_bias{};    // [E] f32 or empty: RoutedExperts::bias
   ExpertMatrices gate_up;  // [E, 2F, D]: gate rows, then up rows
   ExpertMatrices down;     // [E, D, F]
   RouterRule rule{};
@@ -25,15 +24,17 @@ struct MoeLayerTail {
   Activation activation = Activation::silu;
   std::optional<ClampedGlu> clamped{};  // computed in place of `activation` if set
   QkvProjection next{};
-  static constexpr auto access =
-      op_access(updated(&MoeLayerTail::x), read(&MoeLayerTail::mixed, &MoeLayerTail::choice_bias),
-                parts(&MoeLayerTail::output, &MoeLayerTail::norm, &MoeLayerTail::router, &MoeLayerTail::gate_up,
-                      &MoeLayerTail::down, &MoeLayerTail::next));
+  static constexpr auto access = op_access(updated(&MoeLayerTail::x), read(&MoeLayerTail::mixed),
+                                           parts(&MoeLayerTail::output, &MoeLayerTail::norm, &MoeLayerTail::router,
+                                                 &MoeLayerTail::gate_up, &MoeLayerTail::down, &MoeLayerTail::next));
 };
 inline constinit Op<MoeLayerTail> moe_layer_tail{"moe_layer_tail"};
 
-// Runs the ops one after the other; and the bytes of scratch memory that they take.
+// Runs the ops one after the other.
 void moe_layer_tail_steps(Context& context, const MoeLayerTail& args);
+// The bytes of scratch memory that the steps or the fused kernel take, at most.
 size_t moe_layer_tail_scratch(const MoeLayerTail& args);
+// routed_experts as part of the op.
+RoutedExperts routed_experts_of(const MoeLayerTail& args, Tensor normed, Tensor logits);
 
 }  // namespace hone

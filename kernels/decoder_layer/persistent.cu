@@ -1,9 +1,7 @@
 // decoder_layer_tail on all GPUs: one persistent kernel for few rows if this stream owns the device's cooperative
 // barrier; else the separate steps, with the same bits.
 #include "kernels/cuda/launch_plan.h"
-#include "kernels/decoder_layer/internal.h"
-#include "kernels/decoder_layer/outputs.cuh"
-#include "kernels/decoder_layer/persistent.cuh"
+#include "kernels/decoder_layer/persistent_launch.cuh"
 
 namespace hone {
 namespace {

@@ -15,26 +15,17 @@
 // Limits    bf16, silu, rows of x and w 16-byte aligned, both matrices in one format.
 #include "kernels/cuda/launch_plan.h"
 #include "kernels/cuda/pdl.cuh"
-#include "kernels/elementwise/clamped_glu.cuh"
 #include "kernels/moe/few_rows.cuh"
+#include "kernels/moe/fused_experts.cuh"
 
 namespace hone::moe {
 namespace {
 
 constexpr int most_warps = 8;
 
-// SwiGLU, plain or clamped.
-struct FewActivation {
-  bool clamped;
-  ClampedGlu rule;
-  __device__ float operator()(float gate, float up) const {
-    return clamped ? ClampedPoint(gate, up, rule).value() : swiglu(gate, up);
-  }
-};
-
 template <class Strip, int Groups, int Stages>
 __global__ void __launch_bounds__(32 * most_warps, 1)
-    gate_up_kernel(StripProduct of, FewRouting routing, FewActivation activation, __nv_bfloat16* y, int F, int k) {
+    gate_up_kernel(StripProduct of, FewRouting routing, ExpertActivation activation, __nv_bfloat16* y, int F, int k) {
   using Pipeline = StripPipeline<Strip, Groups, Stages>;
   extern __shared__ __align__(128) char shared[];
   const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32,
@@ -173,9 +164,7 @@ bool launch_products(Context& context, const RoutedExperts& args, const FewRouti
     gate_up.x_stride = 0;
   }
   gate_up.second = F;
-  FewActivation activation{};
-  activation.clamped = args.clamped.has_value();
-  activation.rule = args.clamped.value_or(ClampedGlu());
+  const ExpertActivation activation(args.clamped);
   with_stages(first.stages, [&](auto stages) {
     const auto kernel = gate_up_kernel<Strip, Groups, stages()>;
     allow_shared_memory(kernel, first.bytes);
@@ -232,35 +221,15 @@ bool run_few(Context& context, const RoutedExperts& args) {
 }
 
 void forward(Context& context, const RoutedExperts& args) {
-  check_routed_experts(args);
+  check_fused_experts(args);
   if (args.x.dim(0) == 0) return;
-  // router_forward checks the rule; its fused form gets what that op would refuse.
-  const Tensor experts(nullptr, DType::i32, args.x.device, {args.x.dim(0), args.num_choices}),
-      weights(nullptr, DType::f32, args.x.device, {args.x.dim(0), args.num_choices});
-  RouterForward routing{};
-  routing.experts = experts;
-  routing.weights = weights;
-  routing.logits = args.logits;
-  routing.bias = args.bias;
-  routing.rule = args.rule;
-  check_router_forward(routing);
   if (!run_few(context, args)) routed_experts_steps(context, args);
-}
-
-// w: rows that 16-byte copies read.
-bool streams(const ExpertMatrices& matrices) {
-  const Tensor& w = matrices.numbers();
-  const int64_t unit = matrices.quantized ? 16 : 8;
-  return w.dim(2) > 0 && w.dim(2) % unit == 0 && w.row_stride % unit == 0 &&
-         reinterpret_cast<uintptr_t>(w.data) % 16 == 0 &&
-         (!matrices.quantized || matrices.quantized.scales.contiguous()) &&
-         (!matrices.bias || matrices.bias.contiguous());
 }
 
 bool supports(const RoutedExperts& args) {
   const bool same_format = static_cast<bool>(args.gate_up.quantized) == static_cast<bool>(args.down.quantized) &&
                            args.gate_up.quantized.format == args.down.quantized.format;
-  return args.x.dtype == DType::bf16 && (args.clamped || args.activation == Activation::silu) && same_format &&
+  return args.x.dtype == DType::bf16 && has_expert_activation(args.activation, args.clamped) && same_format &&
          args.x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(args.x.data) % 16 == 0 && streams(args.gate_up) &&
          streams(args.down);
 }

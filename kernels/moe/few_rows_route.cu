@@ -79,12 +79,10 @@ __global__ void __launch_bounds__(1024)
 
 bool route_few(Context& context, const RoutedExperts& args, const FewRouting& to, int tile_rows) {
   constexpr int64_t most_words = 48 * 1024 / sizeof(uint32_t);
-  RouterShape s{};
   const int64_t T = args.x.dim(0), E = args.logits.dim(1), k = args.num_choices;
   // The strides of experts and weights do not matter: the kernel packs them.
-  s = router_shape(args.logits, Tensor(nullptr, DType::i32, args.x.device, {T, k}),
-                   Tensor(nullptr, DType::f32, args.x.device, {T, k}), args.rule);
-  s.logit_keys = !args.bias && s.num_groups == 1;
+  const RouterShape s = router_shape(args.logits, Tensor(nullptr, DType::i32, args.x.device, {T, k}),
+                                     Tensor(nullptr, DType::f32, args.x.device, {T, k}), args.bias, args.rule);
   const int64_t fixed = T * k + E, warps = std::min({int64_t{32}, T, (most_words - fixed) / s.words_per_warp()});
   if (warps < 1) return false;
   const int64_t bytes = (fixed + warps * s.words_per_warp()) * static_cast<int64_t>(sizeof(uint32_t));

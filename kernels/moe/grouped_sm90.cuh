@@ -6,7 +6,7 @@
 // Tile      128 rows by 128 or 192 columns of the output, K step 64. Persistent: a thread block loops over the tiles of
 //           all experts. It finds them from the offsets on the device (group_tiles.cuh).
 // Roles     384 threads. Warpgroups 0 and 1: consumers of 64 rows each. Warp 8: producer, lane 0 issues TMA.
-// Pipeline  3 to 5 smem stages: a 16 KB + b 16 or 24 KB; one full and one empty mbarrier each.
+// Pipeline  4 or 5 smem stages: a 16 KB + b 16 or 24 KB; one full and one empty mbarrier each.
 // Smem      1 KB alignment + stages * (16 KB + columns * 128 bytes) + boxes for the bf16 output of both warpgroups, 64
 //           rows each + 1 KB: at most 210 KB; 1 block per SM.
 // Numerics  forward: K chunks of gemm_cuda_chunk, each one f32 accumulator from zero, added in ascending order: the

@@ -6,9 +6,10 @@
 //           the tiles of all experts.
 // Roles     384 threads. Warpgroups 0 and 1: consumers of 64 rows each. Warp 8: producer, lane 0 issues TMA. Warps 9 to
 //           11 write the zeros of experts without rows.
-// Pipeline  5 or 6 smem stages: dy 16 KB + x 16 or 24 KB; one full and one empty mbarrier each. dw that is written: a
-//           consumer has two sets of sums, and writes an eighth of the tile before after each of the first 8 K steps
-//           of a tile that has more. dw that is added to: the old values of a tile are loaded after its first K step.
+// Pipeline  5 or 6 smem stages: dy 16 KB + x 16 or 24 KB; one full and one empty mbarrier each. If dw is written, a
+//           consumer has two sets of sums: while it multiplies a tile, it writes an eighth of the last tile after each
+//           of the first 8 K steps (all at once if the tile has no 8 steps). If dw is added to, a consumer has one set,
+//           and loads a tile's old values after the first K step.
 // Smem      1 KB alignment + stages * (16 KB + columns * 128 bytes) + 1 KB: at most 202 KB; 1 block per SM.
 // Numerics  one f32 accumulator per element, rows ascending; then one addition to dw, or to 0 if it is written.
 // PDL       waits at the start and triggers dependents there.

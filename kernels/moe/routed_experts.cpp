@@ -3,6 +3,7 @@
 
 #include "kernels/check_shape.h"
 #include "kernels/moe/dispatch.h"
+#include "kernels/scratch_bytes.h"
 
 namespace hone {
 namespace {
@@ -28,6 +29,7 @@ struct RoutedSteps {
 };
 
 void check_matrices(const char* name, const ExpertMatrices& matrices, DType dtype, int64_t E, int64_t N, int64_t K) {
+  check_optional(routed_experts, concat(name, ".bias").c_str(), matrices.bias, {E, N}, dtype);
   if (!matrices.quantized) return check_shape(routed_experts, name, matrices.w, {E, N, K}, dtype);
   check_shape(routed_experts, name, matrices.quantized.values, {E, N, K}, DType::u8);
   check_shape(routed_experts, name, matrices.quantized.scales, {E, N});
@@ -70,11 +72,10 @@ void routed_experts_steps(Context& context, const RoutedExperts& args) {
 
 // The steps' own tensors, and what the op that takes most takes beside them: the products of 8-bit matrices.
 size_t routed_experts_scratch(const RoutedExperts& args) {
-  constexpr size_t alignment = 256;
   size_t bytes = 0;
   const auto take = [&](DType dtype, std::initializer_list<int64_t> dims) {
     const Tensor out(nullptr, dtype, DeviceKind::meta, dims);
-    bytes += (std::max<size_t>(out.bytes(), 1) + alignment - 1) / alignment * alignment;
+    bytes += scratch_bytes(out.bytes());
     return out;
   };
   const RoutedSteps steps(args, take);

@@ -76,8 +76,7 @@ struct RouterLaunch {
 
 void forward(Context& context, const RouterForward& args) {
   check_router_forward(args);
-  RouterShape s = router_shape(args.logits, args.experts, args.weights, args.rule);
-  s.logit_keys = !args.bias && s.num_groups == 1;
+  const RouterShape s = router_shape(args.logits, args.experts, args.weights, args.bias, args.rule);
   if (s.tokens == 0) return;
   const RouterLaunch launch(router_forward, s, s.words_per_warp());
   forward_kernel<<<launch.blocks, 32 * launch.warps, launch.bytes, cuda_stream(context)>>>(
@@ -88,7 +87,7 @@ void forward(Context& context, const RouterForward& args) {
 
 void backward(Context& context, const RouterBackward& args) {
   check_router_backward(args);
-  RouterShape s = router_shape(args.logits, args.experts, args.dweights, args.rule);
+  RouterShape s = router_shape(args.logits, args.experts, args.dweights, {}, args.rule);
   s.dlogits_stride = args.dlogits.row_stride;
   if (s.tokens == 0) return;
   const RouterLaunch launch(router_backward, s, s.num_experts);

@@ -1,6 +1,6 @@
 #pragma once
-// The choice of a token's experts by one warp: what router_forward and the fused body of routed_experts share, so that
-// both have the same bits. Only .cu files include it.
+// The choice of a token's experts by one warp: what router_forward and the fused bodies of routed_experts and
+// moe_layer_tail share, so that all have the same bits. Only .cu files include it.
 #include "kernels/moe/router_token.cuh"
 
 namespace hone {
@@ -124,8 +124,8 @@ __device__ inline void route_token(int32_t* experts, float* weights, const Token
   __syncwarp();  // all lanes have read the memory
 }
 
-// The strides of experts and weights are those of these tensors.
-inline RouterShape router_shape(const Tensor& logits, const Tensor& experts, const Tensor& weights,
+// The strides of experts and weights are those of these tensors. bias: that of router_forward.
+inline RouterShape router_shape(const Tensor& logits, const Tensor& experts, const Tensor& weights, const Tensor& bias,
                                 const RouterRule& rule) {
   RouterShape s{};
   s.tokens = logits.dim(0);
@@ -138,6 +138,7 @@ inline RouterShape router_shape(const Tensor& logits, const Tensor& experts, con
   s.top_groups = static_cast<int>(rule.top_groups);
   s.scores = rule.scores;
   s.normalize = rule.normalize;
+  s.logit_keys = !bias && rule.num_groups == 1;
   s.scale = rule.scale;
   return s;
 }

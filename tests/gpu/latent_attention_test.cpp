@@ -213,7 +213,7 @@ TEST(LatentAttentionOnGpu, PrefillDecodeAndTrainingHaveTheSameBits) {
     }
 }
 
-// Enough sequences that tiles are taken in turns, and few enough that splits run at once.
+// Few sequences, whose splits are items of their own, and many, whose tiles are.
 TEST(LatentAttentionOnGpu, AnyNumberOfSequencesDecodesToTheSameBits) {
   HONE_GPU_OR_SKIP();
   const LatentCase one{{2500}, 128, 512, 64};

@@ -1,6 +1,7 @@
 // The fused bodies have the bits of the sequence of ops, for any number of rows.
 #include "kernels/decoder_layer/rmsnorm_gemm.h"
 #include "kernels/rope/rope.h"
+#include "tests/gpu/called_ops.h"
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {
@@ -168,19 +169,6 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
 }
 
 namespace {
-
-// Records the ops that are called during its lifetime.
-class CalledOps : public OpObserver {
- public:
-  CalledOps() { op_observer = this; }
-  ~CalledOps() override { op_observer = nullptr; }
-  void begin(Context&, const char* name) override { names_.emplace_back(name); }
-  void end(Context&) override {}
-  bool has(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
-
- private:
-  std::vector<std::string> names_;
-};
 
 void run_named_body(const char* name, const DecoderLayerTail& args) {
   const auto body = std::ranges::find(decoder_layer_tail.bodies(), std::string_view(name),

@@ -14,10 +14,10 @@ void with_plan(const DeviceLimits& limits, bool few_rows, Body body) {
   with_fitting_plan<LatentPlan<4, 2>, LatentPlan<4, 1>, LatentPlan<1, 1>>(limits, body);
 }
 
-template <class P>
-void launch(Context& context, const LatentCall<Bf16>& call, int64_t most_keys) {
+template <class P, class Args>
+void launch(Context& context, const Args& args, const LatentCall<Bf16>& call) {
   const ScratchScope scope(context);
-  const LatentDivision division = divide_latent<P>(call.of.tokens, call.of.sequences, call.of.group, most_keys);
+  const LatentDivision division = divide_latent<P>(args);
   const LatentWork work = take_latent_work<P>(context, division);
   allow_shared_memory(latent_tiles_kernel<P>, P::bytes);
   latent_tiles_kernel<P>
@@ -27,17 +27,15 @@ void launch(Context& context, const LatentCall<Bf16>& call, int64_t most_keys) {
 
 template <class Args>
 void run(Context& context, const OpBase& op, const Args& args) {
-  const LatentCall<Bf16> call = aligned_latent_call(op, args);
+  const LatentCall<Bf16> call = latent_call_of<Bf16>(args);
   if (call.of.tokens == 0) return;
-  with_plan(device_limits(), has_few_rows(args),
-            [&](auto plan) { launch<decltype(plan)>(context, call, most_keys_of(args)); });
+  with_plan(device_limits(), has_few_rows(args), [&](auto plan) { launch<decltype(plan)>(context, args, call); });
   check_launch(op);
 }
 template <class Args>
 size_t scratch_of(const Args& args) {
   size_t bytes = 0;
-  with_plan(device_limits(), has_few_rows(args),
-            [&](auto plan) { bytes = latent_scratch_of<decltype(plan)>(args.q, args.offsets, most_keys_of(args)); });
+  with_plan(device_limits(), has_few_rows(args), [&](auto plan) { bytes = latent_scratch_of<decltype(plan)>(args); });
   return bytes;
 }
 

@@ -28,9 +28,6 @@ struct LatentPlan {
   static __device__ bool has_values(int warp, int rank) { return first_column(warp) < rank; }
   static __device__ int first_row(int) { return 0; }
   static __device__ int first_column(int warp) { return warp * latent_warp_columns; }
-  // The place of a unit in a tile of latent rows.
-  static __device__ uint32_t place(uint32_t tile, int row, int unit) { return unit_at<latent_units>(tile, row, unit); }
-  static __device__ void await_copies() { cp_async_wait<0>(); }
 
   // s = q . k of 16 rows and the keys of a warp.
   static __device__ void scores(float (&s)[warp_keys / 8][4], uint32_t q, uint32_t stage, int group, int first_key,

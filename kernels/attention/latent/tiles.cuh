@@ -8,7 +8,8 @@
 // Roles     8 warps. Scores: a warp has 16 rows and its share of the 64 keys. p . v: a warp has all rows and 64 of the
 //           512 columns. All threads copy. Sum of splits: a thread has two rows and two columns.
 // Pipeline  1 or 2 smem stages of 64 latent rows (cp.async). A stage is key and value: the value is its first columns.
-//           Three __syncthreads() per block: stage landed, maxima complete, weights complete.
+//           Three __syncthreads() per block: stage landed, maxima complete, weights complete; with one stage a fourth,
+//           before it is filled again.
 // Smem      dynamic: q 1152 * rows, stages of 72 KB, p 128 * rows, statistics: LatentPlan::bytes.
 // Numerics  splits of 1024 keys and blocks of 64, aligned to position 0, with the formulas of numerics.cuh but for m,
 //           which raised() gives: s is one f32 accumulator, 16 columns per MMA, ascending; o the same over 16 keys per
@@ -31,6 +32,7 @@ struct LatentWork {
   float* totals;  // [thread blocks or tiles * splits, partial_floats]
   float* stats;   // [tiles * splits, 2, rows]: m and l
   int tiles, splits;
+  int tiles_per_sequence;  // 0: the numbering of tile_at() (call.cuh)
   __device__ int num_items() const { return in_turns ? tiles : tiles * splits; }
 };
 
@@ -44,9 +46,11 @@ struct LatentSpan {
 };
 
 template <class P>
-__device__ inline LatentSpan span_of(const AttentionCall<Bf16>& of, int index) {
+__device__ inline LatentSpan span_of(const AttentionCall<Bf16>& of, const LatentWork& work, int index) {
   LatentSpan span{};
-  span.tile = tile_at(of.offsets, of.sequences, of.group, P::rows, index);
+  const int per = work.tiles_per_sequence;
+  span.tile =
+      per > 0 ? Tile{index / per, index % per * P::rows} : tile_at(of.offsets, of.sequences, of.group, P::rows, index);
   span.sequence = sequence_of(of, span.tile.sequence);
   span.end_row = min(span.tile.first_row + P::rows, span.sequence.tokens * of.group);
   if (span.tile.first_row >= span.end_row) return span;  // no rows
@@ -65,12 +69,13 @@ struct LatentItem {
   bool complete;  // all splits of the tile
 };
 
-// Item `index`; full warps call it. Last tiles of a sequence come first, since they have the most keys. False: there is
-// nothing to compute.
+// Item `index`; full warps call it. Last tiles of a sequence come first, since they have the most keys. Items that do
+// not exist, in short sequences, come last: the blocks of a grid share the others evenly. False: there is nothing to
+// compute.
 template <class P>
 __device__ inline bool item_at(const AttentionCall<Bf16>& of, const LatentWork& work, int index, LatentItem& item) {
-  const int splits = work.in_turns ? 1 : work.splits, tile = work.tiles - 1 - index / splits, number = index % splits;
-  const LatentSpan& span = item.span = span_of<P>(of, tile);
+  const int tile = work.tiles - 1 - index % work.tiles, number = index / work.tiles;
+  const LatentSpan& span = item.span = span_of<P>(of, work, tile);
   if (span.tile.first_row >= span.end_row || number >= span.num_splits()) return false;
   const int first_block = (span.first_split() + number) * latent_split_blocks;
   item.complete = work.in_turns || span.num_splits() == 1;
@@ -117,7 +122,7 @@ struct LatentTile {
   __device__ void copy_row(uint32_t tile, int row, const Bf16* from, bool real) const {
     for (int unit = thread % 8; unit < padded_units; unit += 8) {
       const bool inside = real && unit < units;
-      cp_async(P::place(tile, row, unit), from + (inside ? unit * 8 : 0), inside);
+      cp_async(unit_at<latent_units>(tile, row, unit), from + (inside ? unit * 8 : 0), inside);
     }
   }
   __device__ void copy_queries() const {
@@ -304,7 +309,7 @@ struct LatentTile {
         __syncthreads();  // all warps have read the stage
         copy_block(block, 0);
       }
-      P::await_copies();
+      cp_async_wait<0>();
       __syncthreads();  // the stage has landed; all warps have finished the block before
       if (P::stages == 2 && block + 1 < end) copy_block(block + 1, 1 - stage);
       if (block > begin && block % latent_split_blocks == 0) {
@@ -364,7 +369,7 @@ struct LatentTile {
 
 template <class P>
 __global__ void __launch_bounds__(P::threads, 1)
-    latent_tiles_kernel(const __grid_constant__ LatentCall<Bf16> call, const LatentWork work) {
+    latent_tiles_kernel(const __grid_constant__ LatentCall<Bf16> call, const __grid_constant__ LatentWork work) {
   extern __shared__ __align__(1024) unsigned char shared[];
   LatentTile<P> tile(call, shared);
   for (int index = static_cast<int>(blockIdx.x); index < work.num_items(); index += static_cast<int>(gridDim.x)) {
@@ -388,11 +393,11 @@ __global__ void __launch_bounds__(P::threads, 1)
 // Merges the splits of a tile in ascending order and writes out and lse. The grid is tiles x the sums of a thread.
 template <class P>
 __global__ void __launch_bounds__(P::threads)
-    latent_sum_kernel(const __grid_constant__ LatentCall<Bf16> call, const LatentWork work) {
+    latent_sum_kernel(const __grid_constant__ LatentCall<Bf16> call, const __grid_constant__ LatentWork work) {
   const AttentionCall<Bf16>& of = call.of;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32,
             fragment = static_cast<int>(blockIdx.y) / P::sum_tiles, n = static_cast<int>(blockIdx.y) % P::sum_tiles;
-  const LatentSpan span = span_of<P>(of, static_cast<int>(blockIdx.x));
+  const LatentSpan span = span_of<P>(of, work, static_cast<int>(blockIdx.x));
   const int column = P::first_column(warp) + 8 * n + 2 * (lane % 4),
             row = P::first_row(warp) + 16 * fragment + lane / 4;
   if (span.tile.first_row >= span.end_row || span.num_splits() == 1 || column >= call.rank) return;
