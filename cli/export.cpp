@@ -32,8 +32,8 @@ class ExportCommand : public Command {
              "write a GGUF file for llama.cpp with matrices of this type: f32 | f16 | bf16 | q8_0; empty = a folder");
     a.option("upcycle", upcycle_,
              "make a mixture of this many experts, each a copy of the dense model's MLP; 0 = leave the model as it is");
-    a.option("experts-per-token", experts_per_token_, "experts of each token, with --upcycle");
-    a.option("seed", seed_, "seed of the routers' random weights, with --upcycle");
+    a.option("experts-per-token", experts_per_token_, "experts of each token, with --upcycle; 0 = 2");
+    a.option("seed", seed_, "seed of the routers' random weights, with --upcycle; -1 = 0");
     a.option("dtype", dtype_, "dtype of the written weights: f32 | bf16 | auto (that of the model's files)");
   }
   int run() override {
@@ -43,7 +43,11 @@ class ExportCommand : public Command {
     require_usage(upcycle_ == 0 || gguf_.empty(), "export: --upcycle writes a folder; remove --gguf");
     require_usage(upcycle_ == 0 || (upcycle_ >= 2 && upcycle_ <= 4096), "export: --upcycle is ", upcycle_,
                   "; it must be in [2, 4096]");
-    require_usage(upcycle_ == 0 || (experts_per_token_ >= 1 && experts_per_token_ <= upcycle_),
+    require_usage(upcycle_ > 0 || experts_per_token_ == 0,
+                  "export: --experts-per-token has no effect without --upcycle: give --upcycle, or remove it");
+    require_usage(upcycle_ > 0 || seed_ == -1,
+                  "export: --seed has no effect without --upcycle: give --upcycle, or remove it");
+    require_usage(upcycle_ == 0 || (experts_per_token_ >= 0 && experts_per_token_ <= upcycle_),
                   "export: --experts-per-token is ", experts_per_token_, "; it must be in [1, ", upcycle_, "]");
     const std::filesystem::path from = expand_path(model_.empty() ? path_ : model_), to = expand_path(out_);
     if (gguf_.empty())
@@ -63,9 +67,9 @@ class ExportCommand : public Command {
       if (upcycle_ > 0)
         upcycle_model(from, folder,
                       {.num_experts = upcycle_,
-                       .num_choices = experts_per_token_,
+                       .num_choices = experts_per_token_ == 0 ? 2 : experts_per_token_,
                        .dtype = dtype,
-                       .seed = static_cast<uint64_t>(seed_)});
+                       .seed = static_cast<uint64_t>(seed_ == -1 ? 0 : seed_)});
       else
         export_model(from, folder, dtype);
       if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer))
@@ -81,7 +85,7 @@ class ExportCommand : public Command {
     export_gguf(from, to, gguf_type_named(type->second));
   }
   std::string model_, path_, out_, gguf_, dtype_ = "auto";
-  int64_t upcycle_ = 0, experts_per_token_ = 2, seed_ = 0;
+  int64_t upcycle_ = 0, experts_per_token_ = 0, seed_ = -1;
 };
 
 [[maybe_unused]] const bool added =

@@ -14,6 +14,7 @@ struct InitConfig {
   std::string std = "fixed";            // of matrices: fixed | fan_in | fan_avg
   bool depth_scaled = false;            // matrices that write to the residual stream: std / sqrt(2 layers)
   void fields(Fields& f);
+  bool operator==(const InitConfig&) const = default;
 };
 
 void initialize(Context& context, Model& model, const InitConfig& config, uint64_t seed);

@@ -15,6 +15,7 @@ struct LoraConfig {
   bool use_rslora = false;
   std::vector<std::string> target_modules{};
   void fields(Fields& f);
+  bool operator==(const LoraConfig&) const = default;
   // Of B A: lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora (Kalajdzievski 2023).
   double scale() const;
 };
@@ -31,6 +32,8 @@ std::vector<std::string> name_targets(const std::vector<bool>& chosen, std::span
 // adapter_config.json. What the adapters here cannot do (DoRA, ranks that differ, trained biases, ...) is an Error that
 // names the key.
 LoraConfig lora_config_of(const Json& adapter_config, std::string_view source);
+// PEFT's rank_pattern and alpha_pattern for one adapter at the fused gate and up of experts, made of two.
+Json gate_up_patterns(const LoraConfig& config);
 // `fan_in_fan_out`: the base's file holds the adapted weights transposed (GPT-2's Conv1D). `classifier`: a value head
 // goes with the adapter.
 Json adapter_config_of(const LoraConfig& config, std::string_view base_model_name_or_path, bool fan_in_fan_out,

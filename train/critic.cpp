@@ -205,10 +205,11 @@ void Critic::load_state(const StateSection& section) {
   gather_values();
   for (const NamedTensor& own : values()) {
     const auto saved = std::ranges::find(section.tensors, own.name, &NamedTensor::name);
-    HONE_CHECK(saved != section.tensors.end(), "critic state: ", own.name, " is missing");
-    HONE_CHECK(saved->tensor.dtype == own.tensor.dtype && saved->tensor.size() == own.tensor.size(),
-               "critic state: ", own.name, " has ", saved->tensor.size(), " ", name_of(saved->tensor.dtype),
-               " numbers; this critic has ", own.tensor.size(), " ", name_of(own.tensor.dtype));
+    if (saved == section.tensors.end()) throw SectionTensorError(concat("critic state: ", own.name, " is missing"));
+    if (saved->tensor.dtype != own.tensor.dtype || saved->tensor.size() != own.tensor.size())
+      throw SectionTensorError(concat("critic state: ", own.name, " has ", saved->tensor.size(), " ",
+                                      name_of(saved->tensor.dtype), " numbers; this critic has ", own.tensor.size(),
+                                      " ", name_of(own.tensor.dtype)));
     context_.copy(own.tensor, saved->tensor);
   }
   update_->load_state(section);

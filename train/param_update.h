@@ -24,6 +24,9 @@ class ParamUpdate : public Stateful {
   const GradientSum& gradients() const { return *gradients_; }
   // One update with clipped gradients. step counts from 1.
   void apply(const GradNorm& norm, int64_t step, double learning_rate);
+  double learning_rate_of(int64_t step, double scheduled) const {
+    return optimizer_->learning_rate_of(step, scheduled);
+  }
   int64_t state_bytes() const { return optimizer_->state_bytes(); }
 
   void save_state(StateSection& section) const override { optimizer_->save_state(section); }

@@ -349,7 +349,8 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.loss = sums.loss;
   report.grad_norm = m.checked_norm(m.host_norm, "gradient norm", samples);
   const double critic_norm = m.checked_norm(m.host_critic_norm, "critic's gradient norm", samples);
-  report.learning_rate = learning_rate;
+  report.learning_rate =
+      updated == Updated::all ? m.policy.learning_rate_of(m.policy_steps() + 1, learning_rate) : learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());
   report.num_tokens = plan.num_tokens;
   report.lengths_digest = plan.lengths_digest;

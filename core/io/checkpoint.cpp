@@ -238,18 +238,28 @@ static std::vector<fs::path> tensor_files(const fs::path& folder, const std::str
   return out;
 }
 
+// The files with a section's tensors, for messages.
+static std::string tensor_files_text(const fs::path& folder, const std::string& name,
+                                     const std::vector<fs::path>& files) {
+  if (files.empty()) return (folder / (name + ".safetensors")).string() + ": the file is missing";
+  return files.front().string() + (files.size() > 1 ? concat(" and ", files.size() - 1, " more") : "");
+}
+
 void load_sections(const fs::path& folder, const std::map<std::string, Stateful*>& sections) {
   for (const auto& [name, owner] : sections) {
     const fs::path values = folder / "trainer" / (name + ".json");
     HONE_CHECK(fs::exists(values), values.string(), ": the checkpoint has no section '", name, "'");
     StateSection section{parse_json(read_file(values, max_document_bytes), values.string()), {}};
     std::vector<SafetensorsReader> readers;
-    for (const fs::path& file : tensor_files(folder / "trainer", name)) {
+    const std::vector<fs::path> files = tensor_files(folder / "trainer", name);
+    for (const fs::path& file : files) {
       readers.emplace_back(file);
       for (const std::string& one : readers.back().names()) section.tensors.push_back({one, readers.back().at(one)});
     }
     try {
       owner->load_state(section);
+    } catch (const SectionTensorError& error) {
+      fail(tensor_files_text(folder / "trainer", name, files), ": ", error.what());
     } catch (const Error& error) {
       fail(values.string(), ": ", error.what());
     }

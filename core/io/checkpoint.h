@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/check.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 
@@ -20,6 +21,12 @@ struct StateSection {
   Json values = JsonObject{};
   // On the host. While saving, the owner keeps the bytes alive. While loading, each is aligned for its type.
   std::vector<NamedTensor> tensors;
+};
+
+// An Error about the tensors of a section, not its values: load_sections() names their file.
+class SectionTensorError : public Error {
+ public:
+  using Error::Error;
 };
 
 // An object whose state a resumed run restores.
@@ -75,7 +82,8 @@ void verify_checkpoint(const std::filesystem::path& folder);
 std::filesystem::path newest_checkpoint(const std::filesystem::path& root);
 
 // Loads every section. Tensors are read from trainer/NAME.safetensors, or from the parts of several ranks:
-// trainer/NAME-00001-of-00004.safetensors and so on. Throws Error if a section or a part is missing.
+// trainer/NAME-00001-of-00004.safetensors and so on. Throws Error if a section or a part is missing, or if an owner
+// refuses its section: the message names the file with what it refuses.
 void load_sections(const std::filesystem::path& folder, const std::map<std::string, Stateful*>& sections);
 
 }  // namespace hone

@@ -14,6 +14,7 @@
 #include "model/io/model_folder.h"
 #include "rollout/speculative/draft_vocabulary.h"
 #include "rollout/speculative/mtp_cache.h"
+#include "run/recipe/check_model_keys.h"
 #include "run/recipe/check_optimizer.h"
 #include "run/recipe/start.h"
 #include "train/stage.h"
@@ -49,9 +50,15 @@ void check_runs_folder(const std::string& runs) {
 void check_adapters(const RunCheck& of) {
   const Recipe& recipe = of.recipe;
   const LoraConfig lora = start_lora(recipe);
-  if (lora.r == 0) return;
+  const LoraSource& given = recipe.model.lora;
+  if (lora.r == 0) {
+    HONE_CHECK(
+        given.config == LoraConfig() && !given.merge,
+        "model.lora has no effect: its r is 0, so there are no adapters; set model.lora.r, or remove [model.lora]");
+    return;
+  }
   start_model(recipe)->add_lora(lora);
-  bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe);
+  bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe), any_adapts = false;
   for (const StageSpec& spec : recipe.stage) {
     if (!spec.stage->trains()) continue;
     const bool adapts = spec.stage->trains_adapters();
@@ -60,7 +67,12 @@ void check_adapters(const RunCheck& of) {
     HONE_CHECK(adapts || !adapters, spec.name,
                ": the stage trains whole weights, and the model has adapters by then; merge them first (hone export)");
     if (spec.stage->hands_model_on()) weights = true, adapters = adapts;
+    any_adapts = any_adapts || adapts;
   }
+  if (!any_adapts && !starts_from_adapter(recipe))
+    of.problems.add("model.lora.r",
+                    "model.lora has no effect: no stage of the recipe trains adapters (pretrain trains whole weights); "
+                    "remove [model.lora], or add a stage that does, such as sft");
 }
 
 void read_tokenizer(RunCheck& of) {
@@ -84,6 +96,8 @@ void read_model(RunCheck& of) {
     else
       of.model = start_model(of.recipe);
   });
+  if (of.model)
+    for (const auto& [key, message] : unread_keys(of.recipe.model, *of.model)) of.problems.add(key, message);
   if (!of.model && !path.empty()) of.tokenizer_failed = true;  // it would have been in the folder
   if (of.model && of.start_folder.empty()) of.problems.attempt("model.lora", [&] { check_adapters(of); });
 }

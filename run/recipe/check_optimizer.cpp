@@ -1,5 +1,6 @@
 #include "run/recipe/check_optimizer.h"
 
+#include "core/config/config.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "run/recipe/start.h"
@@ -26,6 +27,14 @@ std::string other_kind(const std::string& of, const std::string& before, const s
                 ": use the same one, or remove optimizer_from");
 }
 
+// The key `moments` of an optimizer; empty if it has none.
+std::string moments_of(const TrainerConfig& trainer) {
+  Choice<OptimizerSettings> optimizer = trainer.optimizer;
+  const Json settings = to_json([&](Fields& f) { optimizer.fields(f, "optimizer", ""); });
+  const Json* moments = settings.find("moments");
+  return moments ? moments->as_string("moments") : "";
+}
+
 // The state of a checkpoint that the recipe's model comes from.
 void check_checkpoint(const std::string& path, const std::string& kind, const Problems& problems) {
   HONE_CHECK(!path.empty(), "optimizer_from = previous: no stage before this one trains, and the recipe has no ",
@@ -48,6 +57,10 @@ void check_state(const Recipe& recipe, size_t index, Model& model, const Trainer
   if (earlier && earlier->optimizer.kind() != trainer.optimizer.kind())
     problems.add("optimizer_from",
                  other_kind("stage " + before->name, earlier->optimizer.kind(), trainer.optimizer.kind()));
+  else if (earlier && moments_of(*earlier) != moments_of(trainer))
+    problems.add("moments",
+                 concat("optimizer_from = previous: the moments of stage ", before->name, " are ", moments_of(*earlier),
+                        ", and this stage's are ", moments_of(trainer), ": use the same, or remove optimizer_from"));
   if (start_lora(recipe).r > 0 && before->stage->trains_adapters() != stage.trains_adapters())
     problems.add("optimizer_from", concat("optimizer_from = previous: stage ", before->name, " trains ",
                                           before->stage->trains_adapters() ? "adapters" : "weights",

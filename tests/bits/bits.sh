@@ -166,7 +166,7 @@ runs=(
   "speculative     recipe speculative speculative.toml"
   "fp8             recipe fp8 fp8.toml"
   "family_llama    recipe family_llama family.toml model.family=llama stage.0.optimizer=adamw stage.0.recompute=block"
-  "family_mistral  recipe family_mistral family.toml model.family=mistral stage.0.optimizer=sgd stage.0.lr_scheduler_type=wsd"
+  "family_mistral  recipe family_mistral family.toml model.family=mistral stage.0.optimizer=sgd stage.0.lr_scheduler_type=wsd stage.0.decay_ratio=0.4"
   "family_qwen2    recipe family_qwen2 family.toml model.family=qwen2 stage.0.optimizer=rmsprop stage.0.lr_scheduler_type=linear"
   "family_qwen3    recipe family_qwen3 family.toml model.family=qwen3 stage.0.optimizer=adamw stage.0.lr_scheduler_type=constant"
   "family_gpt2     recipe family_gpt2 family.toml model.family=gpt2 stage.0.optimizer=adamw stage.0.recompute=selective"

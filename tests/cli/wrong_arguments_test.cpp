@@ -35,6 +35,13 @@ TEST_F(WrongArguments, NumbersAndChoices) {
            {{"generate", "--model", model, "--prompt", "a", "--device", "meta"}, 1, {"meta", "hone plan"}},
            {{"generate", "--model", model, "--prompt", "a", "--dtype", "f16"}, 1, {"auto, f32 or bf16"}},
            {{"eval", "--model", model, "--tasks", "gsm8kk"}, 1, {"unknown task 'gsm8kk'"}},
+           {{"export", model, "--out", "none", "--experts-per-token", "2"},
+            2,
+            {"--experts-per-token has no effect without --upcycle"}},
+           {{"export", model, "--out", "none", "--seed", "3"}, 2, {"--seed has no effect without --upcycle"}},
+           {{"export", model, "--out", "none", "--upcycle", "4", "--experts-per-token", "5"},
+            2,
+            {"--experts-per-token is 5; it must be in [1, 4]"}},
        }) {
     SCOPED_TRACE(wrong.arguments.back());
     expect_error(wrong.arguments, wrong.code, wrong.words);

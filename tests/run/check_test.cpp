@@ -128,6 +128,72 @@ TEST_F(RecipeCheck, AKvCacheThatHoldsNoRequestIsFoundAtTheStart) {
   EXPECT_EQ(error_of({"rollout.kv_cache_tokens=64", "stage.rl.sampling.max_tokens=1000"}), "no error");
 }
 
+// With files that give the model's shape, and in families that do not have a key, the key would be ignored.
+TEST_F(RecipeCheck, KeysOfAShapeThatChangeNothingAreErrors) {
+  expect({"model.path=FOLDER/none"},
+         {"recipe.toml:3:15: hidden_size has no effect: path gives the model's shape; remove hidden_size or path"});
+  write_file_atomic(path("config.json"), make_model(read({}).model.make_config(300), "test")->config().dump());
+  const auto refuses = [&](const std::string& keys, const std::string& from, const std::string& key) {
+    expect({"model={" + keys + ", " + from + "='FOLDER/config.json'}"},
+           {concat(": ", key, " has no effect: ", from, " gives the model's ")});
+  };
+  EXPECT_EQ(error_of({"model={config='FOLDER/config.json', init={depth_scaled=true}}"}), "no error");
+  for (const char* from : {"path", "config"})
+    for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{{"family", "'qwen3'"},
+                                                                                     {"hidden_size", "64"},
+                                                                                     {"intermediate_size", "64"},
+                                                                                     {"num_hidden_layers", "2"},
+                                                                                     {"num_attention_heads", "2"},
+                                                                                     {"num_key_value_heads", "2"},
+                                                                                     {"head_dim", "16"},
+                                                                                     {"vocab_size", "300"},
+                                                                                     {"max_position_embeddings", "64"},
+                                                                                     {"rope_theta", "5000.0"},
+                                                                                     {"rms_norm_eps", "1e-5"},
+                                                                                     {"initializer_range", "0.01"},
+                                                                                     {"tie_word_embeddings", "false"}})
+      refuses(key + "=" + value, from, key);
+  refuses("init={depth_scaled=true}", "path", "init");
+  refuses("config='FOLDER/config.json'", "path", "config");
+}
+
+TEST_F(RecipeCheck, KeysThatAFamilyDoesNotReadAreErrors) {
+  const std::string inner = "model.router.moe_intermediate_size=48",
+                    shared = "model.router.shared_expert_intermediate_size=16";
+  const auto with = [](const std::string& family, const std::string& key) {
+    return std::vector<std::string>{"model.family=" + family, "model.num_hidden_layers=4", "model.router.num_experts=4",
+                                    key};
+  };
+  for (const char* family : {"mixtral", "olmoe", "gpt_oss"})
+    expect(with(family, inner),
+           {concat("override '", inner, "': moe_intermediate_size has no effect: the experts of the family ", family,
+                   " have the width model.intermediate_size; set that key instead")});
+  for (const char* family : {"qwen3_moe", "deepseek_v3"})
+    expect(with(family, shared),
+           {concat("override '", shared, "': shared_expert_intermediate_size has no effect: the family ", family,
+                   " has no shared expert with a gate; remove the key, or choose qwen2_moe or hone_decoder")});
+  for (const char* family : {"qwen2_moe", "qwen3_moe", "deepseek_v3"})
+    EXPECT_EQ(error_of(with(family, inner)), "no error") << family;
+  EXPECT_EQ(error_of(with("qwen2_moe", shared)), "no error");
+  for (const char* key : {"rope_theta=5000.0", "rms_norm_eps=1e-5", "head_dim=32", "num_key_value_heads=1"}) {
+    const std::string name = std::string(key).substr(0, std::string_view(key).find('='));
+    EXPECT_EQ(error_of({concat("model.", key)}), "no error") << key;
+    expect({"model.family=gpt2", concat("model.", key)},
+           {concat("override 'model.", key, "': ", name,
+                   " has no effect: layers of the family gpt2 do not have it; remove the key")});
+  }
+}
+
+TEST_F(RecipeCheck, AdaptersThatNoStageTrainsAreAnError) {
+  EXPECT_EQ(error_of({"model.lora.r=2"}), "no error");
+  expect({"model.lora.r=2", "eval=[]",
+          "stage=[{kind='tokenizer', files=['FOLDER/corpus.jsonl'], vocab_size=300}, "
+          "{kind='pretrain', files=['FOLDER/corpus.jsonl'], steps=1}]"},
+         {"override 'model.lora.r=2': model.lora has no effect: no stage of the recipe trains adapters"});
+  expect({"model.lora.lora_alpha=4.0"}, {"recipe.toml: model.lora has no effect: its r is 0"});
+  expect({"model.lora.merge=true"}, {"model.lora has no effect: its r is 0"});
+}
+
 // What a later stage, or a step, would refuse.
 TEST_F(RecipeCheck, KeysThatDoNotFitTheModelsLayersAreFoundAtTheStart) {
   const std::vector<std::string> deepseek{"model.family=deepseek_v3", "model.router.num_experts=4",
@@ -171,6 +237,9 @@ TEST_F(RecipeCheck, AnOptimizerGoesOnWithOneOfItsKind) {
   EXPECT_EQ(error_of({"stage.sft.optimizer_from=previous"}), "no error");
   expect({"stage.sft.optimizer_from=previous", "stage.sft.optimizer=muon"},
          {"stage sft: optimizer_from = previous: the optimizer of stage pretrain is adamw, and this stage's is muon"});
+  expect({"stage.sft.optimizer_from=previous", "stage.sft.moments=bf16"},
+         {"override 'stage.sft.moments=bf16': stage sft: optimizer_from = previous: the moments of stage pretrain are "
+          "f32, and this stage's are bf16: use the same"});
   expect({"stage.pretrain.optimizer_from=previous"},
          {"stage pretrain: optimizer_from = previous: no stage before this one trains, and the recipe has no "
           "model.path"});
@@ -351,7 +420,7 @@ TEST_F(RecipeCheck, ModelsBesideThePolicyAreRead) {
   expect({"rollout.speculative.method=draft_model", "rollout.speculative.model=FOLDER/draft"}, {"draft"});
   expect({"rollout.speculative.method=mtp"}, {"rollout.speculative.method", "this one has none"});
   EXPECT_EQ(error_of({"rollout.speculative.method=mtp", "model.num_nextn_predict_layers=1"}), "no error");
-  expect({"model.path=FOLDER/train.jsonl"}, {"override 'model.path=", "not a model folder"});
+  expect({"model={path='FOLDER/train.jsonl'}"}, {"override 'model={path=", "not a model folder"});
   expect({"model.vocab_size=280"}, {"recipe.toml:13:14", "300", "280"});
 }
 

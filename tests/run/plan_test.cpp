@@ -94,7 +94,7 @@ TEST(PlanRecipe, TheKvCacheIsTheEngines) {
                                             {"sliding_window_pattern", 6},
                                             {"max_position_embeddings", 64}})
                                 .dump());
-  const std::vector<std::string> windows{"model.config=" + config, "rollout.kv_cache_tokens=999"};
+  const std::vector<std::string> windows{"model={config=\"" + config + "\"}", "rollout.kv_cache_tokens=999"};
   const std::vector<std::vector<std::string>> all{
       {}, {"rollout.kv_cache_dtype=fp8", "rollout.kv_block_size=7"}, windows};
   for (const std::vector<std::string>& overrides : all) {
@@ -408,7 +408,7 @@ TEST(PlanRecipe, MistakesAreFoundBeforeAnythingIsWritten) {
   EXPECT_NE(error_of({"stage.pretrain.batch_size=9223372036854775807"}).find("batch_size"), std::string::npos);
   EXPECT_NE(error_of({"stage.rl.prompts_per_step=9223372036854775807"}).find("prompts_per_step"), std::string::npos);
   EXPECT_NE(error_of({"model.hidden_size=9223372036854775807"}).find("hidden_size"), std::string::npos);
-  EXPECT_NE(error_of({"model.path=\"/nowhere\""}).find("/nowhere"), std::string::npos);
+  EXPECT_NE(error_of({"model={path=\"/nowhere\"}"}).find("/nowhere"), std::string::npos);
   EXPECT_NE(error_of({"tokenizer=\"/nowhere\""}).find("/nowhere"), std::string::npos);
 }
 

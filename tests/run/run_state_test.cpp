@@ -192,7 +192,7 @@ class MovedInputs : public ::testing::Test {
     write_file_atomic(at / "model.safetensors", file);
   }
   Recipe recipe_from(const std::string& name) const {
-    return recipe_with({concat("model.path=\"", (folder.path() / name).string(), "\"")});
+    return recipe_with({concat("model={path=\"", (folder.path() / name).string(), "\"}")});
   }
   std::string error_with(const std::string& name) const {
     const Recipe recipe = recipe_from(name);

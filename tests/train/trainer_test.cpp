@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/parallel_for.h"
+#include "core/config/config.h"
 #include "model/flops.h"
 #include "tests/train/rig.h"
 
@@ -24,6 +25,24 @@ TEST(Trainer, OverfitsATinyBatch) {
   for (int i = 0; i < 150; ++i) last = rig.trainer.step(pointers(samples), *sft, 0.01).loss;
   EXPECT_GT(first, 1.5);
   EXPECT_LT(last, 0.05);
+}
+
+TEST(Trainer, ReportsTheLearningRateThatTheOptimizerUses) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  const auto rates = [&](const std::string& keys) {
+    TrainerConfig config;
+    Config::from_text(keys, "test").read([&](Fields& f) { config.fields(f); });
+    Rig rig(config);
+    std::vector<double> out;
+    for (int step = 0; step < 2; ++step)
+      out.push_back(rig.trainer.step(pointers(samples), *make("sft"), 0.5).learning_rate);
+    return out;
+  };
+  EXPECT_EQ(rates("optimizer = \"adafactor\""), (std::vector<double>{0.5, 0.5}));
+  EXPECT_EQ(rates("optimizer = \"adafactor\"\nrelative_step = true"), (std::vector<double>{0.01, 0.01}));
+  EXPECT_EQ(rates("optimizer = \"adafactor\"\nrelative_step = true\nwarmup_init = true"),
+            (std::vector<double>{1e-6, 2e-6}));
+  EXPECT_EQ(rates("optimizer = \"adagrad\"\nlr_decay = 1.0"), (std::vector<double>{0.5, 0.25}));
 }
 
 TEST(Trainer, ReportsTheLossThatScoringFinds) {

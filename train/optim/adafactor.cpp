@@ -45,6 +45,7 @@ class Adafactor : public Optimizer {
   explicit Adafactor(const AdafactorSettings& settings) : settings_(settings) {}
 
   void update(Context& context, Tensor clip, int64_t step, double learning_rate) override;
+  double learning_rate_of(int64_t step, double scheduled) const override;
   int64_t state_bytes() const override { return memory_.bytes(); }
   void save_state(StateSection& section) const override { memory_.save(section); }
   void load_state(const StateSection& section) override { memory_.load(section); }
@@ -63,7 +64,6 @@ class Adafactor : public Optimizer {
   }
   void reserve(const TensorPart& part);
   void name(const TensorPart& part, const State& state);
-  double rate_of(int64_t step, double learning_rate) const;
   // The update of a whole tensor, f32 [size], from its gradient [size], and its states.
   Tensor direction(Context& context, const TensorPart& part, const State& state, Tensor grad, Tensor clip,
                    int64_t step) const;
@@ -118,8 +118,8 @@ void Adafactor::allocate(Context& context, std::span<const ParamPart> parts, Div
   }
 }
 
-double Adafactor::rate_of(int64_t step, double learning_rate) const {
-  if (!settings_.relative_step) return learning_rate;
+double Adafactor::learning_rate_of(int64_t step, double scheduled) const {
+  if (!settings_.relative_step) return scheduled;
   const auto steps = static_cast<double>(step);
   return std::min(settings_.warmup_init ? 1e-6 * steps : 1e-2, 1 / std::sqrt(steps));
 }
@@ -165,7 +165,7 @@ void Adafactor::update(Context& context, Tensor clip, int64_t step, double learn
       const State& state = state_of(part);
       const int64_t size = part.tensor.size();
       const Tensor found = direction(context, part, state, grads.rows(item.at, size), clip, step);
-      const double rate = rate_of(step, learning_rate) * part.part.learning_rate_factor;
+      const double rate = learning_rate_of(step, learning_rate) * part.part.learning_rate_factor;
       adafactor_apply(context,
                       {.value = values_of(part, state),
                        .rounded = state.master ? part.part.value : Tensor(),

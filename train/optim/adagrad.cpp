@@ -25,13 +25,16 @@ struct AdagradSettings : OptimizerSettings {
 class Adagrad : public ElementwiseOptimizer {
  public:
   explicit Adagrad(const AdagradSettings& settings) : settings_(settings) {}
+  double learning_rate_of(int64_t step, double scheduled) const override {
+    return scheduled / (1 + static_cast<double>(step - 1) * settings_.lr_decay);
+  }
 
  protected:
   std::vector<std::string> state_names() const override { return {"sum"}; }
   double weight_decay() const override { return settings_.weight_decay; }
   void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states,
                     const RangeStep& step) const override {
-    const double rate = step.learning_rate / (1 + static_cast<double>(step.number - 1) * settings_.lr_decay);
+    const double rate = learning_rate_of(step.number, step.learning_rate);
     adagrad_update(context, {.range = range,
                              .sum = states[0],
                              .step = {.learning_rate = static_cast<float>(rate),

@@ -71,6 +71,8 @@ class Optimizer : public Stateful {
               DividedParams* divided = nullptr);
   // One update. Multiplies each gradient by clip, f32 [1], as it reads it. step counts from 1.
   virtual void update(Context& context, Tensor clip, int64_t step, double learning_rate) = 0;
+  // The learning rate that update() uses where the schedule gives `scheduled`.
+  virtual double learning_rate_of(int64_t /*step*/, double scheduled) const { return scheduled; }
   virtual int64_t state_bytes() const = 0;
 
   // A state of a whole parameter is named STATE.NAME (exp_avg.model.norm.weight), a part of it STATE.NAME[first:last].

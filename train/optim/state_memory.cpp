@@ -49,7 +49,7 @@ void StateMemory::save(StateSection& section) const {
 
 void StateMemory::load(const StateSection& section) const {
   const StateParts saved(section);
-  for (const Named& named : named_) saved.copy(*context_, named.name, named.first, named.size, named.values);
+  for (const Named& named : named_) saved.copy(*context_, named.name, named.first, named.size, named.values, "moments");
 }
 
 }  // namespace hone

@@ -7,6 +7,11 @@
 namespace hone {
 namespace {
 
+template <class... Words>
+void require(bool fact, const Words&... words) {
+  if (!fact) throw SectionTensorError(concat(words...));
+}
+
 struct PartName {
   std::string tensor;
   int64_t first = 0, last = -1;  // last < 0: the whole tensor
@@ -23,9 +28,9 @@ PartName parse(const std::string& name, const std::string& of) {
   if (!name.ends_with(']') || open == std::string::npos) return {.tensor = name};
   const std::string_view range = std::string_view(name).substr(open + 1, name.size() - open - 2);
   const size_t colon = range.find(':');
-  HONE_CHECK(colon != std::string_view::npos, of, ": ", name, " wants a range [first:last]");
+  require(colon != std::string_view::npos, of, ": ", name, " wants a range [first:last]");
   const std::optional<int64_t> first = number(range.substr(0, colon)), last = number(range.substr(colon + 1));
-  HONE_CHECK(first && last && *first < *last, of, ": ", name, " wants a range [first:last], first < last");
+  require(first && last && *first < *last, of, ": ", name, " wants a range [first:last], first < last");
   return {name.substr(0, open), *first, *last};
 }
 
@@ -40,33 +45,36 @@ StateParts::StateParts(const StateSection& section, std::string of) : of_(std::m
     const PartName name = parse(named.name, of_);
     const bool whole = name.last < 0;
     const int64_t count = named.tensor.size();
-    HONE_CHECK(whole || name.last - name.first == count, of_, ": ", named.name, " has ", count, " numbers");
+    require(whole || name.last - name.first == count, of_, ": ", named.name, " has ", count, " numbers");
     parts_[name.tensor].push_back({name.first, named.tensor.view({count}), whole});
   }
   for (auto& [name, parts] : parts_) {
     std::ranges::sort(parts, {}, &Part::first);
     for (size_t i = 1; i < parts.size(); ++i)
-      HONE_CHECK(parts[i - 1].first + parts[i - 1].tensor.size() <= parts[i].first, of_, ": ", name, " has element ",
-                 parts[i].first, " twice");
+      require(parts[i - 1].first + parts[i - 1].tensor.size() <= parts[i].first, of_, ": ", name, " has element ",
+              parts[i].first, " twice");
   }
 }
 
-void StateParts::copy(Context& context, const std::string& name, int64_t first, int64_t size, Tensor out) const {
+void StateParts::copy(Context& context, const std::string& name, int64_t first, int64_t size, Tensor out,
+                      const char* dtype_key) const {
   const auto found = parts_.find(name);
-  HONE_CHECK(found != parts_.end(), of_, ": ", name, " is missing");
+  require(found != parts_.end(), of_, ": ", name, " is missing");
   const int64_t last = first + out.size();
   int64_t at = first;
   for (const Part& part : found->second) {
     const int64_t end = part.first + part.tensor.size();
-    HONE_CHECK(part.tensor.dtype == out.dtype && end <= size && (!part.whole || end == size), of_, ": ", name, " has ",
-               end, " ", name_of(part.tensor.dtype), " numbers, the parameter has ", size, " ", name_of(out.dtype));
+    require(part.tensor.dtype == out.dtype, of_, ": ", name, " is ", name_of(part.tensor.dtype), ", and ",
+            name_of(out.dtype), " is wanted: set ", dtype_key, " as it was in the run that saved the state");
+    require(end <= size && (!part.whole || end == size), of_, ": ", name, " has ", end, " numbers, the parameter has ",
+            size);
     const int64_t begin = std::max(at, part.first), stop = std::min(last, end);
     if (begin >= stop) continue;
-    HONE_CHECK(begin == at, of_, ": elements ", at, " to ", begin - 1, " of ", name, " are missing");
+    require(begin == at, of_, ": elements ", at, " to ", begin - 1, " of ", name, " are missing");
     context.copy(out.rows(begin - first, stop - begin), part.tensor.rows(begin - part.first, stop - begin));
     at = stop;
   }
-  HONE_CHECK(at == last, of_, ": elements ", at, " to ", last - 1, " of ", name, " are missing");
+  require(at == last, of_, ": elements ", at, " to ", last - 1, " of ", name, " are missing");
 }
 
 }  // namespace hone

@@ -17,12 +17,14 @@ std::string part_name(const std::string& name, int64_t first, int64_t count, int
 // Tensors of a section by the name of the whole tensor.
 class StateParts {
  public:
-  // The tensors must outlive this object. Throws an Error for a name with a malformed or wrong range. of: the state in
-  // messages.
+  // The tensors must outlive this object. Throws a SectionTensorError for a name with a malformed or wrong range. of:
+  // the state in messages.
   explicit StateParts(const StateSection& section, std::string of = "optimizer state");
-  // Copies elements [first, first + out.size()) of the tensor `name`, which has `size` elements, to out [n]. Throws an
-  // Error if the section has other numbers, lacks some, or has some twice.
-  void copy(Context& context, const std::string& name, int64_t first, int64_t size, Tensor out) const;
+  // Copies elements [first, first + out.size()) of the tensor `name`, which has `size` elements, to out [n]. Throws a
+  // SectionTensorError if the section has other numbers, lacks some, or has some twice. dtype_key: the recipe's key
+  // that decides the dtype, for messages.
+  void copy(Context& context, const std::string& name, int64_t first, int64_t size, Tensor out,
+            const char* dtype_key = "dtype") const;
 
  private:
   struct Part {
