@@ -174,9 +174,11 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
   config.require(!needs_factor || find_in(parameters, "factor") || (out.scaling == "yarn" && parameters.find("factor")),
                  where, ".factor is missing: rope_type '", name, "' wants a number of 1 or more");
   const bool by_length = (out.scaling == "longrope" || out.scaling == "yarn") && out.original_max_position > 0;
-  out.factor =
-      number("factor", by_length ? std::max(1.0, static_cast<double>(max_positions) / out.original_max_position) : 1);
-  config.require(out.factor >= 1, where, ".factor is ", out.factor, ", wants 1 or more");
+  const double longest = by_length ? static_cast<double>(max_positions) / out.original_max_position : 1;
+  out.factor = number("factor", out.scaling == "longrope" ? std::max(1.0, longest) : longest);
+  config.require(out.factor >= 1, where, ".factor is ", out.factor,
+                 find_in(parameters, "factor") ? "" : " (max_position_embeddings / original_max_position_embeddings)",
+                 ", wants 1 or more");
   if (out.scaling == "llama3")  // as transformers, which has defaults for the other members alone
     for (const char* key : {"low_freq_factor", "high_freq_factor"})
       config.require(find_in(parameters, key), where, ".", key,
@@ -204,7 +206,7 @@ RopeConfig read_rope_object(ConfigReader& config, const Json& parameters, const 
 }
 
 RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, const RopeDefaults& defaults) {
-  // As in transformers 5, rope_scaling wins over rope_parameters, which may still have rope_theta.
+  // As in transformers 5, rope_scaling wins over rope_parameters.
   const Json *five = config.find("rope_parameters"), *four_given = config.find("rope_scaling");
   if (four_given && four_given->is_object() && four_given->as_object().empty()) four_given = nullptr;
   const Json* given = four_given ? four_given : five;
@@ -214,9 +216,12 @@ RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions, c
   RopeDefaults own = defaults;
   own.original_beside = true;
   if (!find_in(parameters, "rope_theta")) {
-    const Json* theta = five && five->is_object() ? find_in(*five, "rope_theta") : nullptr;
-    own.theta = theta ? theta->as_double(config.place("rope_parameters.rope_theta"))
-                      : config.positive("rope_theta", defaults.theta);
+    const Json* beside = five && five->is_object() ? find_in(*five, "rope_theta") : nullptr;
+    own.theta = config.positive("rope_theta", defaults.theta);
+    // transformers does not read it, and would take another one.
+    config.require(!beside || beside->as_double(config.place("rope_parameters.rope_theta")) == own.theta,
+                   "rope_scaling is given, so rope_theta is ", own.theta, ", but rope_parameters.rope_theta is ",
+                   beside ? beside->dump() : "", "; remove one of rope_scaling and rope_parameters");
   }
   const RopeConfig out = read_rope_object(config, parameters, where, dim, max_positions, own);
 

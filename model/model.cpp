@@ -155,6 +155,9 @@ std::unique_ptr<Model> make_model(const Json& config, std::string_view source) {
   HONE_CHECK(type && type->is_string(), source, ": no model_type; known model families: ", join(families().names()));
   const std::string& name = type->as_string();
   const Family* family = families().find(name);
+  HONE_CHECK(family || !config.find("text_config"), source, ": model_type '", name,
+             "' is not supported: its text model lies in text_config; give a folder of the text model alone (as "
+             "gemma3_text is of gemma3)");
   HONE_CHECK(family, source, ": unknown model_type '", name, "'", suggestion(name, families().names()),
              "; known: ", join(families().names()));
   return (*family)(config, source);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <set>
 
+#include "core/base/log.h"
 #include "core/base/stopwatch.h"
 #include "core/device/device_library.h"
 #include "data/sample_json.h"
@@ -31,6 +34,20 @@ std::vector<GradUnit> units_for(const StepExchange& exchange, Context& context, 
   return grad_units(context, model);
 }
 
+// Says once that dropout of config.json is not applied: hone trains without it.
+void warn_of_dropout(const Model& model) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const Json config = model.config();
+  std::string given;
+  for (const char* key : {"attention_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"})
+    if (const Json* rate = config.find(key); rate && rate->is_number() && rate->as_double() > 0)
+      given += concat(given.empty() ? "" : ", ", key, " = ", rate->as_double());
+  const std::scoped_lock lock(mutex);
+  if (!given.empty() && told.insert(given).second)
+    log::warning("config.json of the model has ", given, "; hone trains without this dropout");
+}
+
 }  // namespace
 
 struct Trainer::Impl {
@@ -51,6 +68,7 @@ struct Trainer::Impl {
         host(context),
         cost(cost_of(model)) {
     require_training_libraries(context.device());
+    if (!is_dry_run()) warn_of_dropout(model);
   }
 
   Critic& the_critic() {

@@ -16,9 +16,13 @@ void read_attention(ConfigReader& config, DeepseekConfig& out) {
 
 void read_experts(ConfigReader& config, const DeepseekDefaults& defaults, DeepseekConfig& out) {
   MoeConfig& moe = out.experts.moe;
-  // A recipe says num_experts.
-  const bool other_name = config.find("num_experts") && !config.find("n_routed_experts");
-  moe.num_experts = config.count(other_name ? "num_experts" : "n_routed_experts", defaults.num_experts, max_experts);
+  // transformers also reads num_local_experts. A recipe says num_experts.
+  const Json *own = config.find("n_routed_experts"), *local = config.find("num_local_experts");
+  config.require(!own || !local || *own == *local, "n_routed_experts is ", own ? own->dump() : "",
+                 " and num_local_experts is ", local ? local->dump() : "", "; they are two names of one number");
+  const char* other_name = local ? "num_local_experts" : "num_experts";
+  const bool named_otherwise = !own && config.find(other_name);
+  moe.num_experts = config.count(named_otherwise ? other_name : "n_routed_experts", defaults.num_experts, max_experts);
   config.set("n_routed_experts", moe.num_experts);
   moe.num_choices = config.count("num_experts_per_tok", defaults.num_choices);
   config.require(moe.num_experts > 1, "n_routed_experts is 1, wants 2 or more");

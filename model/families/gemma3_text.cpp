@@ -14,10 +14,13 @@ std::vector<RopeConfig> read_ropes(ConfigReader& config, const ModelShape& shape
   config.require(!five || five->is_object(), "rope_parameters wants an object");
   const auto object_of = [&](const char* kind, const char* theta_key, double theta, bool scales) {
     const Json* given = five ? five->find(kind) : nullptr;
-    if (given && !given->is_null()) return *given;
-    Json out = JsonObject{{"rope_type", "default"}};
-    if (const Json* scaling = config.find("rope_scaling"); scales && scaling) out = *scaling;
-    config.require(out.is_object(), "rope_scaling is ", out.kind_name(), ", wants an object");
+    const bool has_five = given && !given->is_null();
+    Json out = has_five ? *given : JsonObject{{"rope_type", "default"}};
+    config.require(out.is_object(), "rope_parameters.", kind, " is ", out.kind_name(), ", wants an object");
+    if (const Json* scaling = config.find("rope_scaling"); scales && scaling) {
+      config.require(scaling->is_object(), "rope_scaling is ", scaling->kind_name(), ", wants an object");
+      for (const auto& [key, value] : scaling->as_object()) out.set(key, value);  // transformers adds it to the other
+    }
     if (!out.find("rope_theta")) out.set("rope_theta", config.positive(theta_key, theta));
     return out;
   };

@@ -88,7 +88,11 @@ void read_adapter(Context& context, Model& model, const fs::path& folder) {
   throw_problems(std::move(problems), folder, config_name);
   Arena staging(context.device());
   std::vector<char> storage;
-  for (const FileSlice& slice : slices) read_slice(context, staging, slice, file->read(slice.name, storage));
+  for (const FileSlice& slice : slices) {
+    const Tensor tensor = file->read(slice.name, storage);
+    check_finite(slice.name, tensor, *file, folder);
+    read_slice(context, staging, slice, tensor);
+  }
 }
 
 AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& folder) {

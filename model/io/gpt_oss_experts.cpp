@@ -127,6 +127,22 @@ class GptOssFile : public TensorFile {
     if (!slice) return std::string(name);
     return !slice->bias && is_mxfp4_ ? slice->target + std::string(blocks_end) : slice->target;
   }
+  std::optional<Holding> holding(std::string_view holder, std::span<const int64_t> slice,
+                                 int64_t count) const override {
+    const size_t place = holder.rfind(experts_part);
+    if (place == std::string_view::npos || expert_slice(holder)) return std::nullopt;
+    const bool gate_up = holder.substr(place + experts_part.size()).starts_with("gate_up_proj");
+    const int64_t each = gate_up ? 2 : 1, experts = count / each, outputs = each * slice[0];
+    Holding out;
+    if (file_->contains(holder)) out.found = file_->outline(holder);
+    if (slice.size() == 1)
+      out.wanted = {experts, outputs};
+    else if (holder.ends_with(blocks_end))
+      out.wanted = {experts, outputs, slice[1] / mxfp4_group, mxfp4_group_bytes};
+    else
+      out.wanted = {experts, slice[1], outputs};
+    return out;
+  }
   TensorOutline outline(std::string_view name) const override {
     const Part& part = at(name);
     const TensorOutline source = file_->outline(part.source);

@@ -50,8 +50,12 @@ void import_gguf(const fs::path& from, const fs::path& to, DType dtype) {
   std::vector<LazyTensor> tensors;
   for (const FileSlice& slice : match_slices(*model, file, from)) {
     const TensorOutline outline = file.outline(slice.name);
-    tensors.push_back({slice.name, outline.dtype, outline.shape,
-                       [&file, name = slice.name](std::vector<char>& storage) { return file.read(name, storage); }});
+    tensors.push_back(
+        {slice.name, outline.dtype, outline.shape, [&file, &from, name = slice.name](std::vector<char>& storage) {
+           const Tensor tensor = file.read(name, storage);
+           check_finite(name, tensor, file, from);
+           return tensor;
+         }});
   }
   if (const FileLayout layout = file_layout(config); layout.write) tensors = layout.write(std::move(tensors));
   for (const char* key : {"torch_dtype", "dtype"}) config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");

@@ -158,8 +158,16 @@ Json read_generation_config(const fs::path& model) {
   return out;
 }
 
+// The id of padding. One that also ends texts is left out: transformers does not train the embedding of padding.
+static std::optional<int32_t> own_pad(const Tokenizer& tokenizer) {
+  return tokenizer.pad() == tokenizer.eos() ? std::nullopt : tokenizer.pad();
+}
+
 Json with_stop_ids(Json generation_config, const Tokenizer& tokenizer) {
   constexpr const char* key = "eos_token_id";
+  if (generation_config.is_object() && generation_config.as_object().empty())
+    for (const auto& [own, id] : {std::pair{"bos_token_id", tokenizer.bos()}, {"pad_token_id", own_pad(tokenizer)}})
+      if (id) generation_config.set(own, int64_t{*id});
   const std::vector<int32_t> stops = tokenizer.stop_ids();
   if (stops.empty()) return generation_config;
   JsonArray ids;
@@ -174,6 +182,14 @@ Json with_stop_ids(Json generation_config, const Tokenizer& tokenizer) {
     if (std::ranges::find(ids, Json(int64_t{stop})) == ids.end()) ids.push_back(int64_t{stop});
   if (ids != before) generation_config.set(key, ids.size() == 1 ? ids[0] : Json(ids));
   return generation_config;
+}
+
+void set_token_ids(Json& config, const Json& generation_config) {
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (config.find(key)) continue;
+    const Json* id = generation_config.is_object() ? generation_config.find(key) : nullptr;
+    config.set(key, id ? *id : Json());
+  }
 }
 
 }  // namespace hone

@@ -23,7 +23,10 @@ std::string config_source(const std::filesystem::path& model);  // the name of t
 // generation_config.json of a model, or of an adapter's base; {} if there is none.
 Json read_generation_config(const std::filesystem::path& model);
 // The same with the ids that end a generation for this tokenizer. A list with the same ids stays as it is, in its
-// order.
+// order. An empty object gets the tokenizer's ids of begin and padding, too.
 Json with_stop_ids(Json generation_config, const Tokenizer& tokenizer);
+// Sets bos_token_id, eos_token_id and pad_token_id of a config.json that lacks them: as in generation_config.json, else
+// null. For an absent id transformers takes the one of a published model, which the vocabulary may not have.
+void set_token_ids(Json& config, const Json& generation_config);
 
 }  // namespace hone

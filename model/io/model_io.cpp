@@ -1,5 +1,7 @@
 // Loads and saves models as Hugging Face folders.
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "core/base/log.h"
 #include "core/io/file.h"
@@ -58,10 +60,26 @@ struct OpenedModel {
   std::unique_ptr<Model> model;
   std::unique_ptr<TensorFile> file;
   std::vector<FileSlice> slices;
+  std::vector<const Param*> added;  // parameters that the files lack; they start from their initial values
 };
 
-// transformers leaves layers of multi-token prediction out of its files, but not out of config.json. Returns true if
-// the file lacks all that the model has.
+bool is_choice_bias(const Param* param) { return param->slices.front().name.ends_with(".e_score_correction_bias"); }
+
+// The parameters that changes of config.json add, if the file lacks them: biases of the choice of experts
+// (router_bias_update_rate). own_config: without the changes.
+std::vector<const Param*> added_params(Model& model, const Json& own_config, const TensorFile& file,
+                                       const std::string& source) {
+  std::set<std::string> own_names;
+  const std::unique_ptr<Model> own = make_model(own_config, source);
+  for (const Param* param : own->base_params()) own_names.insert(param->slices.front().name);
+  std::vector<const Param*> out;
+  for (const Param* param : model.base_params())
+    if (const std::string& name = param->slices.front().name; !own_names.contains(name) && !file.contains(name))
+      out.push_back(param);
+  return out;
+}
+
+// Returns true if the file lacks all layers of multi-token prediction that the model has.
 bool lacks_predictions(const Model& model, const TensorFile& file) {
   return mtp_of(model) && !file.contains(concat("model.layers.", model.shape().num_layers, ".eh_proj.weight"));
 }
@@ -71,6 +89,7 @@ OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lo
   const std::filesystem::path base = base_folder(folder);
   Json config = read_model_config(base);
   if (config.is_object() && needs_long_rope(folder)) config.set("use_long_rope", true);
+  Json own_config = config;
   if (config.is_object())
     for (const auto& [key, value] : changes) config.set(key, value);
   std::unique_ptr<Model> model = make_model(config, config_source(base));
@@ -78,12 +97,14 @@ OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lo
   if (lacks_predictions(*model, *file)) {
     log::warning(base.string(), ": config.json has num_nextn_predict_layers = ", mtp_of(*model)->size(),
                  ", the files have no such layers: the model predicts one token ahead");
-    config.set("num_nextn_predict_layers", int64_t{0});
+    for (Json* one : {&config, &own_config}) one->set("num_nextn_predict_layers", int64_t{0});
     model = make_model(config, config_source(base));
   }
+  std::vector<const Param*> added;
+  if (!changes.empty()) added = added_params(*model, own_config, *file, config_source(base));
   add_adapters(*model, folder, base, lora);
-  std::vector<FileSlice> slices = match_slices(*model, *file, base);
-  return {std::move(model), std::move(file), std::move(slices)};
+  std::vector<FileSlice> slices = match_slices(*model, *file, base, added);
+  return {std::move(model), std::move(file), std::move(slices), std::move(added)};
 }
 
 }  // namespace
@@ -104,13 +125,33 @@ std::unique_ptr<Model> load_changed_model(Context& context, const std::filesyste
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
   std::vector<char> storage;
-  for (const FileSlice& slice : opened.slices)
-    read_slice(context, staging, slice, opened.file->read(slice.name, storage));
+  for (const FileSlice& slice : opened.slices) {
+    const Tensor tensor = opened.file->read(slice.name, storage);
+    check_finite(slice.name, tensor, *opened.file, folder);
+    read_slice(context, staging, slice, tensor);
+  }
+  for (const Param* param : opened.added) initialize_param(context, *param, options.seed);
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else
     for (const Param* param : model->adapter_params()) initialize_param(context, *param, options.seed);
   return model;
+}
+
+// transformers ignores a bias of the choice of experts in a family that has none, and then chooses other experts.
+static void warn_of_choice_bias(Model& model, const Json& config) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const Json* type = config.find("model_type");
+  if (!type || *type == Json("deepseek_v3") || *type == Json("hone_decoder")) return;
+  const std::vector<Param*> params = model.base_params();
+  if (std::ranges::none_of(params, is_choice_bias)) return;
+  const std::scoped_lock lock(mutex);
+  if (told.insert(type->as_string()).second)
+    log::warning(
+        "the routers have e_score_correction_bias (bias_update_rate), which transformers does not know in the "
+        "family ",
+        type->as_string(), ": it ignores these tensors, and its logits differ");
 }
 
 void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype,
@@ -120,9 +161,11 @@ void save_model(Context& context, Model& model, const std::filesystem::path& fol
              "a model with adapters is saved once they are merged (merge_lora), or as an adapter (save_adapter)");
   make_folder(folder);
   Json config = model.config();
-  for (const char* key : {"torch_dtype", "dtype"})
-    config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");  // transformers 4's name, and 5's
+  set_token_ids(config, generation_config);
+  for (const char* key : {"torch_dtype", "dtype"})  // transformers 4's name, and 5's; last, as a model loaded has none
+    config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");
   write_file_atomic(folder / "config.json", config.dump(2) + "\n");
+  warn_of_choice_bias(model, config);
   const Json generation = generation_config.is_object() && !generation_config.as_object().empty()
                               ? generation_config
                               : generation_defaults(config);

@@ -1,11 +1,14 @@
 #include "model/io/param_slices.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "core/base/log.h"
+#include "core/base/parallel_for.h"
 #include "core/base/suggest.h"
 #include "kernels/elementwise/cast.h"
 #include "model/mtp.h"
@@ -164,16 +167,38 @@ static void check_copies(Model& model, const TensorFile& file, std::span<const F
   }
 }
 
-std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder) {
+// Checks the file's fused tensors by their own names and shapes. Returns those that do not fit.
+static std::set<std::string> check_holders(std::span<const FileSlice> slices, const TensorFile& file,
+                                           std::vector<std::string>& problems) {
+  std::map<std::string, std::vector<const FileSlice*>> holders;
+  for (const FileSlice& slice : slices)
+    if (const std::string holder = file.holder(slice.name); holder != slice.name) holders[holder].push_back(&slice);
+  std::set<std::string> broken;
+  for (const auto& [name, held] : holders) {
+    const auto holding = file.holding(name, held.front()->file_shape(), std::ssize(held));
+    if (!holding || (holding->found && holding->found->shape == holding->wanted)) continue;
+    problems.push_back(holding->found ? concat(name, " is ", shape_text(holding->found->shape), ", wants ",
+                                               shape_text(holding->wanted))
+                                      : "missing " + name);
+    broken.insert(name);
+  }
+  return broken;
+}
+
+std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder,
+                                    std::span<const Param* const> added) {
   std::vector<FileSlice> slices = file_slices(model.base_params());
+  std::erase_if(slices, [&](const FileSlice& slice) { return std::ranges::find(added, slice.param) != added.end(); });
   std::vector<std::string> problems;
   std::set<std::string> used;
-  std::set<std::string> broken;  // tensors of the file that hold many slices: one problem tells enough
+  // A file saved from a model without lm_head lacks the first part of each name ("transformer.", "model.").
   for (FileSlice& slice : slices) {
-    // A file saved from a model without lm_head lacks the first part of each name ("transformer.", "model.").
     const std::string bare = slice.name.substr(slice.name.find('.') + 1);
     if (!file.contains(slice.name) && file.contains(bare)) slice.name = bare;
     used.insert(slice.name);
+  }
+  std::set<std::string> broken = check_holders(slices, file, problems);  // one problem of a fused tensor tells enough
+  for (const FileSlice& slice : slices) {
     const std::string holder = file.holder(slice.name);
     if (broken.contains(holder)) continue;
     const size_t before = problems.size();
@@ -194,7 +219,7 @@ std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const 
       continue;
     }
     if (name != head_name || !file.contains(head)) {
-      problems.push_back("surplus " + shown_name(file, name));
+      problems.push_back("surplus " + file.holder(name));
       broken.insert(file.holder(name));
     } else if (!same_numbers(file, name, head)) {
       problems.push_back(
@@ -205,6 +230,58 @@ std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const 
   if (ahead > 0)
     log::warning(folder.string(), ": ", ahead, " tensors of layers of multi-token prediction are not read");
   return slices;
+}
+
+// The index of the first of `count` numbers whose exponent has all bits set; count: none. Data may be unaligned.
+template <class Bits>
+static int64_t first_not_finite(const char* data, int64_t count, Bits exponent) {
+  constexpr int64_t block = 4096;
+  const auto bits_at = [&](int64_t i) {
+    Bits bits;
+    std::memcpy(&bits, data + static_cast<size_t>(i) * sizeof(Bits), sizeof(Bits));
+    return bits;
+  };
+  std::atomic<int64_t> first = count;
+  parallel_for((count + block - 1) / block, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * block; i < std::min(count, end * block) && i < first; i += block) {
+      const int64_t last = std::min(count, i + block);
+      bool any = false;
+      for (int64_t j = i; j < last; ++j) any |= (bits_at(j) & exponent) == exponent;  // without a branch: in vectors
+      if (!any) continue;
+      int64_t found = i;
+      while ((bits_at(found) & exponent) != exponent) ++found;
+      int64_t known = first;
+      while (found < known && !first.compare_exchange_weak(known, found)) {}
+    }
+  });
+  return first;
+}
+
+static int64_t first_not_finite(const Tensor& tensor) {
+  const char* const data = static_cast<const char*>(tensor.data);
+  switch (tensor.dtype) {
+    case DType::f32:
+      return first_not_finite<uint32_t>(data, tensor.size(), 0x7f800000);
+    case DType::bf16:
+      return first_not_finite<uint16_t>(data, tensor.size(), 0x7f80);
+    case DType::f16:
+      return first_not_finite<uint16_t>(data, tensor.size(), 0x7c00);
+    case DType::f64:
+      return first_not_finite<uint64_t>(data, tensor.size(), 0x7ff0000000000000);
+    default:
+      return tensor.size();
+  }
+}
+
+void check_finite(const std::string& name, const Tensor& tensor, const TensorFile& file,
+                  const std::filesystem::path& folder) {
+  int64_t index = first_not_finite(tensor);
+  if (index == tensor.size()) return;
+  std::vector<int64_t> place(static_cast<size_t>(tensor.rank));
+  for (size_t dim = place.size(); dim-- > 0; index /= tensor.dim(static_cast<int>(dim)))
+    place[dim] = index % tensor.dim(static_cast<int>(dim));
+  fail(folder.string(), ": ", shown_name(file, name), " is NaN or infinite at ", shape_text(place),
+       "; weights must be finite: take a file from before that happened");
 }
 
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file) {

@@ -30,8 +30,14 @@ void check_slice(const FileSlice& slice, const TensorFile& file, std::vector<std
 // Throws an Error that lists the problems (at most the first few), unless there is none: "folder: the tensors do not
 // fit config.json: ...".
 void throw_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config);
-// Finds the file's tensor of every slice of a model without adapters. Throws an Error that lists what does not fit.
-std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder);
+// Finds the file's tensor of every slice of a model without adapters, but not of those of `added`. Throws an Error that
+// lists what does not fit.
+std::vector<FileSlice> match_slices(Model& model, const TensorFile& file, const std::filesystem::path& folder,
+                                    std::span<const Param* const> added = {});
+// Throws an Error that names the first number of the file's tensor `name` that is NaN or infinite. It is read by all
+// threads, which also brings the file's pages into memory.
+void check_finite(const std::string& name, const Tensor& tensor, const TensorFile& file,
+                  const std::filesystem::path& folder);
 // Copies the file's tensor to the slice, with a cast. Takes staging memory for max_staged_elements at a time, or for
 // one row if that has more: checkpoints are written while all other memory is in use.
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file);

@@ -80,8 +80,9 @@ Moe::Moe(const MoeConfig& config, const Names& names, int64_t width, double init
   gate_up_ = Linear(inner, width, config.biases, init_std);
   down_ = Linear(outer, config.inner_size, config.biases, init_std);
   gate_up_.num_experts = down_.num_experts = E;
-  gate_up_.weight.active_share = down_.weight.active_share =
-      static_cast<double>(config.num_choices) / static_cast<double>(E);
+  for (Linear* linear : {&gate_up_, &down_})
+    linear->weight.active_share = linear->bias.active_share =
+        static_cast<double>(config.num_choices) / static_cast<double>(E);
 }
 
 Moe::~Moe() = default;

@@ -259,9 +259,12 @@ TEST_F(FamilyConfig, RopeScalingWinsOverRopeParameters) {
   const auto both = [&](JsonObject parameters) { return with(linear, {{"rope_parameters", std::move(parameters)}}); };
   EXPECT_NE(hidden(linear), hidden(tiny_config("qwen3")));
   EXPECT_EQ(hidden(both({{"rope_type", "default"}})), hidden(linear));
-  EXPECT_EQ(hidden(both({{"rope_theta", 50.0}})), hidden(with(linear, {{"rope_theta", 50.0}})));
-  EXPECT_EQ(hidden(make_model(both({{"rope_theta", 50.0}}), "test.json")->config()),
-            hidden(with(linear, {{"rope_theta", 50.0}})));
+  EXPECT_EQ(hidden(both({{"rope_theta", 100.0}})), hidden(linear));  // that beside them
+  EXPECT_EQ(hidden(make_model(both({{"rope_theta", 100.0}}), "test.json")->config()), hidden(linear));
+  EXPECT_PRED2(says, error_of([&] {
+                 make_model(both({{"rope_theta", 50.0}}), "test.json");
+               }),
+               "rope_theta is 100, but rope_parameters.rope_theta is 50.0; remove one of");
   const auto yarn = [&](JsonObject more) {
     more.emplace_back("rope_type", "yarn");
     more.emplace_back("original_max_position_embeddings", 16);
@@ -279,6 +282,34 @@ TEST_F(FamilyConfig, RopeScalingWinsOverRopeParameters) {
                "attention_factor is 0");
 }
 
+// As in transformers 5: rope_scaling adds to rope_parameters.full_attention, and bases stand beside them.
+TEST_F(FamilyConfig, GemmaThreeReadsBothSpellingsTogether) {
+  const auto five = [](JsonObject full, JsonObject sliding) {
+    return Json(JsonObject{{"full_attention", std::move(full)}, {"sliding_attention", std::move(sliding)}});
+  };
+  const JsonObject layers{{"layer_types", JsonArray{"full_attention", "sliding_attention"}}};
+  const Json gemma = with(tiny_config("gemma3_text"), layers);
+  const Json plain = five({{"rope_type", "default"}, {"rope_theta", 100.0}},
+                          {{"rope_type", "default"}, {"rope_theta", 30.0}}),
+             linear = five({{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 100.0}},
+                           {{"rope_type", "default"}, {"rope_theta", 30.0}}),
+             bare = five({{"rope_type", "default"}}, {{"rope_type", "default"}});
+  const JsonObject scaling{{"rope_type", "linear"}, {"factor", 4.0}};
+  const auto expected = hidden(with(gemma, {{"rope_parameters", linear}}));
+  EXPECT_NE(hidden(with(gemma, {{"rope_parameters", plain}})), expected);
+  EXPECT_EQ(hidden(with(gemma, {{"rope_parameters", plain}, {"rope_scaling", scaling}})), expected);
+  EXPECT_EQ(hidden(with(gemma, {{"rope_parameters", bare}, {"rope_scaling", scaling}, {"rope_local_base_freq", 30.0}})),
+            expected);
+}
+
+TEST_F(FamilyConfig, DeepSeekReadsTheOtherNameOfItsExperts) {
+  const Json config = without(without(tiny_config("deepseek_v3"), "n_routed_experts"), "num_experts");
+  EXPECT_EQ(make_model(with(config, {{"num_local_experts", 6}}), "test.json")->config().at("n_routed_experts"),
+            Json(6));
+  EXPECT_PRED2(says, refusal("deepseek_v3", {{"num_local_experts", 6}}),
+               "n_routed_experts is 4 and num_local_experts is 6; they are two names of one number");
+}
+
 TEST_F(FamilyConfig, DeepSeekTakesTheNumberOfExpertsOfARecipe) {
   Json config = without(without(without(tiny_config("deepseek_v3"), "n_routed_experts"), "n_group"), "topk_group");
   config = with(config, {{"num_experts", 6}, {"num_experts_per_tok", 2}});
@@ -292,6 +323,17 @@ TEST_F(FamilyConfig, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_PRED2(says, refusal("deepseek_v3", {{"topk_group", 3}}), "topk_group is 3, more than the 2 groups");
   EXPECT_PRED2(says, refusal("deepseek_v3", {{"topk_group", 1}}), "topk_group 1 leaves 2 experts");
   EXPECT_PRED2(says, refusal("deepseek_v3", {{"qk_rope_head_dim", 5}}), "qk_rope_head_dim is 5");
+  EXPECT_PRED2(says, refusal("deepseek_v3", {{"qk_nope_head_dim", 0}}), "qk_nope_head_dim is 0, wants 1 to");
+  for (const Json& factor : {Json(0.5), Json()})
+    EXPECT_PRED2(
+        says,
+        refusal("llama",
+                {{"rope_scaling",
+                  JsonObject{{"rope_type", "yarn"}, {"factor", factor}, {"original_max_position_embeddings", 80}}}}),
+        factor.is_null() ? "rope_scaling.factor is 0.5 (max_position_embeddings / original"
+                         : "rope_scaling.factor is 0.5, wants 1 or more");
+  EXPECT_PRED2(says, refusal("gemma3", {{"text_config", JsonObject{{"model_type", "gemma3_text"}}}}),
+               "model_type 'gemma3' is not supported: its text model lies in text_config");
   EXPECT_PRED2(says, refusal("deepseek_v3", {{"topk_method", "greedy"}}), "topk_method 'greedy'");
   EXPECT_PRED2(says, refusal("deepseek_v2", {{"topk_method", "group_limited_greedy"}, {"n_group", Json()}}),
                "no n_group");

@@ -306,13 +306,26 @@ TEST_F(MoeTest, CountsActiveParameters) {
   EXPECT_EQ(count_flops(*model, 1).active_params, 2 * (attention + experts / 2 + router) + head);
 }
 
+// Of the biases of experts, too, a token uses those of its choices.
+TEST_F(MoeTest, BiasesOfUnchosenExpertsAreNotActive) {
+  const auto model = make_model(with(tiny_config("gpt_oss"), {{"num_experts_per_tok", 2}}), "test");
+  for (const Param* param : model->params())
+    if (says(param->slices.front().name, ".experts.")) EXPECT_EQ(param->active_share, 0.5) << param->slices[0].name;
+}
+
 // As their model cards say: billions of parameters, all and active.
 TEST_F(MoeTest, KnownShapesHaveTheirSizes) {
   for (const auto& [name, all, active] : {std::tuple{"olmoe-1b-7b", 6.92e9, 1.28e9},
                                           {"qwen3-30b-a3b", 30.5e9, 3.35e9},
                                           {"mixtral-8x7b", 46.7e9, 12.9e9},
                                           {"gpt-oss-20b", 20.9e9, 4.18e9},
-                                          {"gpt-oss-120b", 116.8e9, 5.70e9}}) {
+                                          {"gpt-oss-120b", 116.8e9, 5.70e9},
+                                          {"llama3-8b", 8.03e9, 8.03e9},
+                                          {"qwen2.5-0.5b", 0.494e9, 0.494e9},
+                                          {"qwen2.5-1.5b", 1.54e9, 1.54e9},
+                                          {"qwen2.5-7b", 7.62e9, 7.62e9},
+                                          {"qwen3-0.6b", 0.596e9, 0.596e9},
+                                          {"smollm-135m", 0.1345e9, 0.1345e9}}) {
     const auto model = make_model(known_shape(name), name);
     double used = 0;
     for (const Param* param : model->params()) used += static_cast<double>(param->num_elements()) * param->active_share;

@@ -68,6 +68,18 @@ class TrainLoopTest : public ::testing::Test {
   StageResult result_;
 };
 
+// hone has no dropout but that of adapters.
+TEST_F(TrainLoopTest, DropoutOfTheConfigIsSaidOnceNotToApply) {
+  const JsonObject dropout{{"attention_dropout", 0.125}, {"resid_pdrop", 0.0}, {"embd_pdrop", 0.25}};
+  const auto model = make_tiny(context_, with(tiny_config("phi3"), dropout));
+  testing::internal::CaptureStderr();
+  const Trainer first(context_, *model, {}), second(context_, *model, {});
+  const std::string warning = testing::internal::GetCapturedStderr();
+  const std::string words = "config.json of the model has attention_dropout = 0.125, embd_pdrop = 0.25; hone trains";
+  EXPECT_PRED2(says, warning, words);
+  EXPECT_EQ(warning.find(words), warning.rfind(words));
+}
+
 TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
   ASSERT_EQ(run("whole"), "no error");
   const std::vector<float> uninterrupted = weights_;

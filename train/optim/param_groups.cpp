@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "core/base/suggest.h"
+#include "model/io/fused_experts.h"
 #include "train/optim/tensor_parts.h"
 
 namespace hone {
@@ -42,11 +44,27 @@ std::vector<NamePattern> patterns_of(std::span<const ParamGroup> groups) {
   return out;
 }
 
+// The matrices of experts have two names: their own, and that of the tensor with all experts of a layer.
+bool matches_tensor(const NamePattern& pattern, const std::string& name) {
+  if (pattern.matches(name)) return true;
+  const std::optional<std::string> fused = fused_expert_name(name);
+  return fused && pattern.matches(*fused);
+}
+
 // The index of the first pattern that matches; their number if none does.
 size_t group_of(const std::vector<NamePattern>& patterns, const std::string& name) {
   return static_cast<size_t>(
-      std::ranges::find_if(patterns, [&](const NamePattern& pattern) { return pattern.matches(name); }) -
+      std::ranges::find_if(patterns, [&](const NamePattern& pattern) { return matches_tensor(pattern, name); }) -
       patterns.begin());
+}
+
+// The names that a message may offer.
+std::vector<std::string> with_fused_names(std::span<const std::string> names) {
+  std::vector<std::string> out(names.begin(), names.end());
+  std::set<std::string> fused;
+  for (const std::string& name : names)
+    if (const auto whole = fused_expert_name(name); whole && fused.insert(*whole).second) out.push_back(*whole);
+  return out;
 }
 
 // Letters and digits only: q_proj and qproj are near.
@@ -134,12 +152,13 @@ void check_groups(std::span<const ParamGroup> groups, std::span<const std::strin
   for (const std::string& name : names) ++taken[group_of(patterns, name)];
   for (size_t i = 0; i < groups.size(); ++i) {
     if (taken[i] > 0) continue;
-    const bool matches = std::ranges::any_of(names, [&](const std::string& name) { return patterns[i].matches(name); });
+    const bool matches =
+        std::ranges::any_of(names, [&](const std::string& name) { return matches_tensor(patterns[i], name); });
     problems.add(concat(key, "[", i, "].match"),
                  matches ? concat("'", groups[i].match, "' takes no parameter: groups before it take all that it ",
                                   "matches; put it before them")
                          : concat("'", groups[i].match, "' matches no trained parameter; near it are ",
-                                  join(near_names(groups[i].match, names))));
+                                  join(near_names(groups[i].match, with_fused_names(names)))));
   }
 }
 

@@ -6,6 +6,8 @@
 #include "core/io/safetensors.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "kernels/elementwise/cast.h"
+#include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 #include "tests/model/tiny_model.h"
 
 namespace hone::test {
@@ -98,6 +100,113 @@ TEST_F(ModelIoTest, WhatDoesNotFitIsListed) {
   EXPECT_PRED2(says, message, "missing model.layers.1.self_attn.v_proj.weight");
   EXPECT_PRED2(says, message, "surplus model.layers.0.mlp.surplus.weight");
   EXPECT_PRED2(says, message, "model.norm.weight is [3, 4], wants [12]");
+}
+
+TEST_F(ModelIoTest, NumbersThatAreNotFiniteAreRefusedWithTheirPlace) {
+  const std::string name = "model.layers.1.self_attn.v_proj.weight";
+  for (const float number : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    save("llama");
+    Store store = read();
+    for (const size_t index : {2 * 12 + 3, 5 * 12 + 1})
+      std::memcpy(store.at(name).bytes.data() + index * sizeof(float), &number, sizeof(float));
+    write(store);
+    EXPECT_PRED2(says, refusal(), folder().string() + ": " + name + " is NaN or infinite at [2, 3]");
+  }
+  const auto model = save("llama");
+  const auto largest = std::numeric_limits<float>::max();
+  std::memcpy(model->params()[1]->value.data, &largest, sizeof(float));
+  save_model(context_, *model, folder(), DType::f32);
+  EXPECT_EQ(refusal(), "loaded");
+}
+
+// Without the ids transformers would take those of a published model: more than the vocabulary has.
+TEST_F(ModelIoTest, ConfigHasTheIdsOfTokensOrSaysThatThereAreNone) {
+  const auto model = save("phi3");
+  const auto config = [&] { return parse_json(read_file(folder() / "config.json"), "config.json"); };
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    EXPECT_TRUE(config().find(key) && config().at(key).is_null()) << key;
+  save_model(context_, *model, folder(), DType::f32, JsonObject{{"eos_token_id", 3}, {"pad_token_id", 4}});
+  EXPECT_EQ(config().at("eos_token_id"), Json(3));
+  EXPECT_EQ(config().at("pad_token_id"), Json(4));
+  EXPECT_TRUE(config().at("bos_token_id").is_null());
+  // Random weights have no generation_config.json, but a tokenizer.
+  const TemporaryFolder other;
+  write_file_atomic(other.path() / "tokenizer_config.json", R"({"char_ords": [97, 98], "model_max_length": 40})");
+  const Tokenizer tokenizer = Tokenizer::load(other.path());
+  ASSERT_TRUE(tokenizer.pad() && tokenizer.pad() != tokenizer.eos());
+  const Json generation = with_stop_ids(JsonObject{}, tokenizer);
+  EXPECT_EQ(generation.at("pad_token_id"), Json(int64_t{*tokenizer.pad()}));
+  EXPECT_EQ(generation.at("eos_token_id"), Json(int64_t{*tokenizer.eos()}));
+  EXPECT_FALSE(with_stop_ids(JsonObject{{"top_p", 0.5}}, tokenizer).find("pad_token_id"));
+}
+
+// model.router.bias_update_rate with a model that never had the bias.
+TEST_F(ModelIoTest, ABiasOfTheChoiceThatTheSettingsAddStartsFromZero) {
+  save("olmoe");
+  EXPECT_EQ(refusal(), "loaded");
+  const JsonObject changes{{"router_bias_update_rate", 0.01}};
+  const auto model = load_changed_model(context_, folder(), {.dtype = DType::bf16}, changes);
+  const Json config = model->config();
+  EXPECT_EQ(config.at("router_bias_update_rate"), Json(0.01));
+  int biases = 0;
+  for (const Param* param : model->params())
+    if (says(param->slices.front().name, "e_score_correction_bias")) {
+      for (const float number : download(context_, param->value)) EXPECT_EQ(number, 0);
+      ++biases;
+    }
+  EXPECT_EQ(biases, 2);
+  testing::internal::CaptureStderr();
+  save_model(context_, *model, folder(), DType::f32);
+  save_model(context_, *model, folder(), DType::f32);
+  const std::string warning = testing::internal::GetCapturedStderr(), words = "does not know in the family olmoe";
+  EXPECT_PRED2(says, warning, words);
+  EXPECT_EQ(warning.find(words), warning.rfind(words));
+  EXPECT_EQ(load_changed_model(context_, folder(), {}, changes)->config(), config);
+  Store store = read();
+  store.erase("model.layers.0.mlp.gate.e_score_correction_bias");  // its own config.json has the rate
+  write(store);
+  EXPECT_PRED2(says, refusal(), "missing model.layers.0.mlp.gate.e_score_correction_bias");
+}
+
+// Files with all experts of a layer in one tensor: messages have the names and shapes of the file.
+TEST_F(ModelIoTest, FusedExpertsThatDoNotFitAreNamedAsInTheFile) {
+  const std::string gate_up = "mlp.experts.gate_up_proj", down = "mlp.experts.down_proj", layer = "model.layers.0.";
+  for (const auto& [family, block] : {std::pair{"olmoe", "mlp."}, {"mixtral", "block_sparse_moe."}}) {
+    save(family);
+    Store fused;
+    for (const auto& [name, stored] : read())
+      if (!says(name, ".experts.")) fused[name] = stored;
+    for (const int index : {0, 1}) {
+      const std::string of = concat("model.layers.", index, ".");
+      fused[of + gate_up] = {std::vector<char>(size_t{4} * 40 * 12 * 4), DType::f32, {4, 40, 12}};
+      fused[of + down] = {std::vector<char>(size_t{4} * 12 * 20 * 4), DType::f32, {4, 12, 20}};
+    }
+    const auto problem = [&](const auto& edit) {
+      Store edited = fused;
+      edit(edited);
+      write(edited);
+      return refusal();
+    };
+    EXPECT_EQ(problem([](Store&) {}), "loaded");
+    EXPECT_PRED2(says, problem([&](Store& store) {
+                   store.at(layer + gate_up).shape = {4, 12, 40};
+                 }),
+                 layer + gate_up + " is [4, 12, 40], wants [4, 40, 12]");
+    EXPECT_PRED2(says, problem([&](Store& store) {
+                   store.at(layer + down).shape = {2, 24, 20};
+                 }),
+                 layer + down + " is [2, 24, 20], wants [4, 12, 20]");
+    EXPECT_PRED2(says, problem([&](Store& store) { store.erase(layer + down); }), "missing " + layer + down);
+    EXPECT_PRED2(says, problem([&](Store& store) {
+                   store.at(layer + down).shape = {48, 20};
+                 }),
+                 layer + down + " is [48, 20], wants [experts, hidden, inner]");
+    const std::string one =
+        concat(layer, block, "experts.1.", family == std::string("olmoe") ? "up_proj" : "w3", ".weight");
+    const std::string both = problem([&](Store& store) { store[one] = store.at("model.norm.weight"); });
+    EXPECT_PRED2(says, both, layer + gate_up);
+    EXPECT_PRED2(says, both, one + "; the file must have one of them");
+  }
 }
 
 // Files of DeepSeek-V3 have layers that predict further ahead, after the model's last one. A config.json without them

@@ -59,6 +59,32 @@ TEST(ParamGroups, AGroupThatTakesNothingIsAProblemWithNearNames) {
                    "groups[1].match: 'lm_head' takes no parameter: groups before it take all that it matches"));
 }
 
+// Experts have their own names, and those of files with all experts of a layer in one tensor.
+TEST(ParamGroups, ExpertsAreNamedAsInFilesOfBothLayouts) {
+  const std::string experts = "model.layers.0.mlp.experts.", sparse = "model.layers.0.block_sparse_moe.experts.1.";
+  const std::vector<std::string> names = {experts + "0.gate_proj.weight", experts + "0.up_proj.bias",
+                                          experts + "0.down_proj.weight", sparse + "w2.weight"};
+  const auto taken = [&](const std::string& match) {
+    std::vector<std::string> out;
+    for (const std::string& name : names) {
+      const Problems problems;
+      check_groups(groups_of("[[groups]]\nmatch = \"" + match + "\""), std::vector{name}, problems, "groups");
+      if (error_of([&] { problems.throw_if_any(); }) == "no error") out.push_back(name);
+    }
+    return out;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(taken("*experts.gate_up_proj"), Names{names[0]});
+  EXPECT_EQ(taken("*experts.gate_up_proj_bias"), Names{names[1]});
+  EXPECT_EQ(taken("*mlp.experts.down_proj"), (Names{names[2], names[3]}));
+  EXPECT_EQ(taken("*experts.0.*"), (Names{names[0], names[1], names[2]}));
+  EXPECT_EQ(taken("*.w2"), Names{names[3]});
+  const Problems problems;
+  check_groups(groups_of("[[groups]]\nmatch = \"*experts.gate_up\""), names, problems, "groups");
+  const std::string nothing = error_of([&] { problems.throw_if_any(); });
+  EXPECT_TRUE(says(nothing, "near it are " + experts + "gate_up_proj")) << nothing;
+}
+
 // Every optimizer: a parameter, or a part of a fused one, moves as it does alone with its group's settings.
 class GroupedOptimizers : public testing::TestWithParam<std::string> {};
 
