@@ -24,6 +24,12 @@ void refuse(const Json& config, const char* key, std::string_view source) {
              "; adapters here know r, lora_alpha, lora_dropout, target_modules and use_rslora alone");
 }
 
+// PEFT's lora_alpha is an integer.
+Json json_alpha(double alpha) {
+  const bool whole = alpha == std::floor(alpha) && alpha < 0x1p53;
+  return whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha);
+}
+
 std::vector<std::string> texts_of(const Json& value, const std::string& what) {
   if (value.is_string()) return {value.as_string()};
   std::vector<std::string> out;
@@ -31,7 +37,37 @@ std::vector<std::string> texts_of(const Json& value, const std::string& what) {
   return out;
 }
 
+// Adds the modules of target_parameters: those whose weight is named (mlp.gate_proj.weight). Parameters with all
+// experts of a layer have adapters of their own in PEFT. They may be named beside the same matrices of single experts,
+// as model/io/adapter.cpp writes them for some families, then with the ranks of gate and up together.
+void add_target_parameters(const Json& config, const std::string& file, LoraConfig& out) {
+  constexpr std::string_view end = ".weight";
+  const Json* given = config.find("target_parameters");
+  const bool any = given && !given->is_null() && !texts_of(*given, file + ": target_parameters").empty();
+  const Regex of_expert("(?:\\A|.*\\.)experts\\.[0-9]+\\..*\\z", "target_modules");
+  const bool experts = std::ranges::any_of(out.target_modules,
+                                           [&](const std::string& target) { return of_expert.matches_within(target); });
+  if (any)
+    for (const std::string& target : texts_of(*given, file + ": target_parameters")) {
+      HONE_CHECK(target.ends_with(end) || experts, file, ": target_parameters names ", target,
+                 "; adapters here are of single matrices: weights of modules (mlp.gate_proj.weight), not of parameters "
+                 "with all experts of a layer; merge the adapter with PEFT (merge_and_unload) and load the model");
+      if (target.ends_with(end)) out.target_modules.push_back(target.substr(0, target.size() - end.size()));
+    }
+  const Json patterns = gate_up_patterns(out);
+  for (const char* key : {"rank_pattern", "alpha_pattern"})
+    if (const Json* pattern = config.find(key); !any || !experts || !pattern || *pattern != patterns.at(key))
+      refuse(config, key, file);
+}
+
 }  // namespace
+
+Json gate_up_patterns(const LoraConfig& config) {
+  constexpr const char* gate_up = R"(.*\.gate_up_proj)";
+  const double alpha = config.lora_alpha * (config.use_rslora ? std::sqrt(2.0) : 2.0);
+  return JsonObject{{"rank_pattern", JsonObject{{gate_up, 2 * config.r}}},
+                    {"alpha_pattern", JsonObject{{gate_up, json_alpha(alpha)}}}};
+}
 
 void LoraConfig::fields(Fields& f) {
   f("r", r, "rank of the adapters; 0 = no adapters: all weights are trained");
@@ -90,10 +126,9 @@ LoraConfig lora_config_of(const Json& config, std::string_view source) {
   const std::string file(source);
   const std::string& type = config.at("peft_type", file).as_string(file + ": peft_type");
   HONE_CHECK(type == "LORA", file, ": peft_type is ", type, ", wants LORA");
-  for (const char* key : {"use_dora", "use_qalora", "use_bdlora", "lora_bias", "rank_pattern", "alpha_pattern",
-                          "layers_to_transform", "layer_replication", "exclude_modules", "trainable_token_indices",
-                          "target_parameters", "alora_invocation_tokens", "arrow_config", "kasa_config",
-                          "monteclora_config", "velora_config", "megatron_config"})
+  for (const char* key : {"use_dora", "use_qalora", "use_bdlora", "lora_bias", "layers_to_transform",
+                          "layer_replication", "exclude_modules", "trainable_token_indices", "alora_invocation_tokens",
+                          "arrow_config", "kasa_config", "monteclora_config", "velora_config", "megatron_config"})
     refuse(config, key, source);
   // PEFT's names of a sequence classifier's head. No other module can be saved whole.
   if (const Json* modules = config.find("modules_to_save"); modules && !modules->is_null())
@@ -119,20 +154,19 @@ LoraConfig lora_config_of(const Json& config, std::string_view source) {
   if (const Json* rslora = config.find("use_rslora")) out.use_rslora = rslora->as_bool(file + ": use_rslora");
   if (const Json* targets = config.find("target_modules"); targets && !targets->is_null())
     out.target_modules = texts_of(*targets, file + ": target_modules");
+  add_target_parameters(config, file, out);
   return out;
 }
 
 Json adapter_config_of(const LoraConfig& config, std::string_view base_model_name_or_path, bool fan_in_fan_out,
                        bool classifier) {
-  const bool whole = config.lora_alpha == std::floor(config.lora_alpha) && config.lora_alpha < 0x1p53;
   return JsonObject{{"peft_type", "LORA"},
                     {"task_type", classifier ? "SEQ_CLS" : "CAUSAL_LM"},
                     {"base_model_name_or_path", base_model_name_or_path},
                     {"revision", Json()},
                     {"inference_mode", true},
                     {"r", config.r},
-                    {"lora_alpha", whole ? Json(static_cast<int64_t>(config.lora_alpha))
-                                         : Json(config.lora_alpha)},  // PEFT's is an integer
+                    {"lora_alpha", json_alpha(config.lora_alpha)},
                     {"lora_dropout", config.lora_dropout},
                     {"use_rslora", config.use_rslora},
                     {"use_dora", false},

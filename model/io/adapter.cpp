@@ -1,11 +1,15 @@
 #include "model/io/adapter.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
+#include "core/base/log.h"
 #include "core/io/file.h"
 #include "core/io/gguf/gguf.h"
 #include "core/io/json.h"
 #include "core/text/tokenizer/tokenizer.h"
+#include "model/io/fused_experts.h"
 #include "model/io/model_files.h"
 #include "model/io/param_slices.h"
 #include "model/modules.h"
@@ -18,6 +22,102 @@ constexpr const char* config_name = "adapter_config.json";
 
 Json read_config(const fs::path& folder) {
   return parse_json(read_file(folder / config_name), (folder / config_name).string());
+}
+
+// The shortest end of a module's name, of `parts` parts or more, that only adapted modules have; else the whole name.
+std::string shortest_target(const std::string& module, int parts, const std::set<std::string>& bare) {
+  size_t dot = module.size();
+  for (int i = 0; i < parts && dot != std::string::npos && dot > 0; ++i) dot = module.rfind('.', dot - 1);
+  if (dot == std::string::npos) return module;
+  const std::string end = module.substr(dot);
+  return std::ranges::any_of(bare, [&](const std::string& one) { return one.ends_with(end); }) ? module : end.substr(1);
+}
+
+struct AdaptedModules {
+  std::vector<std::string> adapted;
+  std::set<std::string> bare;  // the others
+  bool any_experts = false;    // the model has experts, with adapters or without
+};
+AdaptedModules adapted_modules(Model& model) {
+  constexpr std::string_view end = ".weight", before = "base_model.model.", after = ".lora_A.weight";
+  AdaptedModules out;
+  for (const Linear* linear : model.linear_modules()) {
+    out.any_experts = out.any_experts || fused_expert_name(linear->weight.slices.front().name);
+    std::set<std::string> with;
+    if (linear->lora)
+      for (const Param::Slice& slice : linear->lora->a.slices) {
+        const size_t size = slice.name.size() - before.size() - after.size();
+        out.adapted.push_back(*with.insert(slice.name.substr(before.size(), size)).first);
+      }
+    for (const Param::Slice& slice : linear->weight.slices)
+      if (std::string module = slice.name.substr(0, slice.name.size() - end.size()); !with.contains(module))
+        out.bare.insert(std::move(module));
+  }
+  return out;
+}
+
+// Targets for PEFT with transformers 5, which has all experts of a layer in one parameter. PEFT gives it the adapters
+// of the experts, and takes every target module called gate_proj, up_proj or down_proj for an expert's. So experts are
+// named with their numbers, and other matrices of these names are targets as parameters. In the family qwen2_moe PEFT
+// does not find the parameters of the experts by itself.
+void set_targets_beside_experts(Json& config, Model& model) {
+  const AdaptedModules modules = adapted_modules(model);
+  if (!modules.any_experts) return;
+  const LoraConfig& lora = model.lora()->config;
+  const bool names_fused = model.config().at("model_type") == Json("qwen2_moe");
+  std::set<std::string> targets, parameters, bare_fused;
+  for (const std::string& module : modules.bare)
+    if (const auto fused = fused_expert_name(module + ".weight")) bare_fused.insert(*fused);
+  bool experts = false;
+  for (const std::string& module : modules.adapted) {
+    const std::string last = module.substr(module.rfind('.') + 1);
+    if (const auto fused = fused_expert_name(module + ".weight")) {
+      experts = true;
+      targets.insert(shortest_target(module, 3, modules.bare));
+      if (names_fused) parameters.insert(shortest_target(*fused, 3, bare_fused));
+    } else if (last == "gate_proj" || last == "up_proj" || last == "down_proj") {
+      parameters.insert(shortest_target(module, 2, modules.bare) + ".weight");
+    } else {
+      targets.insert(shortest_target(module, 1, modules.bare));
+    }
+  }
+  config.set("target_modules", Json::array(std::vector<std::string>(targets.begin(), targets.end())));
+  if (!parameters.empty())
+    config.set("target_parameters", Json::array(std::vector<std::string>(parameters.begin(), parameters.end())));
+  if (const Json patterns = gate_up_patterns(lora); experts && names_fused)
+    for (const auto& [key, pattern] : patterns.as_object()) config.set(key, pattern);
+  // PEFT refuses dropout for parameters. Only training has dropout, and takes it from the recipe.
+  if (experts || !parameters.empty()) config.set("lora_dropout", 0.0);
+}
+
+// What PEFT cannot do with the adapters of experts; empty: nothing.
+std::string problem_of_peft(Model& model) {
+  const Json config = model.config();
+  const Json* type = config.find("model_type");
+  if (!type || *type == Json("hone_decoder")) return {};
+  std::set<std::string> parts;
+  for (const std::string& module : adapted_modules(model).adapted)
+    if (fused_expert_name(module + ".weight")) parts.insert(module.substr(module.rfind('.') + 1));
+  if (parts.empty()) return {};
+  if (*type == Json("gpt_oss")) return "PEFT does not know adapters of single experts of gpt_oss";
+  const bool gate = parts.contains("gate_proj") || parts.contains("w1"),
+             up = parts.contains("up_proj") || parts.contains("w3");
+  if (gate != up)
+    return "PEFT needs adapters at both gate and up of the experts (gate_proj and up_proj, or w1 and w3), or at "
+           "neither";
+  if (gate && *type != Json("qwen2_moe") && model.lora()->config.use_rslora)
+    return "PEFT scales the adapters of gate and up of experts wrongly with use_rslora";
+  return {};
+}
+
+// Says each problem once.
+void warn_of_peft(Model& model) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const std::string problem = problem_of_peft(model);
+  const std::scoped_lock lock(mutex);
+  if (!problem.empty() && told.insert(problem).second)
+    log::warning("adapter: ", problem, "; hone runs the adapter, and hone export merges it for other programs");
 }
 
 }  // namespace
@@ -68,6 +168,8 @@ void save_adapter(Context& context, Model& model, const fs::path& folder, DType 
   make_folder(folder);
   Json config = adapter_config_of(model.lora()->config, base, transposed, !value_head.empty());
   if (has_long_rope(model)) config.set("use_long_rope", true);
+  set_targets_beside_experts(config, model);
+  warn_of_peft(model);
   write_file_atomic(folder / config_name, config.dump(2) + "\n");
   std::vector<LazyTensor> tensors = slices_to_save(context, file_slices(model.adapter_params()), dtype);
   if (!value_head.empty()) tensors.push_back(value_head_to_save(adapter_value_head, value_head));
@@ -80,6 +182,11 @@ void read_adapter(Context& context, Model& model, const fs::path& folder) {
              "with use_long_rope");
   const std::unique_ptr<TensorFile> file = open_safetensors(folder / adapter_tensors);
   const std::vector<FileSlice> slices = file_slices(model.adapter_params());
+  for (const std::string& name : file->names())
+    HONE_CHECK(!name.ends_with(".experts.lora_A.weight") && !name.ends_with(".experts.base_layer.lora_A.weight"),
+               folder.string(), ": ", name,
+               " is an adapter of all experts of a layer (target_parameters of PEFT); "
+               "adapters here are of single experts; merge it with PEFT (merge_and_unload) and load the model");
   std::vector<std::string> problems;
   for (const FileSlice& slice : slices) check_slice(slice, *file, problems);
   for (const std::string& name : file->names())

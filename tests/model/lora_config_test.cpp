@@ -89,6 +89,10 @@ TEST(LoraConfig, RefusesWhatItDoesNotDo) {
   EXPECT_PRED2(says, refused("init_lora_weights", "pissa"), "pissa, which changes the base model");
   EXPECT_PRED2(says, refused("r", 0), "r is 0");
   EXPECT_PRED2(says, refused("lora_dropout", 1.5), "lora_dropout is 1.5");
+  EXPECT_PRED2(says, refused("target_parameters", JsonArray{"mlp.experts.gate_up_proj"}),
+               "adapter_config.json: target_parameters names mlp.experts.gate_up_proj");
+  EXPECT_EQ(refused("target_parameters", JsonArray{"mlp.gate_proj.weight"}), "");
+  EXPECT_EQ(refused("target_parameters", JsonArray{}), "");
   EXPECT_EQ(refused("exclude_modules", JsonArray{}), "");
   EXPECT_EQ(refused("target_modules", "all-linear"), "");
 }

@@ -101,6 +101,63 @@ TEST_F(AdapterTest, MergesAsPeftDoes) {
   }
 }
 
+// PEFT with transformers 5 takes every target module called gate_proj, up_proj or down_proj for an expert's. The form
+// of adapter_config.json was checked with PEFT: it computes the logits of hone.
+TEST_F(AdapterTest, MatricesBesideExpertsAreTargetsAsParameters) {
+  const auto texts = [](const Json& config, const char* key) {
+    std::vector<std::string> out;
+    for (const Json& one : config.at(key).as_array()) out.push_back(one.as_string());
+    return out;
+  };
+  for (const std::string family : {"deepseek_v3", "qwen2_moe", "mixtral"}) {
+    const fs::path base = folder_.path() / family, folder = folder_.path() / (family + "_adapter");
+    save_model(context_, *make_tiny(context_, tiny_config(family), false), base, DType::f32);
+    const LoraConfig lora{.r = 3, .lora_alpha = 6, .lora_dropout = 0.1, .target_modules = {"all-linear"}};
+    const auto model = load_model(context_, base, {.lora = lora, .seed = 5});
+    save_adapter(context_, *model, folder, DType::f32);
+    const Json config = parse_json(read_file(folder / "adapter_config.json"), "adapter_config.json");
+    const std::vector<std::string> modules = texts(config, "target_modules");
+    const auto targets = [&](const char* name) { return std::ranges::find(modules, name) != modules.end(); };
+    EXPECT_TRUE(targets("o_proj") && targets(family == "mixtral" ? "experts.3.w1" : "experts.3.gate_proj")) << family;
+    EXPECT_FALSE(targets("gate_proj") || targets("down_proj")) << family;
+    EXPECT_EQ(config.at("lora_dropout"), Json(0.0));
+    using Names = std::vector<std::string>;
+    if (family == "deepseek_v3")
+      EXPECT_EQ(texts(config, "target_parameters"),
+                (Names{"mlp.down_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
+                       "shared_experts.down_proj.weight", "shared_experts.gate_proj.weight",
+                       "shared_experts.up_proj.weight"}));
+    if (family == "qwen2_moe") {
+      EXPECT_EQ(texts(config, "target_parameters"),
+                (Names{"mlp.experts.down_proj", "mlp.experts.gate_up_proj", "shared_expert.down_proj.weight",
+                       "shared_expert.gate_proj.weight", "shared_expert.up_proj.weight"}));
+      EXPECT_EQ(config.at("rank_pattern").dump(), R"({".*\\.gate_up_proj": 6})");
+      EXPECT_EQ(config.at("alpha_pattern").dump(), R"({".*\\.gate_up_proj": 12})");
+    }
+    const auto again = load_model(context_, folder);
+    EXPECT_EQ(again->lora()->config.target_modules, model->lora()->config.target_modules);
+    EXPECT_EQ(download(context_, again->flat_values()), download(context_, model->flat_values()));
+  }
+}
+
+TEST_F(AdapterTest, WhatPeftCannotDoWithExpertsIsSaidOnce) {
+  const auto warning = [&](const std::string& family, const LoraConfig& lora) {
+    const auto model = make_tiny(context_, tiny_config(family), false, lora);
+    model->lora()->base = "base";
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 2; ++i) save_adapter(context_, *model, folder_.path() / "out", DType::f32);
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto once = [](const std::string& text, const std::string& words) {
+    return text.find(words) != std::string::npos && text.find(words) == text.rfind(words);
+  };
+  EXPECT_PRED2(once, warning("gpt_oss", {.r = 2, .target_modules = {"all-linear"}}),
+               "PEFT does not know adapters of single experts of gpt_oss");
+  EXPECT_PRED2(once, warning("olmoe", {.r = 2, .target_modules = {"gate_proj"}}), "both gate and up");
+  EXPECT_PRED2(once, warning("olmoe", {.r = 2, .use_rslora = true, .target_modules = {"all-linear"}}), "use_rslora");
+  EXPECT_EQ(warning("olmoe", {.r = 2, .target_modules = {"q_proj"}}), "");
+}
+
 // The generation config and the value head are exported too.
 TEST_F(AdapterTest, AnExportedModelHasItsStopsAndItsValueHead) {
   const fs::path base = folder_.path() / "whole", out = folder_.path() / "exported";
