@@ -17,7 +17,8 @@ Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
 }
 // The next parameter's part of the flat memory.
 Tensor take_place(const Param& param, Tensor flat, int64_t& from) {
-  const Tensor out(flat.rows(from, param.num_elements()).data, flat.dtype, flat.device, param.shape);
+  const Tensor out(flat.rows(from, param.num_elements()).data, param.keep_f32 ? DType::f32 : flat.dtype, flat.device,
+                   param.shape);
   from += param.padded_elements();
   return out;
 }
@@ -31,7 +32,8 @@ int64_t Param::num_elements() const {
 }
 
 int64_t Param::padded_elements() const {
-  return (num_elements() + param_alignment - 1) / param_alignment * param_alignment;
+  const int64_t elements = keep_f32 ? 2 * num_elements() : num_elements();  // of bf16, or more than f32 needs
+  return (elements + param_alignment - 1) / param_alignment * param_alignment;
 }
 
 std::vector<Param*> Model::params() {

@@ -38,6 +38,7 @@ struct Param {
   double init_uniform = 0;    // if above 0: uniform in [-init_uniform, init_uniform] instead
   bool lookup = false;        // rows are read by index (an embedding), not multiplied
   bool trainable = true;      // has a gradient and optimizer states
+  bool keep_f32 = false;      // f32 in models and files of any dtype; not trainable
   bool product_grad = false;  // matrix products add to its gradient, by grad_target()
   double active_share = 1;    // of its elements that a token is multiplied by: experts used / experts
 

@@ -114,6 +114,10 @@ void write_classifier_config(const std::filesystem::path& folder, const Tokenize
   if (const std::optional<int32_t> pad = tokenizer.find(tokenizer.special_token("pad_token"));
       pad && pad != tokenizer.eos())
     config.set("pad_token_id", int64_t{*pad});
+  // Last, as save_model() has them: a resumed run writes the same bytes.
+  std::ranges::stable_partition(config.object_ref(), [](const auto& member) {
+    return member.first != "torch_dtype" && member.first != "dtype";
+  });
   write_file_atomic(path, config.dump(2) + "\n");
 }
 

@@ -253,10 +253,12 @@ void run_stage(Run& run, size_t index, RunState& state) {
       state.save(run.folder, run.recipe);
     });
   }
+  run.ranks.set_phase(concat("loading the model of stage ", spec.name));
   if (stage.trains()) prepare_model(run, stage, context, resumed, state);
   use_chat_template(run, stage);
   log::info("stage ", spec.name, " (", spec.kind(), ")");
   const Stopwatch watch;
+  run.ranks.set_phase(concat("reading the data of stage ", spec.name));
   stage.run(context);
   if (stage.vocab_size() > 0) run.tokenizer = run.recipe.model.chat.with_settings(*run.tokenizer);
   StageReport report{.name = spec.name, .kind = spec.kind(), .result = context.result, .eval = {}};

@@ -193,7 +193,8 @@ void check_same_inputs(const RunState& state, const fs::path& folder, const Reci
 }
 
 void log_change(const std::string& key, const std::string& before, const std::string& now) {
-  log::warning("the run continues with ", key, " = ", now, " (it was ", before, ")");
+  const auto shown = [&](const std::string& value) { return key == "parallel.ranks" && value == "0" ? "auto" : value; };
+  log::warning("the run continues with ", key, " = ", shown(now), " (it was ", shown(before), ")");
 }
 
 // Compares the stages: completed ones, the current one if it has a checkpoint, and later ones.

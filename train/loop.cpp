@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <set>
 
 #include "core/base/format.h"
 #include "core/base/interrupt.h"
@@ -83,6 +85,20 @@ void stop_run(const std::filesystem::path& run_folder, const std::string& after,
 }
 
 namespace {
+
+// Says once that dropout of config.json is not applied: hone trains without it.
+void warn_of_dropout(const Model& model) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const Json config = model.config();
+  std::string given;
+  for (const char* key : {"attention_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"})
+    if (const Json* rate = config.find(key); rate && rate->is_number() && rate->as_double() > 0)
+      given += concat(given.empty() ? "" : ", ", key, " = ", rate->as_double());
+  const std::scoped_lock lock(mutex);
+  if (!given.empty() && told.insert(given).second)
+    log::warning("config.json of the model has ", given, "; hone trains without this dropout");
+}
 
 // Sums over the steps of a stage; a resumed run continues them.
 struct Totals : Stateful {
@@ -294,7 +310,7 @@ class Loop {
       record.loss = report.loss;
       record.grad_norm = report.grad_norm;
       record.num_tokens = report.num_tokens;
-      record.lengths_digest = report.lengths_digest;
+      record.samples_digest = report.samples_digest;
       record.weights_digest = report.weights_digest;
       record.loader = loader_state();
       record.passes = report.times.passes();
@@ -377,6 +393,7 @@ void train_loop(StageContext& stage, const LoopConfig& config, Trainer& trainer,
                 const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t, double)>& body, const HeldOut& held_out,
                 const std::function<void(const std::filesystem::path&)>& save_model) {
+  warn_of_dropout(*stage.model);
   Loop(stage, config, trainer, sections, held_out, save_model).run(body);
 }
 

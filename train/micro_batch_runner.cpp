@@ -5,6 +5,7 @@
 
 #include "kernels/lm_head/logprob.h"
 #include "kernels/sampling/sample.h"
+#include "model/mtp.h"
 #include "train/teacher.h"
 
 namespace hone {
@@ -87,26 +88,32 @@ MicroBatchRunner::Packed MicroBatchRunner::pack(const MicroBatchData& staging) {
   return {batch, columns[0], columns[1]};
 }
 
-AuxLoss MicroBatchRunner::aux_loss(const MicroBatchData& staging, LossUnit unit, double scale, Tensor sums) {
-  if (!sums) return {};
+AuxLoss MicroBatchRunner::aux_loss(const MicroBatchData& staging, LossUnit unit, double scale,
+                                   const MicroBatchPosition& place) {
+  if (!place.aux_sums) return {};
   const TokenBatch batch = staging.batch(scale);
   const std::span<const float> mask = batch[columns::mask];
   token_weights_.assign(mask.size(), 0.0f);
+  target_weights_.assign(mask.size(), 0.0f);
   for (size_t s = 0; s < batch.num_sequences(); ++s) {
     const auto first = static_cast<size_t>(batch.offsets[s]), last = static_cast<size_t>(batch.offsets[s + 1]);
     const std::span<const float> own = mask.subspan(first, last - first);
     const auto trained = std::ranges::count_if(own, [](float m) { return m != 0; });
     if (trained == 0) continue;
     const double weight = scale * count_of(unit, own) / static_cast<double>(trained);
-    for (size_t t = first; t < last; ++t)
-      if (mask[t] != 0) token_weights_[t] = static_cast<float>(weight);
+    for (size_t t = first; t < last; ++t) {
+      token_weights_[t] = static_cast<float>(place.token_weight);
+      if (mask[t] != 0) target_weights_[t] = static_cast<float>(weight);
+    }
   }
-  return {.weights = upload(context_, arena_, std::span<const float>(token_weights_)), .sums = sums};
+  AuxLoss out{.weights = upload(context_, arena_, std::span<const float>(token_weights_)), .sums = place.aux_sums};
+  if (mtp_of(model_)) out.target_weights = upload(context_, arena_, std::span<const float>(target_weights_));
+  return out;
 }
 
 Tensor MicroBatchRunner::forward(const MicroBatchData& staging, const Packed& packed, const MicroBatchPosition& place,
                                  const Objective& objective, double scale) {
-  const AuxLoss aux = aux_loss(staging, objective.needs().unit, scale, place.aux_sums);
+  const AuxLoss aux = aux_loss(staging, objective.needs().unit, scale, place);
   noise_.first = (static_cast<uint64_t>(place.step) << 32) + static_cast<uint64_t>(place.first_sample);
   phases_.mark(Phase::data);
   const Tensor hidden = pass_.forward(packed.batch, packed.rows, noise_,
@@ -249,7 +256,9 @@ double MicroBatchRunner::add_teacher_term(const MicroBatchData& staging, const T
 double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective, double scale,
                              const MicroBatchPosition& place, Critic* critic, MetricSums& metrics) {
   if (staging.rows().empty()) {
-    if (objective.needs().critic) staging.value.assign(staging.logp.size(), 0);
+    const Needs needs = objective.needs();
+    if (needs.critic) staging.value.assign(staging.logp.size(), 0);
+    if (needs.entropy) staging.entropy.assign(staging.logp.size(), 0);
     return evaluate(staging, objective, scale, metrics);
   }
   const Packed packed = pack(staging);

@@ -1,6 +1,7 @@
 #include "train/step_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "model/flops.h"
 #include "train/trainer.h"
@@ -55,6 +56,14 @@ size_t StepPlan::num_active() const {
       std::ranges::count_if(micro_batches, [](const PlannedMicroBatch& micro) { return micro.active(); }));
 }
 
+// FNV-1a's step for each token and each number of the mask.
+static void add_to_digest(uint64_t& digest, const Sample& sample) {
+  const auto add = [&](uint64_t number) { digest = (digest ^ number) * 0x100000001b3u; };
+  add(sample.tokens.size());
+  for (const int32_t token : sample.tokens) add(static_cast<uint32_t>(token));
+  for (const float weight : sample.columns.find(columns::mask)) add(std::bit_cast<uint32_t>(weight));
+}
+
 StepPlan plan_step(std::span<const Sample* const> samples, const Objective& objective, const TrainerConfig& config,
                    const ModelShape& shape, const StepCost& cost, bool keep_all) {
   HONE_CHECK(!samples.empty(), "trainer: a step needs at least one sample");
@@ -68,7 +77,7 @@ StepPlan plan_step(std::span<const Sample* const> samples, const Objective& obje
     count += count_of(needs.unit, sample.columns.find(columns::mask));
     const auto length = static_cast<int64_t>(sample.tokens.size());
     plan.num_tokens += length;
-    plan.lengths_digest = (plan.lengths_digest ^ sample.tokens.size()) * 0x100000001b3u;  // FNV-1a's step
+    add_to_digest(plan.samples_digest, sample);
     if (may_skip && objective.has_no_gradient(sample)) {
       if (needs.entropy && num_rows(sample) > 0) plan.idle.push_back(&sample);
       continue;

@@ -40,7 +40,7 @@ struct StepPlan {
   double scale = 1;                         // TokenBatch::scale
   int64_t num_tokens = 0, num_trained = 0;  // of all samples; of `samples`
   double flops = 0;
-  uint64_t lengths_digest = 0;  // StepReport's
+  uint64_t samples_digest = 0;  // StepReport's
 
   size_t num_active() const;
   std::span<const Sample* const> samples_of(const MicroBatch& micro_batch) const {

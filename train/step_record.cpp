@@ -15,7 +15,7 @@ std::string text_of(const StepRecord& record, const std::string& label) {
                          {"loss", std::bit_cast<int64_t>(record.loss)},
                          {"grad_norm", std::bit_cast<int64_t>(record.grad_norm)},
                          {"num_tokens", record.num_tokens},
-                         {"lengths_digest", static_cast<int64_t>(record.lengths_digest)},
+                         {"samples_digest", static_cast<int64_t>(record.samples_digest)},
                          {"weights_digest", static_cast<int64_t>(record.weights_digest)},
                          {"loader", record.loader},
                          {"passes", std::bit_cast<int64_t>(record.passes)},
@@ -31,7 +31,7 @@ StepRecord record_of(const Json& json) {
           .loss = std::bit_cast<double>(json.at("loss").as_int()),
           .grad_norm = std::bit_cast<double>(json.at("grad_norm").as_int()),
           .num_tokens = json.at("num_tokens").as_int(),
-          .lengths_digest = static_cast<uint64_t>(json.at("lengths_digest").as_int()),
+          .samples_digest = static_cast<uint64_t>(json.at("samples_digest").as_int()),
           .weights_digest = static_cast<uint64_t>(json.at("weights_digest").as_int()),
           .loader = json.at("loader").as_string(),
           .passes = std::bit_cast<double>(json.at("passes").as_int()),
@@ -49,8 +49,8 @@ std::string difference(const StepRecord& one, const StepRecord& first) {
   if (one.step != first.step) return differs("step", one.step, first.step);
   if (one.loader != first.loader) return differs("position in the data", one.loader, first.loader);
   if (one.num_tokens != first.num_tokens) return differs("number of tokens", one.num_tokens, first.num_tokens);
-  if (one.lengths_digest != first.lengths_digest)
-    return differs("digest of the samples' lengths", one.lengths_digest, first.lengths_digest);
+  if (one.samples_digest != first.samples_digest)
+    return differs("digest of the samples' tokens", one.samples_digest, first.samples_digest);
   if (one.weights_digest != first.weights_digest)
     return differs("digest of some weights before the step", one.weights_digest, first.weights_digest);
   if (std::bit_cast<int64_t>(one.loss) != std::bit_cast<int64_t>(first.loss))

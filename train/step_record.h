@@ -13,7 +13,7 @@ struct StepRecord {
   // Must be equal on all ranks.
   double loss = 0, grad_norm = 0;
   int64_t num_tokens = 0;
-  uint64_t lengths_digest = 0, weights_digest = 0;
+  uint64_t samples_digest = 0, weights_digest = 0;
   std::string loader = {};  // the state of the stage's data order
   // A rank's own.
   double passes = 0;             // seconds of its device in forward and backward passes

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
-#include <set>
 
-#include "core/base/log.h"
 #include "core/base/stopwatch.h"
 #include "core/device/device_library.h"
 #include "data/sample_json.h"
@@ -34,20 +31,6 @@ std::vector<GradUnit> units_for(const StepExchange& exchange, Context& context, 
   return grad_units(context, model);
 }
 
-// Says once that dropout of config.json is not applied: hone trains without it.
-void warn_of_dropout(const Model& model) {
-  static std::mutex mutex;
-  static std::set<std::string> told;
-  const Json config = model.config();
-  std::string given;
-  for (const char* key : {"attention_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"})
-    if (const Json* rate = config.find(key); rate && rate->is_number() && rate->as_double() > 0)
-      given += concat(given.empty() ? "" : ", ", key, " = ", rate->as_double());
-  const std::scoped_lock lock(mutex);
-  if (!given.empty() && told.insert(given).second)
-    log::warning("config.json of the model has ", given, "; hone trains without this dropout");
-}
-
 }  // namespace
 
 struct Trainer::Impl {
@@ -68,7 +51,6 @@ struct Trainer::Impl {
         host(context),
         cost(cost_of(model)) {
     require_training_libraries(context.device());
-    if (!is_dry_run()) warn_of_dropout(model);
   }
 
   Critic& the_critic() {
@@ -201,8 +183,10 @@ void Trainer::Impl::run_micro_batches(const StepPlan& plan, const Objective& obj
 
 void Trainer::Impl::run(const StepPlan& plan, size_t index, const Objective& objective) {
   const PlannedMicroBatch& micro = plan.micro_batches[index];
-  MicroBatchPosition place{
-      .step = steps, .first_sample = static_cast<int64_t>(micro.begin), .first_token = micro.first_token};
+  MicroBatchPosition place{.step = steps,
+                           .first_sample = static_cast<int64_t>(micro.begin),
+                           .first_token = micro.first_token,
+                           .token_weight = 1 / static_cast<double>(std::max<int64_t>(1, plan.num_tokens))};
   if (aux_sums) place.aux_sums = aux_sums.rows(static_cast<int64_t>(index), 1).view({aux_sums.dim(1)});
   const bool is_static = static_cast<bool>(logp);
   MicroBatchData& staging = stagings[is_static ? index : 0];
@@ -371,7 +355,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
       updated == Updated::all ? m.policy.learning_rate_of(m.policy_steps() + 1, learning_rate) : learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());
   report.num_tokens = plan.num_tokens;
-  report.lengths_digest = plan.lengths_digest;
+  report.samples_digest = plan.samples_digest;
   if (m.host_weights) report.weights_digest = digest_of(m.host_weights);
   report.num_trained_tokens = plan.num_trained;
   report.flops = updated == Updated::all ? plan.flops : plan.flops / 3;  // a forward pass is a third

@@ -48,7 +48,7 @@ struct StepReport {
   // loss: the objective's, without the z-loss. grad_norm: before the clip.
   double loss = 0, grad_norm = 0, learning_rate = 0;
   int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
-  uint64_t lengths_digest = 0;  // of the samples' lengths in order: ranks must have the same samples
+  uint64_t samples_digest = 0;  // of the samples' tokens and masks in order: ranks must have the same
   uint64_t weights_digest = 0;  // of some weights before the step (train/ranks/weight_probe.h); 0 with one rank
   double flops = 0;  // of forward and backward passes (ModelFlops::causal_train_flops_per_token); without a critic's
   double seconds = 0, sampling_seconds = 0;  // sampling_seconds: of the completions; the caller sets it

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -30,7 +31,8 @@ class Launch {
         options_(options),
         hub_(labels_of(devices), options.timeout),
         exchange_(make_local_exchange(hub_)),
-        body_(body) {}
+        body_(body),
+        errors_(devices.size()) {}
 
   void run() {
     std::vector<std::thread> threads;
@@ -38,6 +40,9 @@ class Launch {
     wait();
     for (std::thread& thread : threads) thread.join();
     if (agreed_) std::rethrow_exception(agreed_);
+    // Every rank found the same by itself, in a file that all of them read, for example: no rank is to blame.
+    if (!errors_.front().empty() && std::ranges::all_of(errors_, [&](const auto& e) { return e == errors_.front(); }))
+      fail(errors_.front());
     if (const std::string failure = hub_.failure(); !failure.empty()) fail(failure);
   }
 
@@ -55,6 +60,7 @@ class Launch {
     } catch (const RankFailed& error) {
       end_run(error.what());
     } catch (const std::exception& error) {
+      errors_[static_cast<size_t>(rank)] = error.what();
       end_run(concat(hub_.label(rank), ": ", error.what()));
     } catch (...) {
       end_run(concat(hub_.label(rank), ": an unknown exception"));
@@ -90,6 +96,7 @@ class Launch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::exception_ptr agreed_;
+  std::vector<std::string> errors_;  // by rank: what it threw
   bool failed_ = false;
   int ended_ = 0;
 };

@@ -262,7 +262,11 @@ class Reader : public Fields {
   template <class T>
   void scalar(const char* key, T& v, const char* expected) {
     const toml::node* node = ask(key);
-    if (node && !is_word_for_number(key, *node, v)) convert(key, *node, v, expected);
+    std::string wanted = expected;
+    if constexpr (std::is_same_v<T, int64_t>)
+      if (const auto word = old_values_.find(key); word != old_values_.end())
+        wanted += concat(" or \"", word->second.first, "\"");
+    if (node && !is_word_for_number(key, *node, v)) convert(key, *node, v, wanted.c_str());
     if constexpr (std::is_same_v<T, double> || std::is_same_v<T, int64_t>)
       if (const auto found = defaults_.find(key); !node && found != defaults_.end()) v = static_cast<T>(found->second);
     if constexpr (std::is_same_v<T, std::string>)

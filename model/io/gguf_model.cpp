@@ -97,13 +97,17 @@ void GgufModel::add(const GgufTensor& tensor) {
     sources_.push_back({.name = latent_name(tensor.name),
                         .tensor = &tensor,
                         .shape = latent_shape(tensor, *values, file_.source()),
+                        .dtype = dtype_,
                         .latent_values = values});
     return;
   }
   const GgufKeys keys(file_, architecture_name_);
   const std::optional<GgufTranslation> found = hugging_face_name(*architecture_, tensor.name);
   // A name that is not known is reported as surplus when the model is loaded.
-  NamedSource source{.name = found ? found->name : tensor.name, .tensor = &tensor, .shape = tensor.shape};
+  NamedSource source{.name = found ? found->name : tensor.name,
+                     .tensor = &tensor,
+                     .shape = tensor.shape,
+                     .dtype = found && found->entry->keep_f32 ? DType::f32 : dtype_};
   if (source.name.find('#') != std::string::npos) return add_experts(tensor, source);
   source.adds_one = architecture_->adds_one_to_norms && is_norm(source.name);
   source.transposed = architecture_->transposed && tensor.shape.size() == 2 && tensor.name.starts_with("blk.");
@@ -166,23 +170,27 @@ const GgufModel::NamedSource& GgufModel::source_of(std::string_view name) const 
   return *found;
 }
 
-TensorOutline GgufModel::outline(std::string_view name) const { return {dtype_, source_of(name).shape}; }
+TensorOutline GgufModel::outline(std::string_view name) const {
+  const NamedSource& source = source_of(name);
+  return {source.dtype, source.shape};
+}
 
 Tensor GgufModel::read(std::string_view name, std::vector<char>& storage) const {
   const NamedSource& source = source_of(name);
   const GgufTensor& tensor = *source.tensor;
-  Tensor out(nullptr, dtype_, DeviceKind::cpu, source.shape);
+  Tensor out(nullptr, source.dtype, DeviceKind::cpu, source.shape);
   storage.resize(out.bytes());
   out.data = storage.data();
   if (source.latent_values) {
     read_latent(tensor, *source.latent_values, [&](int64_t row, std::span<const float> numbers) {
-      write_row(numbers, dtype_, storage.data() + static_cast<size_t>(row) * numbers.size() * size_of(dtype_));
+      write_row(numbers, source.dtype,
+                storage.data() + static_cast<size_t>(row) * numbers.size() * size_of(source.dtype));
     });
     return out;
   }
   const bool is_bias = tensor.shape.size() == 1 && source.interleaved_heads > 0;
   const int64_t columns = tensor.columns(), rows = out.size() / columns;
-  const size_t width = size_of(dtype_), row_bytes = static_cast<size_t>(columns) * width;
+  const size_t width = size_of(source.dtype), row_bytes = static_cast<size_t>(columns) * width;
   parallel_for(rows, std::max<int64_t>(1, 65536 / columns), [&](int64_t begin, int64_t end) {
     std::vector<float> row(static_cast<size_t>(columns));
     for (int64_t r = begin; r < end; ++r) {
@@ -198,9 +206,9 @@ Tensor GgufModel::read(std::string_view name, std::vector<char>& storage) const 
       if (source.adds_one)
         for (float& number : row) number -= 1;
       if (source.transposed)
-        write_column(row, dtype_, storage.data(), r, rows);
+        write_column(row, source.dtype, storage.data(), r, rows);
       else
-        write_row(row, dtype_, storage.data() + static_cast<size_t>(r) * row_bytes);
+        write_row(row, source.dtype, storage.data() + static_cast<size_t>(r) * row_bytes);
     }
   });
   return out;

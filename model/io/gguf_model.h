@@ -9,8 +9,9 @@ namespace hone {
 
 class GgufModel : public TensorFile {
  public:
-  // dtype: of the tensors that read() returns, f32 or bf16. Loaded directly a file has bf16, as `hone import` writes it
-  // by default. An architecture or tensor type that is not supported is an Error that names the supported ones.
+  // dtype: of the tensors that read() returns, f32 or bf16; some are always f32 (GgufTensorName). Loaded directly a
+  // file has bf16, as `hone import` writes it by default. An architecture or tensor type that is not supported is an
+  // Error that names the supported ones.
   explicit GgufModel(const std::filesystem::path& path, DType dtype = DType::bf16);
 
   // Complete: as the family resolves it, with the ids of special tokens.
@@ -27,6 +28,7 @@ class GgufModel : public TensorFile {
     std::string name;  // Hugging Face's
     const GgufTensor* tensor;
     std::vector<int64_t> shape;  // Hugging Face's
+    DType dtype;                 // of read()
     bool transposed = false;
     bool adds_one = false;                      // the file has the numbers plus 1
     int64_t interleaved_heads = 0;              // above 0: rows of q or k, and their number of heads

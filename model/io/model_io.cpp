@@ -109,6 +109,10 @@ OpenedModel open_model(const std::filesystem::path& folder, const LoraConfig& lo
 
 }  // namespace
 
+bool lacks_predictions(const Model& model, const std::filesystem::path& base) {
+  return mtp_of(model) && lacks_predictions(model, *open_weights(base));
+}
+
 std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora,
                                          const JsonObject& config_changes) {
   return open_model(folder, lora, config_changes).model;

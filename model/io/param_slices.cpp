@@ -305,14 +305,16 @@ void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor
 std::vector<LazyTensor> slices_to_save(Context& context, std::span<const FileSlice> slices, DType dtype) {
   const auto staging = std::make_shared<Arena>(context.device());
   std::vector<LazyTensor> out;
-  for (const FileSlice& slice : slices)
+  for (const FileSlice& slice : slices) {
+    const DType in_file = slice.param->keep_f32 ? DType::f32 : dtype;
     out.push_back({.name = slice.name,
-                   .dtype = dtype,
+                   .dtype = in_file,
                    .shape = slice.file_shape(),
-                   .read = [&context, staging, slice, dtype](std::vector<char>& storage) {
-                     storage = host_bytes(context, *staging, slice, dtype);
-                     return Tensor(storage.data(), dtype, DeviceKind::cpu, slice.file_shape());
+                   .read = [&context, staging, slice, in_file](std::vector<char>& storage) {
+                     storage = host_bytes(context, *staging, slice, in_file);
+                     return Tensor(storage.data(), in_file, DeviceKind::cpu, slice.file_shape());
                    }});
+  }
   return out;
 }
 

@@ -43,7 +43,8 @@ void check_finite(const std::string& name, const Tensor& tensor, const TensorFil
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file);
 constexpr int64_t max_staged_elements = int64_t{1} << 22;
 std::string shape_text(std::span<const int64_t> shape);
-// The slices as tensors to save: each is copied to the host when it is read. context must outlive them.
+// The slices as tensors of `dtype` to save, or f32 (Param::keep_f32): each is copied to the host when it is read.
+// context must outlive them.
 std::vector<LazyTensor> slices_to_save(Context& context, std::span<const FileSlice> slices, DType dtype);
 // A value head, D numbers, as a tensor [1, D] to save. The numbers must outlive it.
 LazyTensor value_head_to_save(std::string_view name, std::span<const float> numbers);

@@ -68,8 +68,11 @@ Moe::Moe(const MoeConfig& config, const Names& names, int64_t width, double init
   if (config.biases)
     router_bias_ = {.slices = {{names.router + ".bias", E}}, .shape = {E}, .decay = false, .init_std = init_std};
   if (config.bias_rate > 0 || config.has_choice_bias)
-    bias_ = {
-        .slices = {{names.router + ".e_score_correction_bias", E}}, .shape = {E}, .decay = false, .trainable = false};
+    bias_ = {.slices = {{names.router + ".e_score_correction_bias", E}},
+             .shape = {E},
+             .decay = false,
+             .trainable = false,
+             .keep_f32 = true};
   FusedModules inner, outer;
   for (int64_t e = 0; e < E; ++e) {
     const std::string prefix = concat(names.experts, names.numbered ? concat(".", e) : std::string(), ".");
@@ -110,19 +113,11 @@ Moe::Routed Moe::restore_routed(Saved& saved) {
   return {logits, experts, weights, order, places, saved.next()};
 }
 
-Tensor Moe::choice_bias(Context& context) const {
-  if (!bias_.value) return {};
-  const Tensor bias = context.scratch().take(DType::f32, {config_.num_experts});
-  cast(context, bias, bias_.value);
-  return bias;
-}
-
 void Moe::route(Context& context, const LayerPass& pass, Tensor x, const Routed& to) const {
-  const ScratchScope scope(context);
-  const Tensor bias = choice_bias(context);
   gemm_forward(context, {.y = to.logits, .x = x, .w = router_.value, .bias = router_bias_.value});
   router_forward(
-      context, {.experts = to.experts, .weights = to.weights, .logits = to.logits, .bias = bias, .rule = config_.rule});
+      context,
+      {.experts = to.experts, .weights = to.weights, .logits = to.logits, .bias = bias_.value, .rule = config_.rule});
   const double even = static_cast<double>(to.experts.size()) / static_cast<double>(config_.num_experts);
   const bool limited = config_.capacity_factor > 0 && pass.aux.weights;
   moe_dispatch(context, {.order = to.order,
@@ -137,12 +132,10 @@ bool Moe::is_fused(const LayerPass& pass) const {
 }
 
 void Moe::infer(Context& context, Tensor out, Tensor x, Tensor logits, Tensor residual) const {
-  const ScratchScope scope(context);
-  const Tensor bias = choice_bias(context);
   routed_experts(context, {.y = out,
                            .x = x,
                            .logits = logits,
-                           .bias = bias,
+                           .bias = bias_.value,
                            .gate_up = gate_up_.expert_matrices(),
                            .down = down_.expert_matrices(),
                            .residual = residual,
@@ -379,12 +372,9 @@ void Moe::end_step(Context& context, std::span<const double> sums, AuxReport& re
   if (config_.bias_rate == 0 || !router_.trainable) return;  // a frozen router keeps its bias
   const ScratchScope scope(context);
   const std::vector<float> loads(load.begin(), load.end());
-  const Tensor bias = context.scratch().take(DType::f32, bias_.value.dims());
-  cast(context, bias, bias_.value);
-  router_bias_update(context, {.bias = bias,
+  router_bias_update(context, {.bias = bias_.value,
                                .load = upload(context, context.scratch(), std::span<const float>(loads)),
                                .rate = static_cast<float>(config_.bias_rate)});
-  cast(context, bias_.value, bias);
 }
 
 void Moe::report_load(std::span<const double> load, double dropped, AuxReport& report) const {

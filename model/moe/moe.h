@@ -80,8 +80,6 @@ class Moe final : public Sublayer {
   Routed take_routed(Frame& frame, int64_t num_tokens) const;
   static Routed restore_routed(Saved& saved);
   bool balances() const { return balances_; }
-  // The bias of the choice in f32, in scratch memory; empty without one.
-  Tensor choice_bias(Context&) const;
   void route(Context&, const LayerPass&, Tensor x, const Routed& to) const;
   // True if routed_experts computes the pass: nothing is kept or counted, and the experts have no adapters.
   bool is_fused(const LayerPass&) const;
@@ -97,7 +95,7 @@ class Moe final : public Sublayer {
 
   MoeConfig config_;
   Param router_, router_bias_;  // an empty shape means no bias
-  Param bias_;                  // of the choice alone (bias_rate); an empty shape means none
+  Param bias_;                  // of the choice alone (bias_rate), f32; an empty shape means none
   Linear gate_up_, down_;
   std::unique_ptr<Sublayer> shared_;
   int64_t index_ = 0;

@@ -46,7 +46,7 @@ StepReport combine(const std::vector<StepReport>& updates) {
     out.num_tokens += update.num_tokens;
     out.num_trained_tokens += update.num_trained_tokens;
     out.num_sequences += update.num_sequences;
-    out.lengths_digest = out.lengths_digest * 31 + update.lengths_digest;
+    out.samples_digest = out.samples_digest * 31 + update.samples_digest;
     out.weights_digest = out.weights_digest * 31 + update.weights_digest;
     out.flops += update.flops;
     out.seconds += update.seconds;

@@ -60,7 +60,11 @@ inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights
   Arena arena(gpu()->device());
   const Tensor staged = arena.take(DType::f32, model->flat_values().dims());
   gpu()->copy(staged, weights.flat_values());
-  cast(*gpu(), model->flat_values(), staged);
+  int64_t at = 0;
+  for (const Param* param : model->params()) {
+    cast(*gpu(), param->value, staged.rows(at, param->num_elements()));
+    at += param->padded_elements();
+  }
   gpu()->synchronize();
   return model;
 }

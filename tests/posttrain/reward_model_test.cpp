@@ -41,6 +41,15 @@ class RewardModelTest : public ::testing::Test {
   std::vector<float> head = std::vector<float>(static_cast<size_t>(model->shape().hidden_size));
 };
 
+// A resumed run loads the folder and writes it again.
+TEST_F(RewardModelTest, AFolderSavedAgainHasTheSameConfig) {
+  const std::string before = read_file(folder.path() / "config.json");
+  const std::unique_ptr<Model> loaded = load_model(context, folder.path());
+  save_model(context, *loaded, folder.path(), DType::f32, JsonObject{}, head);
+  write_classifier_config(folder.path(), tokenizer);
+  EXPECT_EQ(read_file(folder.path() / "config.json"), before);
+}
+
 TEST_F(RewardModelTest, AScoreIsTheHeadsProductWithTheLastHiddenStateWhateverIsScoredBesideIt) {
   RewardModel reward_model(folder.path(), "cpu");
   const std::vector<std::vector<int32_t>> texts{

@@ -184,6 +184,18 @@ TEST_F(LoopRanksTest, RanksWithOtherSamplesAreFoundBeforeTheyExchangeGradients) 
   EXPECT_FALSE(saved(3));
 }
 
+// As many samples of the same lengths: loss and gradient norm are exchanged, so they would agree.
+TEST_F(LoopRanksTest, RanksWithOtherTokensAreFoundBeforeTheyExchangeGradients) {
+  const std::string end = run("stopped", 3, [](const Before& of) {
+    if (of.step == 2 && of.ranks.rank() == 1) of.samples.back().tokens.back() ^= 1;
+  });
+  EXPECT_TRUE(end.starts_with("rank 1 (cpu) disagrees with rank 0 about a step: it has 5 samples in 4 micro-batches, "))
+      << end;
+  EXPECT_NE(end.find("digest of the tokens"), std::string::npos) << end;
+  EXPECT_TRUE(saved(2));
+  EXPECT_FALSE(saved(3));
+}
+
 TEST_F(LoopRanksTest, RanksWithOtherWeightsAreFound) {
   const std::string end = run("stopped", 2, [&](const Before& of) {
     if (of.step == 2 && of.ranks.rank() == 1)

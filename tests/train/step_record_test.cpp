@@ -19,7 +19,7 @@ std::vector<StepDecision> decide(const std::function<void(int rank, StepRecord&)
   const std::string found = error_of([&] {
     on_ranks(3, [&](const Ranks& ranks, Context&) {
       StepRecord record{
-          .step = 7, .loss = 0.1, .grad_norm = 3, .num_tokens = 64, .lengths_digest = ~0ull, .loader = "{\"at\":5}"};
+          .step = 7, .loss = 0.1, .grad_norm = 3, .num_tokens = 64, .samples_digest = ~0ull, .loader = "{\"at\":5}"};
       change(ranks.rank(), record);
       out[static_cast<size_t>(ranks.rank())] = exchange_records(ranks, record);
     });
@@ -76,8 +76,8 @@ TEST(StepRecord, TheFirstDifferenceIsNamed) {
             start + "loss is 0.10000000000000002, rank 0 has 0.1");
   EXPECT_EQ(difference([](StepRecord& r) { r.grad_norm = 2; }), start + "gradient norm is 2.0, rank 0 has 3.0");
   EXPECT_EQ(difference([](StepRecord& r) { r.num_tokens = 63; }), start + "number of tokens is 63, rank 0 has 64");
-  EXPECT_EQ(difference([](StepRecord& r) { r.lengths_digest = 1; }),
-            start + "digest of the samples' lengths is 1, rank 0 has 18446744073709551615");
+  EXPECT_EQ(difference([](StepRecord& r) { r.samples_digest = 1; }),
+            start + "digest of the samples' tokens is 1, rank 0 has 18446744073709551615");
   EXPECT_EQ(difference([](StepRecord& r) { r.weights_digest = 8; }),
             start + "digest of some weights before the step is 8, rank 0 has 0");
   EXPECT_EQ(difference([](StepRecord& r) {

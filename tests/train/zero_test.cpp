@@ -280,6 +280,34 @@ TEST(Zero3, ReleasedValuesAreTheGatheredOnes) {
   });
 }
 
+// The bias of a router's choice is f32 also in a model of bf16.
+TEST(Zero3, PartsOfABf16ModelHaveItsF32Numbers) {
+  test::on_ranks(3, [](const Ranks& ranks, Context& context) {
+    const std::unique_ptr<Model> model = make_model(test::tiny_config("deepseek_v3"), "test");
+    model->allocate(context, DType::bf16, true);
+    size_t expected = 0;
+    for (const Param* param : model->params()) {
+      if (!param->keep_f32) continue;
+      ++expected;
+      for (int64_t i = 0; i < param->num_elements(); ++i) param->value.ptr<float>()[i] = static_cast<float>(i) + 1e-4f;
+    }
+    const ValueShards shards(context, *model, *ranks.group(), 64);
+    const std::vector<Param*> params = model->params();
+    size_t found = 0;
+    for (const ValuePart& part : shards.own_parts()) {
+      const Param& param = *params[part.param];
+      EXPECT_EQ(part.values.dtype, param.keep_f32 ? DType::f32 : DType::bf16);
+      if (!param.keep_f32) continue;
+      ++found;
+      ASSERT_EQ(part.values.size(), param.num_elements());
+      for (int64_t i = 0; i < part.values.size(); ++i)
+        EXPECT_EQ(part.values.ptr<float>()[i], static_cast<float>(i) + 1e-4f);
+    }
+    EXPECT_GT(expected, 0u);
+    EXPECT_EQ(found, expected);
+  });
+}
+
 // A loss that is not finite on one rank is refused by all of them with the same message.
 TEST(Zero, ALossThatIsNotFiniteIsRefusedByAllRanks) {
   for (const int64_t stage : {1, 2, 3})

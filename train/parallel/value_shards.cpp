@@ -189,19 +189,24 @@ void ValueShards::begin_update() {
 
 bool ValueShards::is_divided(const Param& param) const { return layers_.contains(&param); }
 
+int64_t ValueShards::width_of(const Param& param) const {
+  return static_cast<int64_t>(size_of(param.value.dtype) / size_of(model_.dtype()));
+}
+
 Tensor ValueShards::own(const Param& param, int64_t first, int64_t count) const {
   const auto place = places_.find(&param);
   HONE_CHECK(place != places_.end(), "value shards: ", param.slices.front().name, " is not of this model");
-  const int64_t begin = place->second + first;
+  const int64_t width = width_of(param), begin = place->second + first * width, size = count * width;
+  const auto numbers = [&](Tensor flat) { return Tensor(flat.data, param.value.dtype, flat.device, {count}); };
   if (const auto layer = layers_.find(&param); layer != layers_.end()) {
     const int64_t at = begin - divided(layer->second).first;
     const ElementRange shard = map_.shard(layer->second, static_cast<size_t>(group_.rank()));
-    HONE_CHECK(at >= shard.first && at + count <= shard.last, "value shards: elements ", first, "+", count, " of ",
+    HONE_CHECK(at >= shard.first && at + size <= shard.last, "value shards: elements ", first, "+", count, " of ",
                param.slices.front().name, " are not in this rank's shard");
-    return shards_[layer->second].rows(at - shard.first, count);
+    return numbers(shards_[layer->second].rows(at - shard.first, size));
   }
   const auto kept = std::ranges::find_if(kept_, [&](const Kept& one) { return begin < one.range.last; });
-  return kept->values.rows(begin - kept->range.first, count);
+  return numbers(kept->values.rows(begin - kept->range.first, size));
 }
 
 std::vector<ValuePart> ValueShards::own_parts() const {
@@ -213,7 +218,9 @@ std::vector<ValuePart> ValueShards::own_parts() const {
     if (const auto layer = layers_.find(params[i]); layer != layers_.end()) {
       const int64_t begin = places_.at(params[i]) - divided(layer->second).first;
       const ElementRange shard = map_.shard(layer->second, static_cast<size_t>(group_.rank()));
-      range = {std::max<int64_t>(0, shard.first - begin), std::min(count, shard.last - begin)};
+      // Parts of ranks begin and end at multiples of param_alignment, so no number is divided.
+      const int64_t width = width_of(*params[i]);
+      range = {std::max<int64_t>(0, shard.first - begin) / width, std::min(count, (shard.last - begin) / width)};
     }
     if (range.first < range.last) out.push_back({i, range.first, own(*params[i], range.first, range.size())});
   }

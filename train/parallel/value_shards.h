@@ -68,6 +68,8 @@ class ValueShards : public DividedValues {
   // The values of a layer that are divided.
   const ElementRange& divided(size_t unit) const;
   Tensor layer_memory(size_t unit) const;
+  // Elements of flat memory for each of the parameter's: 2 for f32 in a model of bf16.
+  int64_t width_of(const Param& param) const;
   // Queues the exchange of a layer's values, unless a buffer has them.
   void fetch(size_t unit);
   // The parts of all ranks in the memory of a layer's values.

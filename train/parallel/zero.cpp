@@ -38,7 +38,7 @@ void ZeroExchange::check_plan(const StepPlan& plan) {
   ControlChannel& control = group_.control();
   std::string own =
       concat(plan.samples.size(), " samples in ", plan.micro_batches.size(), " micro-batches, ", plan.num_tokens,
-             " tokens, ", plan.num_trained, " trained on, digest of the lengths ", plan.lengths_digest);
+             " tokens, ", plan.num_trained, " trained on, digest of the tokens ", plan.samples_digest);
   const std::string label = control.label();
   const std::vector<std::string> all = control.all_gather(concat(label, ": ", own), "plan of a step");
   const auto text = [&](size_t r) { return std::string_view(all[r]).substr(all[r].find(": ") + 2); };

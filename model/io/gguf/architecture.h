@@ -43,6 +43,7 @@ struct GgufTensorName {
   std::string_view gguf, hugging_face;
   bool complete = false;  // the names have their endings, which differ
   bool one_row = false;   // [columns] in GGUF, [1, columns] as Hugging Face has it
+  bool keep_f32 = false;  // f32 whatever the model's dtype (Param::keep_f32)
 };
 // What a name becomes on the other side.
 struct GgufTranslation {

@@ -130,6 +130,12 @@ TEST(ControlChannel, ARankThatThrowsEndsTheOthersWithItsNameAndMessage) {
   EXPECT_LT(watch.seconds(), 2);
 }
 
+// A fault of a file that each of them reads is no fault of a rank.
+TEST(ControlChannel, AnErrorThatEveryRankFindsByItselfNamesNone) {
+  const auto body = [](const Ranks& ranks, Context&) { fail("rows.jsonl:", ranks.size(), ": no field 'text'"); };
+  EXPECT_EQ(error_of([&] { on_ranks(3, body); }), "rows.jsonl:3: no field 'text'");
+}
+
 TEST(ControlChannel, AnExceptionOfAnyTypeIsOfItsRank) {
   EXPECT_EQ(error_of([] {
               on_ranks(2, [](const Ranks& ranks, Context&) {

@@ -107,6 +107,20 @@ TEST(Trainer, ALossThatIsNotFiniteStopsWithTheBatchSavedAndTheWeightsUntouched) 
   EXPECT_TRUE(std::isfinite(rig.trainer.step(pointers(samples), *make("grpo"), 0.01).loss));
 }
 
+// Truncated completions are masked; with a z-loss none of them is left out of the step.
+TEST(Trainer, AnEntropyBonusTrainsBesideAMicroBatchWithoutTrainedTokens) {
+  TrainerConfig config;
+  config.z_loss = 1e-3, config.micro_batch_tokens = 12;
+  Rig rig(config);
+  std::vector<Sample> samples = make_experience(rig.trainer);
+  std::ranges::fill(samples[1].columns[columns::mask], 0.f);
+  const auto settings = objectives().at("grpo")();
+  Config::from_text("entropy_coef = 0.01", "test").read([&](Fields& f) { settings->fields(f); });
+  const StepReport report = rig.trainer.step(pointers(samples), *settings->make({}), 0.01);
+  EXPECT_TRUE(std::isfinite(report.loss));
+  EXPECT_GT(report.metrics.at("entropy"), 0);
+}
+
 // Token accuracy of the chosen completions, entropy of both, as TRL's DPOTrainer.
 TEST(Trainer, PairsAreMeasuredAsInTrl) {
   std::vector<Sample> samples = make_samples(lengths);
