@@ -8,10 +8,14 @@ namespace hone {
 
 // What a training pass gives to the layers. Both empty: the pass has no such losses.
 struct AuxLoss {
-  // [T] f32: each token's share of the optimizer step's loss. It is 1 / (number of trained tokens of the step) where
-  // the token is trained on, else 0; with another unit of the loss, the tokens of a sequence share the sequence's part.
-  // So micro-batches change a term by rounding only.
+  // [T] f32: each token's share of the step's mean over tokens, for losses that have no target, such as the balance of
+  // a router. It is 1 / (number of tokens of the step), of prompts too, as transformers counts every token that is not
+  // padding; 0 in a sequence without trained tokens. So micro-batches change a term by rounding only.
   Tensor weights{};
+  // [T] f32: each token's share of the step's loss as a target, for multi-token prediction; empty without it. It is
+  // 1 / (number of trained tokens of the step) where the token is trained on, else 0; with another unit of the loss,
+  // the tokens of a sequence share the sequence's part.
+  Tensor target_weights{};
   // [Model::num_aux_sums()] f32, added to: sums over the tokens of the step, of all layers or of the layer in question.
   // Empty in a forward pass that backward repeats.
   Tensor sums{};

@@ -114,7 +114,7 @@ void Mtp::forward(Context& context, Model& model, const MtpPass& pass, size_t in
                               .dlogp = step.dlogp,
                               .tokens = pass.batch.tokens,
                               .positions = pass.batch.positions,
-                              .weights = pass.aux.weights,
+                              .weights = pass.aux.target_weights,
                               .rows = pass.rows,
                               .distance = static_cast<int64_t>(index) + 1,
                               .factor = static_cast<float>(loss_coef_ / static_cast<double>(size()))});

@@ -36,7 +36,8 @@ class HostFetch {
 struct MicroBatchPosition {
   // step: steps done before it. first_sample, first_token: indices within the step.
   int64_t step = 0, first_sample = 0, first_token = 0;
-  Tensor aux_sums{};  // AuxLoss::sums of this micro-batch; empty if the model has none
+  double token_weight = 0;  // 1 / (number of tokens of the step)
+  Tensor aux_sums{};        // AuxLoss::sums of this micro-batch; empty if the model has none
 };
 
 // Owns the memory of tape and columns and keeps it from one micro-batch to the next. One thread. On the meta device
@@ -96,7 +97,7 @@ class MicroBatchRunner {
   Tensor forward(const MicroBatchData& staging, const Packed& packed, const MicroBatchPosition& place,
                  const Objective& objective, double scale);
   // Each token's share of the step's loss, for losses made inside layers.
-  AuxLoss aux_loss(const MicroBatchData& staging, LossUnit unit, double scale, Tensor sums);
+  AuxLoss aux_loss(const MicroBatchData& staging, LossUnit unit, double scale, const MicroBatchPosition& place);
   Tensor dhidden_for(Tensor rows) { return arena_.take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
   // The entries of a column at the rows that lm_head reads, on the device.
   Tensor rows_of(const MicroBatchData& staging, std::span<const float> column);
@@ -122,7 +123,7 @@ class MicroBatchRunner {
   float z_loss_, inv_temperature_;
   EmbeddingNoise noise_;
   bool computes_gradients_ = true;
-  std::vector<float> row_values_, token_weights_;
+  std::vector<float> row_values_, token_weights_, target_weights_;
 };
 
 }  // namespace hone

@@ -13,6 +13,10 @@ namespace hone {
 std::unique_ptr<Model> read_model_folder(const std::filesystem::path& folder, const LoraConfig& lora = {},
                                          const JsonObject& config_changes = {});
 
+// True if config.json promises layers of multi-token prediction that the model's files lack: transformers leaves them
+// out of its files. Such a model is loaded without them. model: that of config.json. base: not an adapter's folder.
+bool lacks_predictions(const Model& model, const std::filesystem::path& base);
+
 // As load_model(), after changes to members of config.json.
 std::unique_ptr<Model> load_changed_model(Context& context, const std::filesystem::path& folder,
                                           const LoadOptions& options, const JsonObject& config_changes);

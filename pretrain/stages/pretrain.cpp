@@ -1,5 +1,6 @@
 // Next-token training on a corpus.
 #include <algorithm>
+#include <optional>
 
 #include "core/io/jsonl.h"
 #include "pretrain/corpus.h"
@@ -18,8 +19,8 @@ class Pretrain : public Stage {
     corpus_.fields(f);
     f("max_length", max_length_, "longest sequence in tokens");
     f("packing", packing_,
-      "windows: every max_length tokens of the corpus are a sequence | documents: each document is a sequence, "
-      "truncated to max_length");
+      "windows: every max_length tokens of the corpus are a sequence; tokens after the last whole window are not used "
+      "| documents: each document of 2 tokens or more is a sequence, truncated to max_length");
     f("batch_size", batch_size_, "sequences per optimizer step");
     loop_.fields(f);
     f.require("packing", packing_ == "windows" || packing_ == "documents", "packing must be windows or documents");
@@ -45,8 +46,7 @@ class Pretrain : public Stage {
     const TokenFile tokens = first_tokens(request);
     const bool by_document = packing_ == "documents";
     const int64_t count = by_document ? tokens.num_documents() : tokens.num_tokens() / max_length_;
-    HONE_CHECK(count > 0, "pretrain: the corpus has ", tokens.num_tokens(), " tokens, fewer than one window of ",
-               max_length_);
+    check_size(tokens);
     std::vector<ShownSample> out;
     for (int64_t i = 0; i < count && std::ssize(out) < request.rows; ++i) {
       ShownSample shown{.where = concat(by_document ? "document " : "window ", i + 1),
@@ -77,19 +77,24 @@ class Pretrain : public Stage {
     const std::unique_ptr<StepExchange> exchange = make_exchange(stage.ranks, stage.zero);
     Trainer trainer(stage.context, *stage.model, loop.trainer, exchange.get());
     const uint64_t seed = stage.data_seed;
-    TokenLoader windows(tokens, max_length_, seed);
-    IndexLoader documents(tokens.num_documents(), seed);
+    const bool by_document = packing_ == "documents";
+    check_size(tokens);
+    std::optional<TokenLoader> windows;
+    std::optional<IndexLoader> documents;
+    if (by_document)
+      documents.emplace(tokens.num_documents(), seed);
+    else
+      windows.emplace(tokens, max_length_, seed);
     std::vector<Sample> samples(static_cast<size_t>(batch_size_));
     std::vector<const Sample*> batch;
     for (const Sample& sample : samples) batch.push_back(&sample);
-    const bool by_document = packing_ == "documents";
-    Stateful* loader = by_document ? static_cast<Stateful*>(&documents) : &windows;
-    const double steps_per_epoch = static_cast<double>(by_document ? usable_documents(tokens) : windows.count()) /
+    Stateful* loader = by_document ? static_cast<Stateful*>(&*documents) : &*windows;
+    const double steps_per_epoch = static_cast<double>(by_document ? usable_documents(tokens) : windows->count()) /
                                    static_cast<double>(batch_size_);
     loop.steps = loop_.num_steps(steps_per_epoch);
     train_loop(stage, loop, trainer, {{"loader", loader}}, [&](int64_t step, double learning_rate) {
       const Rollback undo(*loader);
-      for (Sample& sample : samples) sample = by_document ? next_document(tokens, documents) : windows.next();
+      for (Sample& sample : samples) sample = by_document ? next_document(tokens, *documents) : windows->next();
       StepReport report = trainer.step(batch, *objective_, learning_rate);
       report.metrics["epoch"] = static_cast<double>(step + 1) / steps_per_epoch;
       return report;
@@ -106,6 +111,17 @@ class Pretrain : public Stage {
     for (int64_t i = 0; i < tokens.num_documents(); ++i)
       out += tokens.document_start(i + 1) - tokens.document_start(i) >= 2;
     return out;
+  }
+  // Throws an Error if the corpus has no sequence.
+  void check_size(const TokenFile& tokens) const {
+    if (packing_ == "documents")
+      HONE_CHECK(usable_documents(tokens) > 0, "pretrain: the corpus has ", tokens.num_documents(), " documents with ",
+                 tokens.num_tokens(), " tokens, and none of 2 tokens or more (the token that ends it included), ",
+                 "which is the least to learn from; give it more text");
+    else
+      HONE_CHECK(tokens.num_tokens() >= max_length_, "pretrain: the corpus has ", tokens.num_tokens(),
+                 " tokens, fewer than one window of max_length = ", max_length_,
+                 "; lower max_length, give it more text, or set packing to \"documents\"");
   }
   static int64_t document_length(const TokenFile& tokens, int64_t document) {
     return tokens.document_start(document + 1) - tokens.document_start(document);

@@ -4,6 +4,7 @@
 #include "core/io/json.h"
 #include "model/io/adapter.h"
 #include "model/io/model_files.h"
+#include "model/io/model_folder.h"
 
 namespace hone {
 
@@ -15,6 +16,10 @@ std::unique_ptr<Model> start_model(const Recipe& recipe) {
     if (config.is_object())
       for (const auto& [key, value] : recipe.model.config_changes()) config.set(key, value);
     std::unique_ptr<Model> model = make_model(config, config_source(base));
+    if (lacks_predictions(*model, base)) {  // as load_model()
+      config.set("num_nextn_predict_layers", int64_t{0});
+      model = make_model(config, config_source(base));
+    }
     check_losses(recipe.model, *model);
     return model;
   }

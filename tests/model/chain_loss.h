@@ -78,7 +78,9 @@ class ChainLoss {
   AuxLoss aux() {
     if (sums_.empty()) return {};
     std::ranges::fill(sums_, 0.0f);
-    return {.weights = host_view(std::span(token_weights_)), .sums = host_view(std::span(sums_))};
+    return {.weights = host_view(std::span(token_weights_)),
+            .target_weights = host_view(std::span(token_weights_)),
+            .sums = host_view(std::span(sums_))};
   }
   // The losses made inside layers.
   double aux_value(const std::optional<DropoutStream>& draws) {

@@ -107,7 +107,9 @@ TEST(MultiTokenPrediction, TheLossIsTheFormulaOfEachSequence) {
     std::vector<float> sums(static_cast<size_t>(model->num_aux_sums()));
     TrainingPass pass(context, *model, Recompute::none);
     const Tensor hidden = pass.forward(batch, host_view(std::span(rows)), {}, {},
-                                       {.weights = host_view(std::span(weights)), .sums = host_view(std::span(sums))});
+                                       {.weights = host_view(std::span(weights)),
+                                        .target_weights = host_view(std::span(weights)),
+                                        .sums = host_view(std::span(sums))});
     pass.backward(hidden);
     const AuxReport report = model->end_step(context, std::vector<double>(sums.begin(), sums.end()));
     EXPECT_GT(expected, 0.1);

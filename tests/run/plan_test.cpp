@@ -9,6 +9,7 @@
 #include "run/recipe/check.h"
 #include "run/recipe/start.h"
 #include "tests/model/characters.h"
+#include "tests/model/tiny_model.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
@@ -225,6 +226,22 @@ TEST(PlanRecipe, ModulesThatProposeTokensTakeACache) {
   EXPECT_EQ(drafts, layers / 2 + (65536 / 16 + 1) * 6 * 32 * 4);
   EXPECT_EQ(with_drafts.at("kv_cache").as_int(), layers);
   EXPECT_EQ(with_drafts.at("total").as_int(), plain.at("total").as_int() + drafts);
+}
+
+// As the run, the plan leaves out layers of multi-token prediction that config.json promises and the files lack.
+TEST(PlanRecipe, LayersThatTheFilesLackAreNotCounted) {
+  const test::TemporaryFolder folder;
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context(*device);
+  const std::unique_ptr<Model> saved = test::make_tiny(context, test::tiny_config("deepseek_v3"));
+  save_model(context, *saved, folder.path(), DType::f32);
+  const std::filesystem::path config = folder.path() / "config.json";
+  Json promised = parse_json(read_file(config), config.string());
+  promised.set("num_nextn_predict_layers", 1);
+  write_file_atomic(config, promised.dump());
+  const std::unique_ptr<Model> planned = start_model(read({concat("model={path='", folder.path().string(), "'}")}));
+  EXPECT_EQ(planned->num_params(), saved->num_params());
+  EXPECT_EQ(planned->num_params(), load_model(context, folder.path())->num_params());
 }
 
 // A teacher in the learner's process takes its weights, and shares of them under ZeRO-3.

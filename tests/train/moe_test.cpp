@@ -1,6 +1,10 @@
 // Training a mixture of experts: the balance loss does not depend on micro-batches and ranks.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "kernels/elementwise/noise.h"
+#include "model/forward.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/ranks.h"
 #include "tests/train/rig.h"
@@ -43,6 +47,35 @@ TEST_F(MoeTraining, TheBalanceLossIsPartOfTheLoss) {
   EXPECT_EQ(without.report.metrics.at("moe/balance_loss"), balance);
   EXPECT_NEAR(with_loss.report.loss - without.report.loss, 0.1 * balance, 1e-5);
   EXPECT_NE(with_loss.weights, without.weights);
+}
+
+// As in transformers, every token counts, also those of prompts, which the loss masks.
+TEST_F(MoeTraining, TheBalanceLossCountsEveryToken) {
+  const size_t lengths[] = {7, 12, 3, 9};
+  const std::vector<Sample> samples = make_samples(lengths);
+  for (const char* scope_name : {"sequence", "micro_batch"}) {
+    SCOPED_TRACE(scope_name);
+    const JsonObject changes{{"router_aux_loss_scope", scope_name}, {"num_experts_per_tok", 2}};
+    const std::unique_ptr<Model> model = make_tiny(context_, with(tiny_config("olmoe"), changes));
+    const ScratchScope scope(context_);
+    std::vector<BatchPart> parts;
+    for (const Sample& sample : samples) parts.push_back({.tokens = sample.tokens});
+    const Batch batch = pack_batch(context_, context_.scratch(), parts);
+    const auto tokens = static_cast<size_t>(batch.num_tokens);
+    const std::vector<float> weights(tokens, 1 / static_cast<float>(tokens));
+    std::vector<float> sums(static_cast<size_t>(model->num_aux_sums()));
+    const std::vector<int32_t> rows{0};
+    TrainingPass pass(context_, *model, Recompute::none);
+    pass.forward(batch, host_view(std::span(rows)), {}, {},
+                 {.weights = host_view(std::span(weights)), .sums = host_view(std::span(sums))});
+    const AuxReport expected = model->end_step(context_, std::vector<double>(sums.begin(), sums.end()));
+    const Outcome trained = train(context_, {{"router_aux_loss_scope", scope_name}}, 64);
+    for (const auto& [name, value] : expected.metrics())
+      EXPECT_NEAR(trained.report.metrics.at(name), value, 1e-5 * std::abs(value) + 1e-7) << name;
+    // Shares of a layer's choices: whole numbers of the choices of all tokens.
+    const double choices = trained.report.metrics.at("moe/load/0/0") * 2 * static_cast<double>(tokens);
+    EXPECT_NEAR(choices, std::round(choices), 1e-4);
+  }
 }
 
 TEST_F(MoeTraining, MicroBatchesChangeTheBalanceLossByRoundingOnly) {
