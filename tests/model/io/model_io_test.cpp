@@ -7,72 +7,10 @@
 #include "core/text/tokenizer/tokenizer.h"
 #include "kernels/elementwise/cast.h"
 #include "model/io/model_files.h"
-#include "model/io/model_folder.h"
-#include "tests/model/tiny_model.h"
+#include "tests/model/io/model_io_case.h"
 
 namespace hone::test {
 namespace {
-
-// A folder's tensors in memory, to be changed and written back.
-struct Stored {
-  std::vector<char> bytes;
-  DType dtype = DType::f32;
-  std::vector<int64_t> shape;
-};
-using Store = std::map<std::string, Stored>;
-
-class ModelIoTest : public testing::Test {
- protected:
-  std::unique_ptr<Model> save(const std::string& family, const JsonObject& changes = {}) {
-    auto model = make_tiny(context_, with(tiny_config(family), changes), false);
-    save_model(context_, *model, folder(), DType::f32);
-    return model;
-  }
-  const std::filesystem::path& folder() const { return folder_.path(); }
-  Store read() {
-    Store out;
-    const SafetensorsReader file(folder());
-    for (const std::string& name : file.names()) {
-      const Tensor tensor = file.at(name);
-      const char* data = static_cast<const char*>(tensor.data);
-      out[name] = {{data, data + tensor.bytes()}, tensor.dtype, {tensor.dims().begin(), tensor.dims().end()}};
-    }
-    return out;
-  }
-  void write(const Store& store, uint64_t max_shard_bytes = uint64_t{1} << 30) {
-    std::filesystem::remove(folder() / "model.safetensors");
-    std::vector<NamedTensor> tensors;
-    for (const auto& [name, stored] : store) tensors.push_back({name, view(stored)});
-    write_safetensors(folder() / "model.safetensors", tensors, {}, max_shard_bytes);
-  }
-  static Tensor view(const Stored& stored) {
-    return Tensor(const_cast<char*>(stored.bytes.data()), stored.dtype, DeviceKind::cpu, stored.shape);
-  }
-  void edit_config(const JsonObject& changes) {
-    const auto path = folder() / "config.json";
-    write_file_atomic(path, with(parse_json(read_file(path), "config.json"), changes).dump());
-  }
-  std::string refusal() {
-    try {
-      load_model(context_, folder());
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "loaded";
-  }
-  static std::string refusal_of(const Json& config) {
-    try {
-      make_model(config, "test.json");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "made";
-  }
-
-  std::unique_ptr<Device> device_ = cpu_device();
-  Context context_{*device_};
-  TemporaryFolder folder_;
-};
 
 TEST_F(ModelIoTest, FilesHoldHuggingFaceNamesAndShapes) {
   save("llama");
@@ -140,75 +78,6 @@ TEST_F(ModelIoTest, ConfigHasTheIdsOfTokensOrSaysThatThereAreNone) {
   EXPECT_FALSE(with_stop_ids(JsonObject{{"top_p", 0.5}}, tokenizer).find("pad_token_id"));
 }
 
-// model.router.bias_update_rate with a model that never had the bias.
-TEST_F(ModelIoTest, ABiasOfTheChoiceThatTheSettingsAddStartsFromZero) {
-  save("olmoe");
-  EXPECT_EQ(refusal(), "loaded");
-  const JsonObject changes{{"router_bias_update_rate", 0.01}};
-  const auto model = load_changed_model(context_, folder(), {.dtype = DType::bf16}, changes);
-  const Json config = model->config();
-  EXPECT_EQ(config.at("router_bias_update_rate"), Json(0.01));
-  int biases = 0;
-  for (const Param* param : model->params())
-    if (says(param->slices.front().name, "e_score_correction_bias")) {
-      for (const float number : download(context_, param->value)) EXPECT_EQ(number, 0);
-      ++biases;
-    }
-  EXPECT_EQ(biases, 2);
-  testing::internal::CaptureStderr();
-  save_model(context_, *model, folder(), DType::f32);
-  save_model(context_, *model, folder(), DType::f32);
-  const std::string warning = testing::internal::GetCapturedStderr(), words = "does not know in the family olmoe";
-  EXPECT_PRED2(says, warning, words);
-  EXPECT_EQ(warning.find(words), warning.rfind(words));
-  EXPECT_EQ(load_changed_model(context_, folder(), {}, changes)->config(), config);
-  Store store = read();
-  store.erase("model.layers.0.mlp.gate.e_score_correction_bias");  // its own config.json has the rate
-  write(store);
-  EXPECT_PRED2(says, refusal(), "missing model.layers.0.mlp.gate.e_score_correction_bias");
-}
-
-// Files with all experts of a layer in one tensor: messages have the names and shapes of the file.
-TEST_F(ModelIoTest, FusedExpertsThatDoNotFitAreNamedAsInTheFile) {
-  const std::string gate_up = "mlp.experts.gate_up_proj", down = "mlp.experts.down_proj", layer = "model.layers.0.";
-  for (const auto& [family, block] : {std::pair{"olmoe", "mlp."}, {"mixtral", "block_sparse_moe."}}) {
-    save(family);
-    Store fused;
-    for (const auto& [name, stored] : read())
-      if (!says(name, ".experts.")) fused[name] = stored;
-    for (const int index : {0, 1}) {
-      const std::string of = concat("model.layers.", index, ".");
-      fused[of + gate_up] = {std::vector<char>(size_t{4} * 40 * 12 * 4), DType::f32, {4, 40, 12}};
-      fused[of + down] = {std::vector<char>(size_t{4} * 12 * 20 * 4), DType::f32, {4, 12, 20}};
-    }
-    const auto problem = [&](const auto& edit) {
-      Store edited = fused;
-      edit(edited);
-      write(edited);
-      return refusal();
-    };
-    EXPECT_EQ(problem([](Store&) {}), "loaded");
-    EXPECT_PRED2(says, problem([&](Store& store) {
-                   store.at(layer + gate_up).shape = {4, 12, 40};
-                 }),
-                 layer + gate_up + " is [4, 12, 40], wants [4, 40, 12]");
-    EXPECT_PRED2(says, problem([&](Store& store) {
-                   store.at(layer + down).shape = {2, 24, 20};
-                 }),
-                 layer + down + " is [2, 24, 20], wants [4, 12, 20]");
-    EXPECT_PRED2(says, problem([&](Store& store) { store.erase(layer + down); }), "missing " + layer + down);
-    EXPECT_PRED2(says, problem([&](Store& store) {
-                   store.at(layer + down).shape = {48, 20};
-                 }),
-                 layer + down + " is [48, 20], wants [experts, hidden, inner]");
-    const std::string one =
-        concat(layer, block, "experts.1.", family == std::string("olmoe") ? "up_proj" : "w3", ".weight");
-    const std::string both = problem([&](Store& store) { store[one] = store.at("model.norm.weight"); });
-    EXPECT_PRED2(says, both, layer + gate_up);
-    EXPECT_PRED2(says, both, one + "; the file must have one of them");
-  }
-}
-
 // Files of DeepSeek-V3 have layers that predict further ahead, after the model's last one. A config.json without them
 // leaves them out.
 TEST_F(ModelIoTest, LayersOfMultiTokenPredictionThatConfigLacksAreNotRead) {
@@ -228,6 +97,27 @@ TEST_F(ModelIoTest, LayersOfMultiTokenPredictionThatConfigLacksAreNotRead) {
   EXPECT_PRED2(says, refusal(), "surplus model.layers.1.eh_proj.weight");
   edit_config({{"num_nextn_predict_layers", 1}});
   EXPECT_PRED2(says, refusal(), "missing model.layers.2.enorm.weight");
+}
+
+// In bf16 the bias of a router's choice would change which experts a token gets.
+TEST_F(ModelIoTest, ABiasOfTheChoiceIsF32InModelsAndFilesOfAnyDtype) {
+  save("deepseek_v3");
+  Store store = read();
+  const std::string name = "model.layers.1.mlp.gate.e_score_correction_bias";
+  const std::vector<float> numbers{17.000977f, -0.1000001f, 3.1415927f, 1e-3f};
+  std::memcpy(store.at(name).bytes.data(), numbers.data(), numbers.size() * sizeof(float));
+  write(store);
+  const auto model = load_model(context_, folder(), {.dtype = DType::bf16});
+  EXPECT_EQ(model->num_params(), load_model(context_, folder())->num_params());
+  save_model(context_, *model, folder(), DType::bf16);
+  const Store saved = read();
+  EXPECT_EQ(saved.at(name).dtype, DType::f32);
+  EXPECT_EQ(saved.at(name).bytes, store.at(name).bytes);
+  EXPECT_EQ(saved.at("model.norm.weight").dtype, DType::bf16);
+  const auto again = load_model(context_, folder(), {.dtype = DType::bf16});
+  const Tensor values = model->flat_values(), loaded = again->flat_values();
+  ASSERT_EQ(loaded.bytes(), values.bytes());
+  EXPECT_EQ(std::memcmp(loaded.data, values.data, values.bytes()), 0);
 }
 
 // transformers writes modules of width 0: the shared experts of n_shared_experts = 0.
