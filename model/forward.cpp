@@ -134,7 +134,8 @@ void TrainingPass::learn_further_ahead(Tensor dx) {
   const Mtp* const mtp = mtp_of(model_);
   if (!mtp || mtp->num_aux_sums() == 0 || !aux_.sums) return;
   const int64_t count = mtp->num_aux_sums();
-  const AuxLoss own{.target_weights = aux_.target_weights, .sums = aux_.sums.rows(model_.num_aux_sums() - count, count)};
+  const AuxLoss own{.target_weights = aux_.target_weights,
+                    .sums = aux_.sums.rows(model_.num_aux_sums() - count, count)};
   mtp->learn(context_, model_, {.batch = batch_, .rows = rows_, .aux = own, .tape = tape_}, dx, inputs_.back());
 }
 

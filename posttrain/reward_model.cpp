@@ -115,9 +115,8 @@ void write_classifier_config(const std::filesystem::path& folder, const Tokenize
       pad && pad != tokenizer.eos())
     config.set("pad_token_id", int64_t{*pad});
   // Last, as save_model() has them: a resumed run writes the same bytes.
-  std::ranges::stable_partition(config.object_ref(), [](const auto& member) {
-    return member.first != "torch_dtype" && member.first != "dtype";
-  });
+  std::ranges::stable_partition(
+      config.object_ref(), [](const auto& member) { return member.first != "torch_dtype" && member.first != "dtype"; });
   write_file_atomic(path, config.dump(2) + "\n");
 }
 

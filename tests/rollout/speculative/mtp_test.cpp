@@ -22,7 +22,6 @@ class MtpDrafts : public TinyEngineTest {
                                    {"intermediate_size", 48},
                                    {"moe_intermediate_size", 16},
                                    {"n_routed_experts", 8},
-                                   {"num_local_experts", 4},
                                    {"num_experts_per_tok", 2},
                                    {"n_group", 4},
                                    {"topk_group", 2},
