@@ -1,6 +1,7 @@
 #pragma once
 // Helpers of GPU tests: the device or a visible skip, copies of host numbers on the device, and comparison with the CPU
 // specification.
+#include <algorithm>
 #include <cstdlib>
 
 #include "kernels/cuda/limits.h"
@@ -100,7 +101,7 @@ class OnGpu {
   static constexpr size_t margin = 256;  // bytes on each side
   static constexpr char pattern = '\x5A';
 
-  OnGpu(const Tensor& like, DType dtype) : tensor_(like) {
+  OnGpu(const Tensor& like, DType dtype) : tensor_(like), row_size_(like.row_size()) {
     tensor_.dtype = dtype, tensor_.device = DeviceKind::cuda;
     bytes_.assign(2 * margin + static_cast<size_t>(like.dim(0) * like.row_stride) * size_of(dtype), pattern);
     memory_ = Buffer(gpu()->device(), bytes_.size());
@@ -121,8 +122,8 @@ class OnGpu {
     }
   }
   size_t place(int64_t i) const {
-    return margin + static_cast<size_t>(i / tensor_.row_size() * tensor_.row_stride + i % tensor_.row_size()) *
-                        size_of(tensor_.dtype);
+    const int64_t at = tensor_.row_stride == row_size_ ? i : i / row_size_ * tensor_.row_stride + i % row_size_;
+    return margin + static_cast<size_t>(at) * size_of(tensor_.dtype);
   }
   void put(int64_t i, float value) {
     if (tensor_.dtype == DType::bf16) {
@@ -139,20 +140,26 @@ class OnGpu {
   void receive() {
     gpu()->device().copy(bytes_.data(), memory_.data(), bytes_.size(), gpu()->stream());
     gpu()->synchronize();
-    std::vector<bool> used(bytes_.size());
-    for (int64_t i = 0; i < tensor_.size(); ++i)
-      for (size_t b = 0; b < size_of(tensor_.dtype); ++b) used[place(i) + b] = true;
-    for (size_t b = 0; b < bytes_.size(); ++b)
-      if (!used[b] && bytes_[b] != pattern) {
-        ADD_FAILURE() << "memory outside the rows was written, byte "
-                      << static_cast<int64_t>(b) - static_cast<int64_t>(margin);
-        return;
-      }
+    const auto rows = static_cast<size_t>(tensor_.dim(0)), width = size_of(tensor_.dtype),
+               stride = static_cast<size_t>(tensor_.row_stride) * width, row = static_cast<size_t>(row_size_) * width;
+    check_pattern(0, margin);
+    for (size_t r = 0; row < stride && r < rows; ++r)
+      check_pattern(margin + r * stride + row, margin + (r + 1) * stride);
+    check_pattern(margin + rows * stride, bytes_.size());
+  }
+  void check_pattern(size_t begin, size_t end) const {
+    const auto first = bytes_.begin(), found = std::find_if(first + static_cast<std::ptrdiff_t>(begin),
+                                                            first + static_cast<std::ptrdiff_t>(end),
+                                                            [](char byte) { return byte != pattern; });
+    if (found != first + static_cast<std::ptrdiff_t>(end))
+      ADD_FAILURE() << "memory outside the rows was written, byte "
+                    << (found - first) - static_cast<std::ptrdiff_t>(margin);
   }
 
   Buffer memory_;
   std::vector<char> bytes_;
   Tensor tensor_;
+  int64_t row_size_;
 };
 
 // Root mean square, the scale of the error bound of bf16 outputs.

@@ -37,6 +37,13 @@ const char* name_of(Form form) {
   return form == Form::qwen3 ? "as Qwen3" : form == Form::gpt_oss ? "as gpt-oss" : "as DeepSeek-V3";
 }
 
+// Large layers are tested in the form of the family that has them: random weights take most of the time.
+bool is_tested(const TailCase& c, Form form) {
+  if (c.width == 2048) return form == Form::qwen3;
+  if (c.width == 2880) return form == Form::gpt_oss;
+  return c.experts < 100 || form == Form::deepseek;
+}
+
 // What a layer reads, on the GPU.
 struct TailOnGpu {
   TailCase sizes;
@@ -114,7 +121,7 @@ TEST(MoeLayerTailOnGpu, OneKernelHasTheBitsOfTheSteps) {
   const size_t persistent = body_named("persistent"), steps = body_named("steps");
   for (const TailCase& c : tail_cases)
     for (const Form form : {Form::qwen3, Form::gpt_oss, Form::deepseek}) {
-      if (!chosen()) continue;
+      if (!is_tested(c, form) || !chosen()) continue;
       const TailOnGpu layer(c, form);
       for (const Next after : {Next::normed, Next::rotated, Next::none})
         for (const int64_t rows : {1, 3}) {
