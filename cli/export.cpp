@@ -33,7 +33,7 @@ class ExportCommand : public Command {
     a.option("upcycle", upcycle_,
              "make a mixture of this many experts, each a copy of the dense model's MLP; 0 = leave the model as it is");
     a.option("experts-per-token", experts_per_token_, "experts of each token, with --upcycle; 0 = 2");
-    a.option("seed", seed_, "seed of the routers' random weights, with --upcycle; -1 = 0");
+    a.option("seed", seed_, "seed of the routers' random weights, with --upcycle; -1 = not given, which is 0");
     a.option("dtype", dtype_, "dtype of the written weights: f32 | bf16 | auto (that of the model's files)");
   }
   int run() override {

@@ -10,7 +10,8 @@ namespace hone {
 struct AuxLoss {
   // [T] f32: each token's share of the step's mean over tokens, for losses that have no target, such as the balance of
   // a router. It is 1 / (number of tokens of the step), of prompts too, as transformers counts every token that is not
-  // padding; 0 in a sequence without trained tokens. So micro-batches change a term by rounding only.
+  // padding; 0 in a sequence without trained tokens, or of a sample that the step skips. So micro-batches change a
+  // term by rounding only.
   Tensor weights{};
   // [T] f32: each token's share of the step's loss as a target, for multi-token prediction; empty without it. It is
   // 1 / (number of trained tokens of the step) where the token is trained on, else 0; with another unit of the loss,

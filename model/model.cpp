@@ -52,6 +52,7 @@ std::unique_ptr<Model> Model::same_shape() const {
 void Model::allocate(Context& context, DType dtype, bool gradients) {
   int64_t count = 0, trained = 0;
   for (const Param* param : params()) {
+    HONE_CHECK(!param->keep_f32 || !param->trainable, "model: ", param->slices.front().name, " is f32 and trainable");
     count += param->padded_elements();
     if (param->trainable) trained += param->padded_elements();
   }

@@ -91,6 +91,9 @@ std::unique_ptr<Model> load_or_initialize(const Run& run, const Stage& stage, co
         load_changed_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = seed},
                            run.recipe.model.config_changes());
     check_losses(run.recipe.model, *model);
+    // Checkpoints with adapters of experts say 0, for PEFT: the value is that of the folder that the run began with.
+    if (model->lora() && lora.r == 0 && starts_from_adapter(run.recipe))
+      model->lora()->config.lora_dropout = start_lora(run.recipe).lora_dropout;
     return model;
   }
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;

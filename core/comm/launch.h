@@ -20,8 +20,8 @@ struct LaunchOptions {
 //
 // Returns when all ranks have returned. If a rank throws, the others' calls throw RankFailed, and this function throws
 // an Error "rank 3 (cuda:3): message". An AgreedError is thrown without a rank's name, and so is an error that every
-// rank threw with the same message. A rank that does not end within
-// the grace period cannot be ended: the message is logged and the process exits with code 1.
+// rank threw by itself, with the same message, while none waited for another. A rank that does not end within the grace
+// period cannot be ended: the message is logged and the process exits with code 1.
 void run_ranks(const std::vector<std::string>& devices, const LaunchOptions& options,
                const std::function<void(const Ranks&, Device&)>& body);
 

@@ -19,7 +19,8 @@ std::vector<RopeConfig> read_ropes(ConfigReader& config, const ModelShape& shape
     config.require(out.is_object(), "rope_parameters.", kind, " is ", out.kind_name(), ", wants an object");
     if (const Json* scaling = config.find("rope_scaling"); scales && scaling) {
       config.require(scaling->is_object(), "rope_scaling is ", scaling->kind_name(), ", wants an object");
-      for (const auto& [key, value] : scaling->as_object()) out.set(key, value);  // transformers adds it to the other
+      for (const auto& [key, value] : scaling->as_object())  // transformers adds it to the other
+        out.set(key == "type" ? "rope_type" : key, value);   // the older name
     }
     if (!out.find("rope_theta")) out.set("rope_theta", config.positive(theta_key, theta));
     return out;

@@ -73,7 +73,13 @@ std::vector<const Param*> added_params(Model& model, const Json& own_config, con
   const std::unique_ptr<Model> own = make_model(own_config, source);
   for (const Param* param : own->base_params()) own_names.insert(param->slices.front().name);
   std::vector<const Param*> out;
-  for (const Param* param : model.base_params())
+  const std::vector<Param*> params = model.base_params();
+  for (const Param* param : own->base_params()) {
+    const std::string& name = param->slices.front().name;
+    HONE_CHECK(!is_choice_bias(param) || std::ranges::any_of(params, is_choice_bias), source, ": the model has ", name,
+               ", which router_bias_update_rate = 0 would take away; remove the key (model.router.bias_update_rate)");
+  }
+  for (const Param* param : params)
     if (const std::string& name = param->slices.front().name; !own_names.contains(name) && !file.contains(name))
       out.push_back(param);
   return out;

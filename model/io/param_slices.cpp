@@ -281,7 +281,7 @@ void check_finite(const std::string& name, const Tensor& tensor, const TensorFil
   for (size_t dim = place.size(); dim-- > 0; index /= tensor.dim(static_cast<int>(dim)))
     place[dim] = index % tensor.dim(static_cast<int>(dim));
   fail(folder.string(), ": ", shown_name(file, name), " is NaN or infinite at ", shape_text(place),
-       "; weights must be finite: take a file from before that happened");
+       "; weights must be finite: use an earlier checkpoint");
 }
 
 void read_slice(Context& context, Arena& staging, const FileSlice& slice, Tensor file) {

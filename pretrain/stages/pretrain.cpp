@@ -116,8 +116,9 @@ class Pretrain : public Stage {
   void check_size(const TokenFile& tokens) const {
     if (packing_ == "documents")
       HONE_CHECK(usable_documents(tokens) > 0, "pretrain: the corpus has ", tokens.num_documents(), " documents with ",
-                 tokens.num_tokens(), " tokens, and none of 2 tokens or more (the token that ends it included), ",
-                 "which is the least to learn from; give it more text");
+                 tokens.num_tokens(),
+                 " tokens, and a sequence needs a document of 2 tokens or more, its end included; ",
+                 "give it more text");
     else
       HONE_CHECK(tokens.num_tokens() >= max_length_, "pretrain: the corpus has ", tokens.num_tokens(),
                  " tokens, fewer than one window of max_length = ", max_length_,

@@ -14,7 +14,7 @@
 
 namespace hone {
 
-inline constexpr int64_t worker_protocol = 1;
+inline constexpr int64_t worker_protocol = 2;
 // Requests and responses carry the digest of their body: base64 of SHA-256.
 inline constexpr const char* digest_header = "x-hone-digest";
 inline constexpr const char* session_header = "x-hone-session";

@@ -14,9 +14,9 @@
 #include "model/io/model_folder.h"
 #include "rollout/speculative/draft_vocabulary.h"
 #include "rollout/speculative/mtp_cache.h"
-#include "run/recipe/check_model_keys.h"
 #include "run/recipe/check_optimizer.h"
 #include "run/recipe/start.h"
+#include "run/recipe/unused_keys.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -50,13 +50,7 @@ void check_runs_folder(const std::string& runs) {
 void check_adapters(const RunCheck& of) {
   const Recipe& recipe = of.recipe;
   const LoraConfig lora = start_lora(recipe);
-  const LoraSource& given = recipe.model.lora;
-  if (lora.r == 0) {
-    HONE_CHECK(
-        given.config == LoraConfig() && !given.merge,
-        "model.lora has no effect: its r is 0, so there are no adapters; set model.lora.r, or remove [model.lora]");
-    return;
-  }
+  if (lora.r == 0) return;
   start_model(recipe)->add_lora(lora);
   bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe), any_adapts = false;
   for (const StageSpec& spec : recipe.stage) {
@@ -69,7 +63,7 @@ void check_adapters(const RunCheck& of) {
     if (spec.stage->hands_model_on()) weights = true, adapters = adapts;
     any_adapts = any_adapts || adapts;
   }
-  if (!any_adapts && !starts_from_adapter(recipe))
+  if (!any_adapts && !starts_from_adapter(recipe) && of.run_folder.empty())
     of.problems.add("model.lora.r",
                     "model.lora has no effect: no stage of the recipe trains adapters (pretrain trains whole weights); "
                     "remove [model.lora], or add a stage that does, such as sft");
@@ -96,7 +90,7 @@ void read_model(RunCheck& of) {
     else
       of.model = start_model(of.recipe);
   });
-  if (of.model)
+  if (of.model && of.run_folder.empty())
     for (const auto& [key, message] : unread_keys(of.recipe.model, *of.model)) of.problems.add(key, message);
   if (!of.model && !path.empty()) of.tokenizer_failed = true;  // it would have been in the folder
   if (of.model && of.start_folder.empty()) of.problems.attempt("model.lora", [&] { check_adapters(of); });
@@ -211,6 +205,8 @@ void check(RunCheck& of) {
 
 void check_recipe(const Recipe& recipe) {
   RunCheck of{.recipe = recipe, .problems = Problems(recipe.document)};
+  check_unused_keys(recipe, of.problems);
+  of.problems.throw_if_any();  // first: a file that the model comes from may be wrong for that reason
   of.problems.attempt("runs", [&] { check_runs_folder(recipe.runs); });
   check(of);
   for (const StageSpec& spec : recipe.stage)

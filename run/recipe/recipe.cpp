@@ -99,39 +99,10 @@ JsonObject ModelSource::config_changes() const {
   return out;
 }
 
-// With `path` or `config` the shape comes from a file, and the keys of a shape would be ignored.
-static void require_random_weights(Fields& f, const ModelSource& source) {
-  if (source.path.empty() && source.config.empty()) return;
-  const ModelSource defaults;
-  const std::string from = source.path.empty() ? "config" : "path";
-  f.require("config", source.path.empty() || source.config.empty(),
-            "config has no effect: path gives the model's shape and weights; remove one of them");
-  const auto differs = [&](auto member) { return source.*member != defaults.*member; };
-  for (const auto& [key, given] : {std::pair{"family", differs(&ModelSource::family)},
-                                   {"hidden_size", differs(&ModelSource::hidden_size)},
-                                   {"intermediate_size", differs(&ModelSource::intermediate_size)},
-                                   {"num_hidden_layers", differs(&ModelSource::num_hidden_layers)},
-                                   {"num_attention_heads", differs(&ModelSource::num_attention_heads)},
-                                   {"num_key_value_heads", differs(&ModelSource::num_key_value_heads)},
-                                   {"head_dim", differs(&ModelSource::head_dim)},
-                                   {"vocab_size", differs(&ModelSource::vocab_size)},
-                                   {"max_position_embeddings", differs(&ModelSource::max_position_embeddings)},
-                                   {"rope_theta", differs(&ModelSource::rope_theta)},
-                                   {"rms_norm_eps", differs(&ModelSource::rms_norm_eps)},
-                                   {"initializer_range", differs(&ModelSource::initializer_range)},
-                                   {"tie_word_embeddings", differs(&ModelSource::tie_word_embeddings)},
-                                   {"decoder", !source.decoder.config().empty()}})
-    f.require(key, !given,
-              concat(key, " has no effect: ", from, " gives the model's shape; remove ", key, " or ", from));
-  f.require("init", source.path.empty() || source.init == InitConfig(),
-            "init has no effect: path gives the model's weights; remove [model.init] or path");
-}
-
 void ModelSource::fields(Fields& f) {
   f("path", path,
     "model folder (config.json, safetensors, tokenizer) or .gguf file to start from, without the keys of a shape "
-    "below; "
-    "empty = random weights");
+    "below; empty = random weights");
   f("config", config,
     "config.json with the shape of random weights, or the name of a known shape (hone list shapes); empty = the keys "
     "below");
@@ -164,7 +135,6 @@ void ModelSource::fields(Fields& f) {
   chat.fields(f);
   f("lora", lora, "LoRA adapters to train instead of the weights");
   f("router", router, "experts of random weights; losses of the routers of a mixture of experts");
-  require_random_weights(f, *this);
   f.require("decoder", family == "hone_decoder" || decoder.config().empty(),
             "the keys of [model.decoder] need model.family = \"hone_decoder\"");
   f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16",

@@ -298,6 +298,8 @@ TEST_F(FamilyConfig, GemmaThreeReadsBothSpellingsTogether) {
   const auto expected = hidden(with(gemma, {{"rope_parameters", linear}}));
   EXPECT_NE(hidden(with(gemma, {{"rope_parameters", plain}})), expected);
   EXPECT_EQ(hidden(with(gemma, {{"rope_parameters", plain}, {"rope_scaling", scaling}})), expected);
+  const JsonObject older{{"type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(hidden(with(gemma, {{"rope_parameters", plain}, {"rope_scaling", older}})), expected);
   EXPECT_EQ(hidden(with(gemma, {{"rope_parameters", bare}, {"rope_scaling", scaling}, {"rope_local_base_freq", 30.0}})),
             expected);
 }

@@ -309,8 +309,13 @@ TEST_F(MoeTest, CountsActiveParameters) {
 // Of the biases of experts, too, a token uses those of its choices.
 TEST_F(MoeTest, BiasesOfUnchosenExpertsAreNotActive) {
   const auto model = make_model(with(tiny_config("gpt_oss"), {{"num_experts_per_tok", 2}}), "test");
-  for (const Param* param : model->params())
-    if (says(param->slices.front().name, ".experts.")) EXPECT_EQ(param->active_share, 0.5) << param->slices[0].name;
+  int found = 0;
+  for (const Param* param : model->params()) {
+    if (!says(param->slices.front().name, ".experts.")) continue;
+    EXPECT_EQ(param->active_share, 0.5) << param->slices[0].name;
+    ++found;
+  }
+  EXPECT_EQ(found, 2 * 4);  // layers; matrices and biases of gate_up and down
 }
 
 // As their model cards say: billions of parameters, all and active.

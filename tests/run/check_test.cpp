@@ -131,7 +131,13 @@ TEST_F(RecipeCheck, AKvCacheThatHoldsNoRequestIsFoundAtTheStart) {
 // With files that give the model's shape, and in families that do not have a key, the key would be ignored.
 TEST_F(RecipeCheck, KeysOfAShapeThatChangeNothingAreErrors) {
   expect({"model.path=FOLDER/none"},
-         {"recipe.toml:3:15: hidden_size has no effect: path gives the model's shape; remove hidden_size or path"});
+         {"recipe.toml:3:15: hidden_size has no effect: path gives the model's shape; remove hidden_size or path",
+          "recipe.toml:4:21: intermediate_size has no effect"});
+  expect({"stage.sft.decay_type=linear"},
+         {"override 'stage.sft.decay_type=linear': stage sft: decay_type has no effect with lr_scheduler_type = "});
+  expect({"stage.sft.lr_scheduler_type=linear", "stage.sft.decay_ratio=0.5"},
+         {"stage sft: decay_ratio has no effect with lr_scheduler_type = linear: it is for wsd"});
+  EXPECT_EQ(error_of({"stage.sft.lr_scheduler_type=wsd", "stage.sft.decay_ratio=0.5"}), "no error");
   write_file_atomic(path("config.json"), make_model(read({}).model.make_config(300), "test")->config().dump());
   const auto refuses = [&](const std::string& keys, const std::string& from, const std::string& key) {
     expect({"model={" + keys + ", " + from + "='FOLDER/config.json'}"},
@@ -190,8 +196,9 @@ TEST_F(RecipeCheck, AdaptersThatNoStageTrainsAreAnError) {
           "stage=[{kind='tokenizer', files=['FOLDER/corpus.jsonl'], vocab_size=300}, "
           "{kind='pretrain', files=['FOLDER/corpus.jsonl'], steps=1}]"},
          {"override 'model.lora.r=2': model.lora has no effect: no stage of the recipe trains adapters"});
-  expect({"model.lora.lora_alpha=4.0"}, {"recipe.toml: model.lora has no effect: its r is 0"});
-  expect({"model.lora.merge=true"}, {"model.lora has no effect: its r is 0"});
+  expect({"model.lora.lora_alpha=4.0"}, {"model.lora has no effect: it has no r"});
+  expect({"model.lora.merge=true"}, {"model.lora has no effect: it has no r"});
+  EXPECT_EQ(error_of({"model.lora.lora_alpha=4.0", "model.lora.r=0"}), "no error");  // r switches adapters off
 }
 
 // What a later stage, or a step, would refuse.

@@ -54,11 +54,6 @@ void ScheduleConfig::fields(Fields& f) {
   f.require("lr_scheduler_type", schedule_shapes().contains(lr_scheduler_type),
             schedule_shapes().unknown(lr_scheduler_type));
   f.require("decay_type", decay_shapes().contains(decay_type), decay_shapes().unknown(decay_type));
-  const ScheduleConfig defaults;
-  for (const auto& [key, given] : {std::pair{"decay_ratio", decay_ratio != defaults.decay_ratio},
-                                   {"decay_type", decay_type != defaults.decay_type}})
-    f.require(key, !given || lr_scheduler_type == "wsd",
-              concat(key, " has no effect with lr_scheduler_type = ", lr_scheduler_type, ": it is for wsd"));
   f.require("decay_type", decay_type != "exponential" || min_lr_ratio > 0,
             "decay_type = exponential ends at min_lr_ratio * learning_rate, which must be above 0");
   f.require("learning_rate", learning_rate >= 0, "learning_rate must not be negative");

@@ -180,9 +180,9 @@ TEST(WorkerMessagesTest, ATokenizerArrivesWithItsStopsAndItsSpelling) {
 
 TEST(WorkerMessagesTest, AnotherProtocolIsAnErrorThatNamesIt) {
   Json json = setup().to_json();
-  json.set("protocol", 2);
+  json.set("protocol", 3);
   EXPECT_EQ(error_of([&] { WorkerSetup::parse(json); }),
-            "the learner has protocol 2, this worker 1: run the same version of hone on both");
+            "the learner has protocol 3, this worker 2: run the same version of hone on both");
 }
 
 TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {

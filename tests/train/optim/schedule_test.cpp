@@ -76,10 +76,6 @@ TEST(Schedule, DecaysThatCannotBeAreRefused) {
   EXPECT_EQ(message("min_lr_ratio = 0.0\nlr_scheduler_type = \"wsd\"\ndecay_type = \"exponential\""),
             "recipe.toml:3:14: decay_type = exponential ends at min_lr_ratio * learning_rate, which must be above 0");
   EXPECT_NE(message("decay_type = \"lineer\"").find("did you mean 'linear'"), std::string::npos);
-  EXPECT_EQ(message("decay_type = \"linear\""),
-            "recipe.toml:1:14: decay_type has no effect with lr_scheduler_type = cosine: it is for wsd");
-  EXPECT_EQ(message("lr_scheduler_type = \"linear\"\ndecay_ratio = 0.5"),
-            "recipe.toml:2:15: decay_ratio has no effect with lr_scheduler_type = linear: it is for wsd");
 }
 
 TEST(Schedule, NoStepsAreNoTrouble) { EXPECT_TRUE(std::isfinite(learning_rate_at({.warmup_steps = 0}, 0, 0))); }
