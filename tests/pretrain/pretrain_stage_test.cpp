@@ -47,9 +47,10 @@ TEST_F(PretrainStage, ACorpusOfLessThanAWindowSaysWhatItHas) {
 }
 
 TEST_F(PretrainStage, DocumentsWithoutATokenToPredictSayWhatTheyHave) {
-  EXPECT_EQ(run("{\"text\": \"\"}\n{\"text\": \"\"}\n", "documents"),
-            "pretrain: the corpus has 2 documents with 2 tokens, and none of 2 tokens or more (the token that ends it "
-            "included), which is the least to learn from; give it more text");
+  EXPECT_EQ(
+      run("{\"text\": \"\"}\n{\"text\": \"\"}\n", "documents"),
+      "pretrain: the corpus has 2 documents with 2 tokens, and a sequence needs a document of 2 tokens or more, its "
+      "end included; give it more text");
 }
 
 }  // namespace
