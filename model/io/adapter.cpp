@@ -86,7 +86,8 @@ void set_targets_beside_experts(Json& config, Model& model) {
     config.set("target_parameters", Json::array(std::vector<std::string>(parameters.begin(), parameters.end())));
   if (const Json patterns = gate_up_patterns(lora); experts && names_fused)
     for (const auto& [key, pattern] : patterns.as_object()) config.set(key, pattern);
-  // PEFT refuses dropout for parameters. Only training has dropout, and takes it from the recipe.
+  // PEFT refuses dropout for parameters. Only training has dropout: that of the recipe, or of the folder that the run
+  // began with.
   if (experts || !parameters.empty()) config.set("lora_dropout", 0.0);
 }
 
