@@ -120,6 +120,35 @@ TEST_F(LoraRunTest, AnAdapterIsAStart) {
   EXPECT_FALSE(read_file(out / "adapter_model.safetensors") == read_file(last / "adapter_model.safetensors"));
 }
 
+// Checkpoints with adapters of experts say that they have no dropout, for PEFT. Training goes on with that of the
+// folder that the run began with.
+TEST_F(LoraRunTest, DropoutOfExpertsAdaptersSurvivesAResumption) {
+  std::string experts = recipe.substr(0, recipe.find("[[stage]]\nkind = \"rl\""));
+  experts.replace(experts.find("[model]\n"), 8,
+                  "[model]\nfamily = \"olmoe\"\nrouter = { num_experts = 4, num_experts_per_tok = 2 }\n");
+  const std::string sft =
+      "[[stage]]\nkind = \"sft\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\n"
+      "prompt = \"{prompt}\"\ncompletion = \"{answer}\"\nbatch_size = 4\nlearning_rate = 1e-2\n";
+  std::ofstream(file()) << experts << sft << "steps = 2\n";
+  const fs::path start = run("start") / "checkpoints" / "sft" / "step-2", config = start / "adapter_config.json";
+  const auto train = [&](double dropout, const std::string& name) {
+    Json edited = parse_json(read_file(config), "adapter_config.json");
+    edited.set("lora_dropout", dropout);
+    write_file_atomic(config, edited.dump());
+    std::ofstream(folder.path() / "next.toml") << "[model]\npath = \"" << start.string() << "\"\n"
+                                               << sft << "steps = 40\nsave_steps = 10\n";
+    return std::vector<std::string>{"run", (folder.path() / "next.toml").string(), "runs=" + folder.path().string(),
+                                    "name=" + name, "device=cpu"};
+  };
+  const std::string tensors = "sft/step-40/adapter_model.safetensors";
+  ASSERT_EQ(run_hone(train(0, "without")).code, 0);
+  ASSERT_EQ(run_hone(train(0.3, "whole")).code, 0);
+  EXPECT_FALSE(read_file(folder.path() / "without/checkpoints" / tensors) ==
+               read_file(folder.path() / "whole/checkpoints" / tensors));
+  kill_and_resume(train(0.3, "killed"), folder.path() / "killed", "sft/step-10");
+  expect_same_checkpoints(folder.path() / "whole", folder.path() / "killed", {tensors});
+}
+
 // A reward model that is an adapter with a head scores with both. The next stage starts from the same point as the
 // reward model's stage.
 TEST_F(LoraRunTest, ARewardModelIsAnAdapterWithItsHead) {
